@@ -134,6 +134,8 @@ _GUIDES = {
     "train-summarizer": "mining.md#the-models-that-come-of-it",
     "train-asker": "questions.md#asking",
     "ask": "questions.md#asking",
+    "chunk": "retriever.md#documents-in",
+    "filter-queries": "retriever.md#queries",
     "train-teacher": "questions.md#answering",
     "relabel": "questions.md#answering",
     "infuse": "questions.md#the-student",

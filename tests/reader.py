@@ -161,6 +161,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     retrieval(folder / "my-retrieval")
     triplets(folder / "triplets.jsonl")
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
+    documents(folder)
 
 
 def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
@@ -195,6 +196,18 @@ def retrieval(folder: Path) -> None:
     lines(
         folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(6))]
     )
+
+
+def documents(folder: Path) -> None:
+    """A folder of documents, and queries for them: some to train on, others to measure with."""
+    (folder / "my-documents").mkdir()
+    for number in range(12):
+        (folder / "my-documents" / f"{number}.md").write_text(f"# {PLAYS[number]}\n\n{passage(number)}\n")
+    asked = [f"who plays the {play}?" for play in PLAYS]
+    written = [{"query": asked[number], "positive": passage(number)} for number in range(12)]
+    (folder / "queries" / "data").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(written), folder / "queries" / "data" / "train.parquet")
+    write(folder / "my-queries.jsonl", [{"query": text} for text in asked[:2]])
 
 
 def squad(path: Path, numbers: range) -> None:

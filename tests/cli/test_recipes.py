@@ -818,7 +818,7 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "train-retriever", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "train-asker", "ask", "train-teacher", "relabel", "infuse", "queries",
+        "train-asker", "ask", "train-teacher", "relabel", "infuse", "chunk", "queries", "filter-queries",
         "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
         "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
     }  # fmt: skip

@@ -30,7 +30,7 @@ from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.retrieval.settings import QueriesSettings
+from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
@@ -144,25 +144,12 @@ STEPS: Steps = {
         "pairsmith.steps.training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, for mining more.",
     ),
-    "train-retriever": Step(
-        TrainRetrieverSettings,
-        "pairsmith.steps.training.retriever:train_retriever",
-        "Train an encoder that finds documents for queries.",
-    ),
     "mine": Step(
         MineSettings,
         "pairsmith.steps.mine.route:mine",
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         reads="encoder",
-    ),
-    "negatives": Step(
-        NegativesSettings,
-        "pairsmith.steps.negatives.route:negatives",
-        "Find hard negatives for pairs of a query and a positive.",
-        plan="pairsmith.steps.negatives.plan:plan_negatives",
-        reads="encoder",
-        checks={"judge": check_name},
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
@@ -222,12 +209,38 @@ STEPS: Steps = {
         "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
     ),
+    "chunk": Step(
+        ChunkSettings,
+        "pairsmith.steps.retrieval.chunk:chunk",
+        "Cut documents into chunks for retrieval.",
+        plan="pairsmith.steps.retrieval.plan:plan_chunk",
+    ),
     "queries": Step(
         QueriesSettings,
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
         sliced="chunks",
         reads="model",
+    ),
+    "filter-queries": Step(
+        FilterQueriesSettings,
+        "pairsmith.steps.retrieval.filter_queries:filter_queries",
+        "Keep queries that lead back to their chunk.",
+        plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
+        reads="encoder",
+    ),
+    "negatives": Step(
+        NegativesSettings,
+        "pairsmith.steps.negatives.route:negatives",
+        "Find hard negatives for pairs of a query and a positive.",
+        plan="pairsmith.steps.negatives.plan:plan_negatives",
+        reads="encoder",
+        checks={"judge": check_name},
+    ),
+    "train-retriever": Step(
+        TrainRetrieverSettings,
+        "pairsmith.steps.training.retriever:train_retriever",
+        "Train an encoder that finds documents for queries.",
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,

@@ -20,6 +20,11 @@ RETRIEVAL = (
     "Adaptation of Dense Retrieval. NAACL 2022, arXiv:2112.07577."
 )
 
+PROMPTAGATOR = (
+    "Dai, Zhao, Ma, Luan, Ni, Lu, Bakalov, Guu, Hall and Chang (2023): Promptagator: Few-shot Dense "
+    "Retrieval From 8 Examples. ICLR 2023, arXiv:2209.11755."
+)
+
 OF_TRAININGS = {
     "train-encoder": CITATION,
     "train-biencoder": MINING,

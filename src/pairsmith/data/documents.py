@@ -107,3 +107,45 @@ def _group(value: object, name: str, where: str) -> str:
     raise InputError(
         f"{where}: column {name!r} holds {kind_of(value)}; a group has to be text, a number or a date"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TitledText:
+    """A text with its title, either of which may be empty, and its location."""
+
+    id: str  # its own id, or the id of its text
+    title: str
+    text: str
+    where: str
+
+    @property
+    def whole(self) -> str:
+        """The title on a line of its own, if there is one, and the text."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+def read_titled(
+    source: str | Place | Source, *, column: str | None = None, title_column: str | None = None
+) -> Iterator[TitledText]:
+    """Read texts with their titles one at a time, stripped of white space; blank texts are read too.
+
+    Args:
+        source: as for ``read_texts``.
+        column: the column with the texts; by default ``text``, or the first of ``DOCUMENT_COLUMNS`` that
+            exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
+        title_column: the column with the titles; by default ``title``, if it exists.
+    """
+    opened = open_source(source)
+    wanted: list[Sequence[str]] = [[column] if column else ["text", *DOCUMENT_COLUMNS]]
+    if title_column:
+        wanted.append([title_column])
+    title_name = title_column
+    for number, (where, row, names) in enumerate(with_names(opened, *wanted)):
+        if not number:
+            title_name = names[1] if title_column else "title" if "title" in row else None
+        text = _joined(row, names[0], where)
+        title = ""
+        if title_name and title_name != names[0] and (title_column or title_name in row):
+            title = " ".join(_joined(row, title_name, where).split())
+        key = "_id" if "_id" in row else "id"  # as in BEIR's files
+        yield TitledText(row_id({"id": row.get(key)}, text), title, text, where)

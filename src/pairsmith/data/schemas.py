@@ -38,6 +38,7 @@ NEGATIVES: pa.Schema = pa.schema(
     ]
 )  # fmt: skip
 """A query, a text that answers it and its score, and texts that do not, with theirs."""
+CHUNK: pa.Schema = pa.schema([*text_schema("id", "title", "text", "document"), ("place", pa.int64())])
 REJECT = text_schema("id", "filter", "reason", "row")
 
 

@@ -1,1 +1,1 @@
-"""Training data for retrieval: chunks of documents, queries for them, and which of these are kept."""
+"""Retrievers for documents of one's own: chunks, queries for them, which are kept, and the training."""

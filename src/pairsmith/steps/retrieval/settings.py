@@ -6,8 +6,48 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
-from pairsmith.core.settings import BY_CONTENT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 from pairsmith.methods.retrieval.queries import AgainstName, KindName, QueryOptions
+from pairsmith.steps.mine.settings import MineSettings
+
+
+class ChunkSettings(Settings):
+    """Cut documents into chunks of whole sentences, each with the title of its section."""
+
+    documents: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Documents: a folder, searched with all folders in it; files of the kinds .txt, .md, "
+        ".html and .pdf; or tables with a document in each row: JSON Lines, CSV, TSV and Parquet files, "
+        "dataset folders, Hub data sets.",
+        json_schema_extra=BY_CONTENT,
+    )
+    column: str | None = Field(
+        default=None, description="Column of tables that holds the documents. Unset: text, or a usual name."
+    )
+    title_column: str | None = Field(
+        default=None, description="Column of tables that holds their titles. Unset: title, if there is one."
+    )
+    words: int = Field(default=120, ge=1, description="Maximum number of words in a chunk.")
+    overlap: int = Field(
+        default=0,
+        ge=0,
+        description="Number of sentences at the end of a chunk that the next one of the section repeats, if "
+        "they fit.",
+    )
+    executor: Executor = "local"
+    workers: Annotated[
+        int,
+        Field(ge=1, description="Number of worker processes, or Ray actors.", json_schema_extra=NO_EFFECT),
+    ] = 1
+    ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
+    shard_size: int = Field(
+        default=100,
+        ge=1,
+        le=100_000,
+        description="Number of documents that are processed and saved together.",
+    )
 
 
 class QueriesSettings(Settings):
@@ -92,3 +132,97 @@ class QueriesSettings(Settings):
         """The settings that belong to the method itself."""
         given = {each.name: getattr(self, each.name) for each in fields(QueryOptions)}
         return QueryOptions(**given | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
+
+
+class FilterQueriesSettings(Settings):
+    """Keep queries that lead back to their chunk, without near-copies and queries of an evaluation."""
+
+    queries: str = Field(
+        description="Queries with the texts that they were written for: a folder that queries or ask wrote, "
+        "or rows with the columns query, positive and, if there is one, chunk, the id of the positive. If "
+        "there are several splits, train is used; FOLDER:SPLIT selects another.",
+        json_schema_extra=BY_CONTENT,
+    )
+    corpus: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="All chunks, among which a query's own has to be found: a folder that chunk wrote, or "
+        "texts in another format. A column title is read before the text.",
+        json_schema_extra=BY_CONTENT,
+    )
+    encoder: str = Field(
+        description="Sentence encoder for queries and chunks: a folder or Hub id, "
+        "embedded:all-minilm-l6-v2, or pairsmith:tiny.",
+        json_schema_extra=BY_CONTENT,
+    )
+    corpus_column: str | None = Field(
+        default=None, description="Column of --corpus that holds the texts. Unset: text, or a usual name."
+    )
+    within: int = Field(
+        default=3,
+        ge=1,
+        description="Keep a query if its chunk is among this many chunks of the corpus that are nearest to "
+        "it.",
+    )
+    duplicates: float = Field(
+        default=0.95,
+        gt=0,
+        le=1,
+        description="Drop a query whose cosine with an earlier kept one is at least this. Copies, which "
+        "differ in case, spaces and punctuation only, are always dropped; 1: nothing else is.",
+    )
+    evaluation: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Queries that a model will be evaluated on, none of which may be trained on: "
+        "queries.jsonl of a BEIR folder or that folder, or other files with a column of queries.",
+        json_schema_extra=BY_CONTENT,
+    )
+    evaluation_column: str | None = Field(
+        default=None,
+        description="Column of --evaluation that holds the queries. Unset: query, question, anchor, input, "
+        "text or sentence.",
+    )
+    contaminated: float = Field(
+        default=0.9,
+        gt=0,
+        le=1,
+        description="Drop a query whose cosine with a query of --evaluation is at least this. Copies are "
+        "always dropped; 1: nothing else is.",
+    )
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
+        "limit.",
+    )
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
+        "Unset: what suits the device.",
+        json_schema_extra=NO_EFFECT,
+    )
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
+    shard_size: int = Field(
+        default=2_000, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
+    )
+
+    def encoding(self) -> MineSettings:
+        """How ``mine`` encodes the same texts: queries as its inputs, chunks as its outputs."""
+        return MineSettings(
+            inputs=[self.queries],
+            outputs=self.corpus,
+            output_column=self.corpus_column,
+            **self.model_dump(include=_OF_ENCODING),
+        )
+
+
+_OF_ENCODING = {
+    "encoder", "device", "dtype", "max_length", "batch_tokens", "executor", "workers", "ray_address", "rank",
+    "world_size", "shard_size",
+}  # fmt: skip

@@ -1,0 +1,96 @@
+"""The text of PDF files, by ``pypdf``. Nothing is recognised in pictures of pages."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from pairsmith.core.errors import MissingExtra, first_line
+from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable, joined_titles
+from pairsmith.data.files.plain import unwrapped
+
+NARROWER = 0.8
+"""Lines of this share of a page's widest ones are full, as letters differ in width."""
+_REPEATED = 3
+"""A first or last line that recurs on so many pages, and on half of all, is a header or a footer."""
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
+_DIGITS = re.compile(r"\d+")
+
+
+def read_pdf(data: bytes) -> Parsed:
+    """A PDF file as one section, whose title is that in the file's properties.
+
+    Lines are joined to paragraphs, words that were divided at a line's end too, and headers and footers are
+    left out. Pages without text are a fault; a file without any, an encrypted or a damaged one is
+    ``Unreadable``.
+    """
+    try:
+        import pypdf
+    except ImportError:
+        raise MissingExtra("pypdf", "documents") from None
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it logs whatever it mends
+    try:
+        reader = pypdf.PdfReader(BytesIO(data))
+        # Many files are encrypted with an empty password, only to forbid printing.
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Unreadable(Fault("encrypted PDF", "it needs a password"))
+        pages, faults = _pages(reader)
+        title = _title(reader)
+    except Unreadable:
+        raise
+    except Exception as error:  # pypdf raises whatever a damaged file leads it to
+        raise Unreadable(Fault("damaged PDF", "it cannot be read", {"error": first_line(error)})) from error
+    if not any(pages):
+        raise Unreadable(faults[0] if faults else Fault("no text", "the PDF has no pages"))
+    lines = "\n".join(line for page in _without_margins(pages) for line in page)
+    return Parsed([Section(title, unwrapped(_HYPHEN.sub("", lines), NARROWER))], faults)
+
+
+def _pages(reader: Any) -> tuple[list[list[str]], list[Fault]]:
+    """The lines of each page, and the pages without text or with damage, by their numbers from 1."""
+    pages: list[list[str]] = []
+    blank: list[int] = []
+    damaged: list[int] = []
+    for number, page in enumerate(reader.pages, start=1):
+        try:
+            text = page.extract_text()
+        except Exception:  # as above; other pages may be whole
+            damaged.append(number)
+            text = ""
+        # A font without a table of its letters gives NUL characters or half ones.
+        text = text.replace("\x00", "").encode("utf-8", "ignore").decode()
+        pages.append([plain for line in text.splitlines() if (plain := " ".join(line.split()))])
+        if not pages[-1] and number not in damaged:
+            blank.append(number)
+    faults = []
+    if damaged:
+        faults.append(Fault("damaged page", "pages of the PDF cannot be read", {"pages": damaged}))
+    if blank:
+        whole = not any(pages) and not damaged
+        reason = "the PDF has no text" if whole else "pages of the PDF have no text"
+        faults.append(Fault("scanned", f"{reason}; they may be pictures", {"pages": blank}))
+    return pages, faults
+
+
+def _title(reader: Any) -> str:
+    title = getattr(reader.metadata, "title", None)
+    return joined_titles([title]) if isinstance(title, str) else ""
+
+
+def _without_margins(pages: Sequence[list[str]]) -> list[list[str]]:
+    """The pages without headers, footers and page numbers: outer lines that recur but for their digits."""
+    full = [page for page in pages if page]
+    found = full
+    for place in (0, -1):
+        for _ in range(2):  # a header, or a footer, of at most two lines
+            keys = [_DIGITS.sub("#", page[place]) if page else "" for page in found]
+            often = Counter(key for key in keys if key)
+            least = max(_REPEATED, len(full) / 2)
+            found = [
+                page[1:] if place == 0 and often[key] >= least else page[:-1] if often[key] >= least else page
+                for page, key in zip(found, keys, strict=True)
+            ]
+    return found

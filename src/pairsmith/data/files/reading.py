@@ -1,0 +1,184 @@
+"""Files of documents by their kind, and where they are: folders, files and rows of tables."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from pairsmith.core.errors import InputError, first_line
+from pairsmith.core.paths import Place, display_name, files_below, inside, is_folder, place, reaching, size_of
+from pairsmith.data.documents import read_titled
+from pairsmith.data.files.markup import read_html, read_markdown
+from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
+from pairsmith.data.files.pdf import read_pdf
+from pairsmith.data.files.plain import read_text
+from pairsmith.data.sources import data_suffix, is_hub_data, missing
+from pairsmith.data.splits import split_of
+
+READERS: Mapping[str, Callable[[bytes], Parsed]] = {
+    ".txt": read_text,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
+    ".html": read_html,
+    ".htm": read_html,
+    ".pdf": read_pdf,
+}
+"""How files are read, by the ends of their names."""
+_TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+UNKNOWN = "unknown kind"
+EMPTY = Fault("empty document", "it has no text")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A document before it is read: a file, or a row of a table with its title and text.
+
+    ``name`` is the file's path relative to the folder that was given, or the row's id; ``where`` is its
+    location, for messages.
+    """
+
+    name: str
+    where: str
+    file: Place | None = None
+    title: str = ""
+    text: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The end of the file's name, such as ``.pdf``; empty for a row of a table."""
+        return PurePath(display_name(self.file)).suffix.lower() if self.file is not None else ""
+
+    def read(self) -> Parsed:
+        """The document's sections; raises ``Unreadable`` where nothing of it can be read."""
+        if self.file is None:
+            parsed = Parsed([Section(self.title, self.text)])
+        elif self.kind not in READERS:
+            raise Unreadable(_unknown(self.kind))
+        else:
+            try:
+                data = self.file.read_bytes()
+            except Exception as error:  # a store's client raises many kinds
+                raise Unreadable(
+                    Fault("unreadable file", "it cannot be opened", {"error": first_line(error)})
+                ) from error
+            parsed = READERS[self.kind](data)
+        if not any(section.text.strip() for section in parsed.sections):
+            raise Unreadable(parsed.faults[0] if parsed.faults else EMPTY)
+        return parsed
+
+
+def _unknown(kind: str) -> Fault:
+    what = f"a {kind} file" if kind else "a file without a suffix"
+    return Fault(UNKNOWN, f"{what}; known are {', '.join(READERS)}")
+
+
+def read_given(
+    sources: Sequence[str], *, column: str | None = None, title_column: str | None = None
+) -> Iterator[Given]:
+    """All documents of the sources, one at a time, in a fixed order.
+
+    Args:
+        sources: folders, whose files are read sorted by their paths, hidden ones left out; files; and
+            tables: JSON Lines, CSV, TSV and Parquet files, dataset folders and Hub data sets. Where there are
+            several, each name of a document begins with that of its source.
+        column: of tables, the column with the texts; by default ``text`` or another usual name.
+        title_column: the column with the titles; by default ``title``, if it exists.
+    """
+    names = _names(sources) if len(sources) > 1 else [""] * len(sources)
+    for source, name in zip(sources, names, strict=True):
+        if files := _files(source):
+            for path, file in files.items():
+                yield Given(_under(name, path, source), str(file), file)
+        else:
+            for row in read_titled(source, column=column, title_column=title_column):
+                yield Given(f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text)
+
+
+def _under(name: str, path: str, source: str) -> str:
+    if not name:
+        return path
+    return f"{name}/{path}" if is_folder(place(source)) else name
+
+
+def _names(sources: Sequence[str]) -> list[str]:
+    """A name for each source, numbered where several have the same."""
+    found: list[str] = []
+    for source in sources:
+        name = source if is_hub_data(source) else display_name(place(source)) or "documents"
+        same = sum(each == name or each.startswith(f"{name} (") for each in found)
+        found.append(f"{name} ({same + 1})" if same else name)
+    return found
+
+
+def _files(source: str) -> Mapping[str, Place]:
+    """The files of a folder by their relative paths, or the one file; empty where the source is a table."""
+    if split_of(source)[1]:
+        return {}
+    path = place(source)
+    with reaching(path, InputError):
+        if is_folder(path):
+            if _is_dataset(path):
+                return {}
+            found = {
+                name: file
+                for name, file in files_below(path).items()
+                if not name.startswith(".") and "/." not in name
+            }
+            if not found:
+                raise InputError(f"{path} holds no files; give a folder of documents, or files")
+            return found
+        if size_of(path) is not None:
+            return {} if data_suffix(path) in _TABLES else {display_name(path): path}
+    if is_hub_data(source):
+        return {}
+    raise missing(path)
+
+
+def _is_dataset(folder: Place) -> bool:
+    """Whether a folder is one of rows in Parquet files, not of documents."""
+    if size_of(folder / "manifest.json") is not None:
+        return True
+    return any(display_name(file).endswith(".parquet") for file in inside(folder / "data"))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many documents there are, and how many files of each unknown kind among them."""
+
+    documents: int
+    unknown: Mapping[str, int]
+
+    @property
+    def of_unknown_kind(self) -> int:
+        """The number of files of unknown kinds."""
+        return sum(self.unknown.values())
+
+    def named(self) -> str:
+        """The unknown kinds, the most frequent first, such as ``2 .docx, 1 .png``."""
+        order = sorted(self.unknown.items(), key=lambda each: (-each[1], each[0]))
+        return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in order)
+
+
+def count_given(documents: Iterator[Given]) -> Counted:
+    """Count documents, and check that what reads them is installed.
+
+    Raises:
+        InputError: no document is of a known kind.
+        MissingExtra: a package is missing that a kind of files needs.
+    """
+    total, kinds = 0, Counter[str]()
+    for document in documents:
+        total += 1
+        if document.file is not None:
+            kinds[document.kind] += 1
+    counted = Counted(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
+    if counted.of_unknown_kind == total:
+        raise InputError(
+            f"no document can be read: {counted.named() or 'there are none'}; known are the files "
+            f"{', '.join(READERS)}, and tables: {', '.join(_TABLES)}"
+        )
+    for kind in sorted(READERS.keys() & kinds.keys()):
+        with suppress(Unreadable):
+            READERS[kind](b"")
+    return counted

@@ -1,0 +1,109 @@
+"""Cutting documents into chunks: runs of whole sentences that a retriever finds as one.
+
+A chunk lies within one section. A section becomes as few chunks as possible, and these are as even as
+possible: 130 words with at most 120 in a chunk are cut near the middle, as a rest of ten words would be a
+poor chunk.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from pairsmith.data.files.parsed import Section
+from pairsmith.data.text import split_sentences
+
+LONGEST_WORD = 30
+"""A run of more characters than this without a space counts as several words, so that texts without spaces
+are cut too."""
+STRETCH = 1_000_000
+"""Characters of a section that are cut at once, which bounds the memory that a huge document needs."""
+_WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a document, and the title of the section that it is from; the title may be empty."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A sentence, or a part of one that is above the limit: where it begins and ends, and its words."""
+
+    start: int
+    end: int
+    words: int
+
+
+def cut_sections(sections: Iterable[Section], *, words: int, overlap: int = 0) -> Iterator[Chunk]:
+    """The chunks of a document's sections, in order.
+
+    Args:
+        sections: with their titles; sections without text have no chunk.
+        words: most words in a chunk, 1 or more, separated by white space; see ``LONGEST_WORD``. A sentence
+            above that is cut every so many words.
+        overlap: most sentences, 0 or more, with which a chunk repeats the end of the one before; fewer where
+            they would not fit.
+    """
+    if words < 1 or overlap < 0:
+        raise ValueError(f"expected at least one word and no negative overlap, got {words}, {overlap}")
+    for section in sections:
+        for start, end in _stretches(section.text):
+            pieces = list(_pieces(section.text[start:end], words))
+            for first, stop in _evenly([piece.words for piece in pieces], words, overlap):
+                text = section.text[start + pieces[first].start : start + pieces[stop - 1].end]
+                yield Chunk(section.title, text)
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    """Begin and end of parts of at most ``STRETCH`` characters, cut at line ends or else at spaces."""
+    start = 0
+    while start < len(text):
+        end = start + STRETCH
+        if end < len(text):
+            half = start + STRETCH // 2
+            cuts = (text.rfind(each, half, end) for each in "\n ")
+            end = next((cut + 1 for cut in cuts if cut >= 0), end)
+        yield start, min(end, len(text))
+        start = end
+
+
+def _pieces(text: str, words: int) -> Iterator[_Piece]:
+    for sentence in split_sentences(text):
+        found = _WORD.finditer(text, sentence.start, sentence.start + len(sentence.text))
+        while some := list(islice(found, words)):
+            yield _Piece(some[0].start(), some[-1].end(), len(some))
+
+
+def _evenly(counts: Sequence[int], most: int, overlap: int) -> list[tuple[int, int]]:
+    """Begin and end of the runs of pieces with ``counts`` words: as few as possible, of even length."""
+    best = _packed(counts, most, overlap)
+    low, high = max(counts, default=most), most  # the smallest limit that makes no more runs lies here
+    while low < high:
+        middle = (low + high) // 2
+        runs = _packed(counts, middle, overlap)
+        if len(runs) <= len(best):
+            best, high = runs, middle
+        else:
+            low = middle + 1
+    return best
+
+
+def _packed(counts: Sequence[int], most: int, overlap: int) -> list[tuple[int, int]]:
+    """Begin and end of the longest runs of pieces within a limit, none of which is above it."""
+    runs: list[tuple[int, int]] = []
+    first = end = 0
+    while end < len(counts):
+        first = max(first + 1, end - overlap) if runs else 0
+        total = sum(counts[first:end])
+        while total + counts[end] > most:
+            total -= counts[first]
+            first += 1
+        while end < len(counts) and total + counts[end] <= most:
+            total += counts[end]
+            end += 1
+        runs.append((first, end))
+    return runs

@@ -1,0 +1,94 @@
+"""Which written queries are worth training on: those that lead back to their chunk, once each.
+
+Round-trip consistency is the filter of Promptagator (Dai et al. 2023, arXiv:2209.11755): a query is kept if
+the chunk that it was written for is among the nearest chunks of the corpus.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.search.exact import nearest, products_with
+
+BLOCK = 1_024
+"""Queries that are compared with earlier ones at once."""
+KEPT = 16_384
+"""Earlier queries that they are compared with at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPlaces:
+    """Where each of n queries finds its own chunk.
+
+    Attributes:
+        ranks: ``(n,)`` int64, from 1 for the nearest chunk; ``within + 1`` where it is none of the nearest.
+            Other chunks with the same similarity count as nearer, as a query that is equally far from
+            everything leads nowhere.
+        similarities: ``(n,)`` float32, the cosine of the query and its own chunk, from -1 to 1.
+    """
+
+    ranks: NDArray[np.int64]
+    similarities: NDArray[np.float32]
+
+
+def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: int) -> OwnPlaces:
+    """Where queries find their own chunks.
+
+    Args:
+        queries: ``(n, d)`` float32, vectors of length 1.
+        corpus: ``(m, d)``, likewise; may be mapped from a file.
+        own: ``(n,)``, the number of each query's own chunk in the corpus.
+        within: how many nearest chunks are looked at, 1 or more.
+    """
+    chunks = torch.from_numpy(own)[:, None]
+    similarities = products_with(queries, corpus, chunks)
+    found = nearest(queries, corpus, within + 1)
+    nearer = ((found.similarities >= similarities) & (found.ids != chunks)).sum(dim=1)
+    return OwnPlaces((1 + nearer).clamp(max=within + 1).numpy(), similarities[:, 0].numpy())
+
+
+def closest(queries: Tensor, others: Tensor) -> NDArray[np.float32]:
+    """The cosine of each query, ``(n, d)``, with the nearest of some others, ``(m, d)``: ``(n,)`` float32."""
+    found: NDArray[np.float32] = nearest(queries, others, 1).similarities[:, 0].numpy()
+    return found
+
+
+def near_copies(
+    vectors: Tensor, rows: NDArray[np.int64], names: NDArray[np.uint64], threshold: float
+) -> NDArray[np.int64]:
+    """For each query in order an earlier one that is kept and that it copies, ``(n,)``; -1 if it is kept.
+
+    A query is a copy of another if both have the same name, or a cosine of at least ``threshold``.
+
+    Args:
+        vectors: ``(m, d)`` float32, of length 1; may be mapped from a file.
+        rows: ``(n,)``, the vector of each query.
+        names: ``(n,)``, equal for queries whose texts count as the same.
+        threshold: above 0; with 1, cosines do not count.
+    """
+    found = np.full(len(rows), -1, np.int64)
+    kept: list[int] = []
+    named: dict[int, int] = {}
+    for start in range(0, len(rows), BLOCK):
+        block = slice(start, min(start + BLOCK, len(rows)))
+        some = vectors[torch.from_numpy(rows[block])]
+        if threshold < 1:
+            for first in range(0, len(kept), KEPT):
+                part = np.array(kept[first : first + KEPT])
+                close = some @ vectors[torch.from_numpy(rows[part])].T >= threshold
+                new = close.any(dim=1).numpy() & (found[block] < 0)
+                found[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]
+            beside = (some @ some.T >= threshold).numpy()
+        for place in range(block.start, block.stop):
+            at = place - start
+            found[place] = named.get(int(names[place]), found[place])
+            if found[place] < 0 and threshold < 1:
+                close_here = np.flatnonzero(beside[at, :at] & (found[start:place] < 0))
+                found[place] = start + close_here[0] if len(close_here) else -1
+            if found[place] < 0:
+                kept.append(place)
+                named[int(names[place])] = place
+    return found

@@ -1,0 +1,186 @@
+"""The step ``chunk``: cut documents into chunks.
+
+folders, files and tables -> sections with titles -> chunks of whole sentences -> copies left out -> rows
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pairsmith.core.errors import FolderError
+from pairsmith.core.paths import Place, is_folder, place
+from pairsmith.data.files.parsed import Fault, Unreadable
+from pairsmith.data.files.reading import UNKNOWN, Counted, Given, count_given, read_given
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import CHUNK, REJECT, Reject, to_table
+from pairsmith.data.text.folding import folded
+from pairsmith.data.text_keys import text_keys
+from pairsmith.methods.retrieval.chunks import cut_sections
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
+from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.folder import REJECTS
+from pairsmith.runs.mapped import Made, RecordShard, commit_records, start_part
+from pairsmith.runs.sorting import first_of_each
+from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.retrieval.settings import ChunkSettings
+from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+
+_CUT: pa.Schema = pa.schema([*CHUNK, ("key", pa.string())])
+"""A chunk, and the id that all copies of its text share."""
+
+
+def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
+    """Cut documents into chunks; see ``ChunkSettings``.
+
+    The chunks of each document, copies included, are kept in the subfolder ``cut``. What cannot be read, and
+    chunks that repeat an earlier one, become rejects.
+    """
+    refuse_sources(run, documents=settings.documents)
+    _refuse_inside(run.out, settings)
+    given = documents(settings)
+    counted = count_given(given)
+    if counted.unknown:
+        run.progress.say(
+            f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN})"
+        )
+    decides, inputs = settings.deciding(), hashes("documents", settings.documents)
+    planned = -(-counted.documents // settings.shard_size)
+    writer = FolderWriter.start(
+        run, step="chunk", schema=CHUNK, settings=decides, inputs=inputs, models={}, planned=planned
+    )
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    cut = _cut(settings, counted, inputs, run.part("cut"))
+    if run.rank is not None:
+        return writer.folder()  # copies are found among the chunks of all ranks
+    total = sum(cut.shard_rows())
+    keys = (text_keys(table["key"])[:, None] for table in cut.shards("train", ["key"]))
+    first = first_of_each(keys, total, run.out)
+    start = 0
+    for number, (table, rejects) in enumerate(_shards(cut)):
+        rows = np.arange(start, start + len(table))
+        start += len(table)
+        if not writer.is_done(number):
+            new = pa.array(first[rows] == rows)
+            copies = table.filter(pc.invert(new)).to_pylist()
+            lost = pa.concat_tables([rejects, to_table([_copy(row) for row in copies], REJECT)])
+            writer.commit(number, {"train": table.filter(new).select(CHUNK.names)}, lost)
+    return finished(writer, _card(settings, counted, total), run)
+
+
+def documents(settings: ChunkSettings) -> Iterator[Given]:
+    """The documents, one at a time."""
+    return read_given(settings.documents, column=settings.column, title_column=settings.title_column)
+
+
+def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
+    """Refuse a folder within the documents, where the next run would read what this one writes."""
+    for source in settings.documents:
+        folder = place(source)
+        if is_folder(folder) and str(out.absolute()).startswith(f"{folder.absolute()}/"):
+            raise FolderError(f"--out {out} is a folder within the documents; give another folder as --out")
+
+
+def _cut(settings: ChunkSettings, counted: Counted, inputs: dict[str, str], run: Run) -> DatasetFolder:
+    """The chunks of all documents, copies included."""
+    writer = start_part(
+        run,
+        step="cut",
+        schema=_CUT,
+        settings=settings.deciding(),
+        inputs=inputs,
+        models={},
+        planned=-(-counted.documents // settings.shard_size),
+    )
+    if writer.finished:
+        return writer.folder()
+    commit_records(
+        writer,
+        partial(_load_worker, settings),
+        partial(documents, settings),
+        counted.documents,
+        settings.shard_size,
+        ExecutorChoice.of(settings),
+        run,
+        title="chunk",
+        unit="documents",
+    )
+    return writer.finish(_card(settings, counted))
+
+
+def _load_worker(
+    settings: ChunkSettings,
+    worker: int,  # noqa: ARG001 - all workers are alike
+) -> Work[RecordShard[Given], Made]:
+    """What is returned makes the chunks and rejects of a shard of documents."""
+
+    def work(shard: RecordShard[Given], advance: Advance) -> Made:
+        tables, rejects = [_CUT.empty_table()], list[Reject]()
+        for document in shard.records:
+            rows, lost = chunks_of(document, settings)
+            tables.append(rows)
+            rejects += lost
+            advance(1)
+        return pa.concat_tables(tables), to_table(rejects, REJECT)
+
+    return work
+
+
+def chunks_of(document: Given, settings: ChunkSettings) -> tuple[pa.Table, list[Reject]]:
+    """The chunks of a document, with their keys, and what of it could not be read."""
+    try:
+        parsed = document.read()
+    except Unreadable as error:
+        return _CUT.empty_table(), [_reject(document, error.fault)]
+    rows = [
+        {
+            "id": text_id(f"{document.name}\n{number}\n{part.text}"),
+            "title": part.title,
+            "text": part.text,
+            "document": document.name,
+            "place": number,
+            "key": text_id(folded(part.text)),
+        }
+        for number, part in enumerate(
+            cut_sections(parsed.sections, words=settings.words, overlap=settings.overlap), start=1
+        )
+    ]
+    return pa.Table.from_pylist(rows, _CUT), [_reject(document, fault) for fault in parsed.faults]
+
+
+def _reject(document: Given, fault: Fault) -> Reject:
+    row = {"document": document.name, "where": document.where, **fault.details}
+    return Reject.of(text_id(document.name), fault.filter, fault.reason, row)
+
+
+def _copy(row: dict[str, object]) -> Reject:
+    shown = {name: row[name] for name in CHUNK.names if name != "id"}
+    return Reject.of(str(row["id"]), "duplicate", "repeats an earlier chunk", shown)
+
+
+def _shards(cut: DatasetFolder) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Each shard's rows and rejects."""
+    return zip(cut.shards("train"), cut.shards(REJECTS), strict=True)
+
+
+def _card(settings: ChunkSettings, counted: Counted, total: int | None = None) -> Card:
+    counts = {"documents": counted.documents, "files of kinds that are not read": counted.of_unknown_kind}
+    if total is not None:
+        counts["chunks before copies were left out"] = total
+    return Card(
+        title="Chunks of documents",
+        description=f"Documents cut into chunks of whole sentences, at most {settings.words} words each.",
+        counts=counts,
+        columns={
+            "title": "the titles of the document and of the section that the chunk is from",
+            "document": "the document's path in the folder that was given, or its id",
+            "place": "the number of the chunk in its document, from 1",
+        },
+        made="The texts were cut from the documents by a program.",
+        tags=(),
+        licence="The rights in the documents apply.",
+        sources=sources_of(data=settings.documents),
+    )

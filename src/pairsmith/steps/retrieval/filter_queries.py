@@ -1,0 +1,312 @@
+"""The step ``filter-queries``: keep queries that lead back to their chunk, once each.
+
+queries, chunks and evaluation -> vectors -> the rank of each query's own chunk, and its cosine with the
+nearest query of the evaluation -> near-copies of earlier queries left out -> rows
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.core.citations import PROMPTAGATOR
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_names import model_revision
+from pairsmith.data.documents import Document
+from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.data.splits import to_train_on
+from pairsmith.methods.retrieval.consistency import closest, near_copies, own_places
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs.mapped import start_part
+from pairsmith.runs.storage import scratch_file
+from pairsmith.steps.mine.corpus import Corpus, encode_corpus
+from pairsmith.steps.retrieval.query_rows import (
+    Evaluation,
+    Texts,
+    WrittenQueries,
+    read_evaluation,
+    read_written,
+)
+from pairsmith.steps.retrieval.settings import FilterQueriesSettings
+from pairsmith.steps.retrieval.vectors import Vectors
+from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+
+SHARD_ROWS = 10_000
+"""Most queries in a shard."""
+SEARCH_ROWS = 4_096
+"""Queries that are searched and saved together."""
+_SEARCHED: pa.Schema = pa.schema(
+    [("rank", pa.int64()), ("similarity", pa.float32()), ("evaluation", pa.float32())]
+)
+"""Of each query the rank of its chunk (0 without one), its cosine, and that with the nearest query of the
+evaluation."""
+KEPT = ""
+
+
+def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
+    """Filter queries; see ``FilterQueriesSettings``.
+
+    Vectors are kept in the subfolders ``queries``, ``corpus`` and ``evaluation``, ranks in ``search``. A
+    query that is left out for several reasons is counted under the first of: no query, no chunk, evaluation,
+    inconsistent, duplicate.
+    """
+    settings = settled(settings, run)
+    refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
+    source = to_train_on(settings.queries, "filtered", run.progress.say)
+    written = read_written(source)
+    evaluation = read_evaluation(settings)
+    inputs = {
+        name: hashes(name, given)
+        for name, given in (
+            ("queries", [source]),
+            ("corpus", settings.corpus),
+            ("evaluation", evaluation.sources),
+        )
+    }
+    revision = model_revision(settings.encoder)
+    writer = FolderWriter.start(
+        run,
+        step="filter-queries",
+        schema=written.schema,
+        settings=settings.deciding(),
+        inputs={name: digest for each in inputs.values() for name, digest in each.items()},
+        models={"encoder": revision},
+        planned=-(-len(written) // SHARD_ROWS),
+    )
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    texts = Texts.of(settings)
+    sides: dict[str, tuple[Callable[[], Iterator[Document]], bool]] = {
+        "queries": (written.distinct, True),
+        "corpus": (texts.documents, False),
+        "evaluation": (evaluation.distinct, True),
+    }
+    folders = {
+        name: encode_corpus(
+            _Stream("inputs" if asked else "outputs", [], None, None, inputs[name], read=read),
+            settings.encoding(),
+            revision,
+            run.part(name),
+        )
+        for name, (read, asked) in sides.items()
+        if name != "evaluation" or len(evaluation)
+    }
+    if run.rank is not None:
+        return writer.folder()  # the search needs the vectors of all ranks
+    with ExitStack() as scratch:
+        vectors = {
+            name: Vectors.of(folder, scratch.enter_context(scratch_file(run.out, name)))
+            for name, folder in folders.items()
+        }
+        rows = _Rows.of(written, texts, vectors["queries"], vectors["corpus"], settings)
+        ranked = _search(rows, vectors, folders, settings, run.part("search"))
+        verdicts = _verdicts(rows, ranked, vectors["queries"], written, evaluation, settings)
+    for number in range(-(-len(written) // SHARD_ROWS)):
+        if not writer.is_done(number):
+            part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
+            writer.commit(number, *_shard(written, ranked, verdicts, part))
+    _tell(verdicts, run)
+    return finished(writer, _card(settings, written, len(vectors["corpus"]), evaluation), run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream(Corpus):
+    """A corpus whose documents come from a function."""
+
+    read: Callable[[], Iterator[Document]] = field(kw_only=True)
+
+    def records(self) -> Iterator[Document]:
+        """All documents, one at a time."""
+        return self.read()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The vectors of each row: ``query``, ``(n,)``, and ``own``, its chunk's, likewise; -1 without one."""
+
+    query: NDArray[np.int64]
+    own: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        written: WrittenQueries,
+        texts: Texts,
+        queries: Vectors,
+        corpus: Vectors,
+        settings: FilterQueriesSettings,
+    ) -> "_Rows":
+        """Look up the vectors; at least one row has both."""
+        own = corpus.numbers(texts.of_chunks(written))
+        if (own < 0).all():
+            raise InputError(
+                f"{settings.queries}: none of the texts that its queries were written for is in "
+                f"{', '.join(settings.corpus)}; give the folder of the chunks that they were written for"
+            )
+        return cls(queries.numbers(written.keys), own)
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """Which rows have both vectors, ``(n,)``."""
+        return (self.query >= 0) & (self.own >= 0)
+
+
+def _search(
+    rows: _Rows,
+    vectors: dict[str, Vectors],
+    folders: dict[str, DatasetFolder],
+    settings: FilterQueriesSettings,
+    run: Run,
+) -> pa.Table:
+    """The ranks and cosines of all rows, as ``_SEARCHED``; blocks of queries are saved one by one."""
+    count = len(rows.query)
+    writer = start_part(
+        run,
+        step="search",
+        schema=_SEARCHED,
+        settings={"within": settings.within},
+        inputs={name: folder.manifest.fingerprint for name, folder in folders.items()},
+        models={},
+        planned=-(-count // SEARCH_ROWS),
+    )
+    every = {name: each.every() for name, each in vectors.items() if len(each)}
+    if not writer.finished:
+        with run.progress.task("search", count, "queries") as bar:
+            for number in range(-(-count // SEARCH_ROWS)):
+                part = np.arange(number * SEARCH_ROWS, min((number + 1) * SEARCH_ROWS, count))
+                if writer.is_done(number):
+                    bar.skip(len(part))
+                    continue
+                rank = np.zeros(len(part), np.int64)
+                similarity, near = np.full((2, len(part)), np.nan, np.float32)
+                some = np.flatnonzero(rows.usable[part])
+                if len(some):
+                    asked = every["queries"][torch.from_numpy(rows.query[part[some]])]
+                    places = own_places(asked, every["corpus"], rows.own[part[some]], settings.within)
+                    rank[some], similarity[some] = places.ranks, places.similarities
+                    if "evaluation" in every:
+                        near[some] = closest(asked, every["evaluation"])
+                found = pa.table([rank, similarity, near], schema=_SEARCHED)
+                writer.commit(number, {"train": found}, to_table([], REJECT))
+                bar.advance(len(part))
+        writer.finish(_search_card(settings))
+    return writer.folder().table()
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """Why a query is left out: a filter, ``KEPT`` if it is not, and the reason."""
+
+    filter: str
+    reason: str
+    like: int = -1  # the row that it is a copy of
+
+
+def _verdicts(
+    rows: _Rows,
+    ranked: pa.Table,
+    queries: Vectors,
+    written: WrittenQueries,
+    evaluation: Evaluation,
+    settings: FilterQueriesSettings,
+) -> list[_Verdict]:
+    """What becomes of each row."""
+    keep = _Verdict(KEPT, "")
+    found = [keep] * len(written)
+
+    def leave_out(which: NDArray[np.bool_], filter_: str, reason: str) -> None:
+        for row in np.flatnonzero(which).tolist():
+            if found[row] is keep:
+                found[row] = _Verdict(filter_, reason)
+
+    rank, near = ranked["rank"].to_numpy(), ranked["evaluation"].to_numpy()
+    leave_out(rows.query < 0, "no query", "it is blank, or has no vector")
+    leave_out(rows.own < 0, "no chunk", "its text is not in the corpus, or has no vector")
+    leave_out(np.isin(written.names, evaluation.names), "evaluation", "copies a query of the evaluation")
+    if settings.contaminated < 1:
+        threshold = f"a query of the evaluation has a cosine of {settings.contaminated:g} or more with it"
+        leave_out(near >= np.float32(settings.contaminated), "evaluation", threshold)  # NaN is not
+    reason = f"its chunk is not among the {settings.within} nearest"
+    leave_out(rank > settings.within, "inconsistent", reason)
+    left = np.array([row for row, verdict in enumerate(found) if verdict is keep], np.int64)
+    if len(left):
+        copied = near_copies(queries.every(), rows.query[left], written.names[left], settings.duplicates)
+        for row, like in zip(left.tolist(), copied.tolist(), strict=True):
+            if like >= 0:
+                first = int(left[like])
+                same = written.names[row] == written.names[first]
+                reason = (
+                    "copies an earlier query"
+                    if same
+                    else f"an earlier query has a cosine of {settings.duplicates:g} or more with it"
+                )
+                found[row] = _Verdict("duplicate", reason, first)
+    return found
+
+
+def _shard(
+    written: WrittenQueries, ranked: pa.Table, verdicts: list[_Verdict], part: slice
+) -> tuple[dict[str, pa.Table], pa.Table]:
+    """The rows that are kept of a part of the queries, and the rejects."""
+    some = verdicts[part]
+    size = part.stop - part.start
+    table, numbers = written.rows(part), ranked.slice(part.start, size).select(["rank", "similarity"])
+    for name in numbers.column_names:
+        table = table.append_column(written.schema.field(name), numbers[name])
+    kept = pa.array([verdict.filter == KEPT for verdict in some])
+    rejects = []
+    for at, verdict in enumerate(some):
+        if verdict.filter != KEPT:
+            row = table.slice(at, 1).to_pylist()[0]
+            if not row["rank"]:
+                del row["rank"], row["similarity"]
+            if verdict.like >= 0:
+                row["like"] = written.name_of(verdict.like)
+            rejects.append(Reject.of(written.name_of(part.start + at), verdict.filter, verdict.reason, row))
+    return {"train": table.filter(kept)}, to_table(rejects, REJECT)
+
+
+def _tell(verdicts: list[_Verdict], run: Run) -> None:
+    """Say which share of the queries led back to their chunks, as far as that was looked at."""
+    lost = sum(verdict.filter == "inconsistent" for verdict in verdicts)
+    asked = lost + sum(verdict.filter in (KEPT, "duplicate") for verdict in verdicts)
+    if asked:
+        run.progress.say(f"{asked - lost:,} of {asked:,} queries lead back to their chunks")
+
+
+def _search_card(settings: FilterQueriesSettings) -> Card:
+    return Card(
+        title="Ranks of chunks for their queries",
+        description="The rank of each query's own chunk, and their cosine.",
+        made="The ranks were computed from the vectors of the texts.",
+        tags=(),
+        licence="It contains no texts.",
+        sources=sources_of(models=[settings.encoder]),
+    )
+
+
+def _card(
+    settings: FilterQueriesSettings, written: WrittenQueries, chunks: int, evaluation: Evaluation
+) -> Card:
+    return Card(
+        title="Queries that lead back to their chunks",
+        description=(
+            f"Queries whose chunk is among the {settings.within} nearest by "
+            f"{model_display_name(settings.encoder)}, each once."
+        ),
+        counts={"queries": len(written), "chunks": chunks, "queries of the evaluation": len(evaluation)},
+        columns={
+            "rank": "the rank of the query's chunk among all chunks, from 1",
+            "similarity": "the cosine of the query and its chunk",
+        },
+        made="The queries were chosen by a program; no person has checked each of them.",
+        citations=(PROMPTAGATOR,),
+        licence="The rights in the texts apply.",
+        sources=sources_of(
+            models=[settings.encoder], data=[settings.queries, *settings.corpus, *settings.evaluation]
+        ),
+    )

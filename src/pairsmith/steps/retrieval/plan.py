@@ -1,0 +1,120 @@
+"""Cost estimates of ``chunk`` and ``filter-queries``: a sample is processed, timed and extrapolated."""
+
+import time
+from functools import partial
+from itertools import islice
+
+import pyarrow as pa
+import torch
+
+from pairsmith.core.model_names import MINILM
+from pairsmith.data.documents import read_titled
+from pairsmith.data.files.reading import Given, count_given
+from pairsmith.data.schemas import CHUNK
+from pairsmith.data.sources import Source
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.search.exact import nearest
+from pairsmith.steps.planning import sample_of, sharded, timed
+from pairsmith.steps.retrieval.chunk import chunks_of, documents
+from pairsmith.steps.retrieval.query_rows import as_written, read_evaluation, read_written
+from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
+from pairsmith.steps.shared import load_options
+
+CALIBRATION_DOCUMENTS = 32
+CALIBRATION_TEXTS = 256
+CALIBRATION_VECTORS = 2_048
+
+
+def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
+    """Cut some documents from all over the sources, and extrapolate; copies are not taken into account."""
+    begun = time.monotonic()
+    earlier = [source for source in settings.documents if source in before]
+    there = settings.model_copy(
+        update={"documents": [source for source in settings.documents if source not in before]}
+    )
+    count, sample = 0, list[Given]()
+    if there.documents:
+        count = count_given(documents(there)).documents
+        sample += islice(documents(there), 0, None, max(1, count // CALIBRATION_DOCUMENTS))
+    for source in earlier:
+        rows = sample_of(source, before)
+        found = [] if rows is None else _given(rows, settings)
+        sample += found[:CALIBRATION_DOCUMENTS]
+        count += sum(before[source].rows.values())
+    loading = time.monotonic() - begun
+    begun = time.monotonic()
+    tables = [chunks_of(document, settings)[0] for document in sample]
+    made = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
+    share = count / max(1, len(sample))
+    return sharded(
+        loading=loading,
+        shared=(time.monotonic() - begun) * share,
+        size=round(2 * made.nbytes * share),  # they are kept with and without copies
+        rows=round(made.num_rows * share),
+        shards=-(-count // settings.shard_size),
+        sample=made,
+    )
+
+
+def _given(rows: pa.Table, settings: ChunkSettings) -> list[Given]:
+    """The rows of an earlier step as documents."""
+    titled = read_titled(_source(rows), column=settings.column, title_column=settings.title_column)
+    return [Given(row.id, row.where, None, row.title, row.text) for row in titled]
+
+
+def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Encode some queries and chunks, search some vectors, and extrapolate, as if all queries were kept.
+
+    ``base`` stands in for an encoder that is not trained yet.
+    """
+    begun = time.monotonic()
+    made = sample_of(settings.queries, before)
+    written = read_written(settings.queries) if made is None else as_written(made, settings.queries)
+    count = len(written) if made is None else sum(before[settings.queries].rows.values())
+    chunks, corpus = _some_chunks(settings, before)
+    asked = count + len(read_evaluation(settings))
+    queries = [text for text in written.texts[:CALIBRATION_TEXTS] if text]
+    model = base if settings.encoder in before else settings.encoder
+    encoder = load_sentence_encoder(model, **load_options(settings))
+    loading = time.monotonic() - begun
+    encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
+    seconds, size = 0.0, written.table.nbytes * count // len(written)
+    for texts, total in ((queries, asked), (chunks, corpus)):
+        more, each, vectors = timed(lambda: encode, texts)
+        loading += more
+        seconds += each * total
+        size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
+    width = encoder.get_embedding_dimension() or 1
+    some = torch.nn.functional.normalize(torch.randn(CALIBRATION_VECTORS, width), dim=1)
+    begun = time.monotonic()
+    nearest(some, some, settings.within)
+    seconds += (time.monotonic() - begun) / CALIBRATION_VECTORS**2 * count * corpus
+    return sharded(
+        loading=loading,
+        shared=seconds,
+        size=size,
+        rows=count,
+        shards=-(-asked // settings.shard_size) - (-corpus // settings.shard_size),
+        sample=written.table.slice(0, CALIBRATION_TEXTS),
+    )
+
+
+def _some_chunks(settings: FilterQueriesSettings, before: Before) -> tuple[list[str], int]:
+    """Some chunks with their titles, and the number of all."""
+    some, count = list[str](), 0
+    for source in settings.corpus:
+        sample = sample_of(source, before)
+        given: str | Source = source if sample is None else _source(sample)
+        rows = read_titled(given, column=settings.corpus_column)
+        first = list(islice(rows, CALIBRATION_TEXTS))
+        some += [row.whole for row in first if row.text]
+        there = len(first) + sum(1 for _ in rows)
+        count += there if sample is None else sum(before[source].rows.values())
+    return some, count
+
+
+def _source(rows: pa.Table) -> Source:
+    """The rows of an earlier step as a source."""
+    return Source("the sample", lambda: (("", row) for row in rows.to_pylist()))

@@ -1,0 +1,74 @@
+"""The vectors of a folder that ``encode_corpus`` wrote, each distinct text once, mapped from a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.data.text_keys import text_keys
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.storage import storage_errors
+
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Vectors of distinct texts, numbered from 0.
+
+    ``keys`` are those of the texts, ``(n,)``, and ``file`` holds the vectors, float32, of ``width`` numbers.
+    """
+
+    keys: Keys
+    file: Path
+    width: int
+
+    @classmethod
+    def of(cls, folder: DatasetFolder, file: Path) -> Self:
+        """Collect the vectors of a folder's distinct texts, and write them to ``file``."""
+        every = [
+            np.zeros(0, np.uint64),
+            *(text_keys(table["id"]) for table in folder.shards("train", ["id"])),
+        ]
+        keys = np.concatenate(every)
+        first = np.zeros(len(keys), bool)
+        first[np.unique(keys, return_index=True)[1]] = True
+        start = width = 0
+        with storage_errors(file), file.open("wb") as out:
+            for table in folder.shards("train", ["vector"]):
+                new = first[start : start + len(table)]
+                start += len(table)
+                if new.any():
+                    vectors = table.filter(pa.array(new))["vector"].combine_chunks().flatten()
+                    width = len(vectors) // int(new.sum())
+                    out.write(
+                        np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes()
+                    )
+        return cls(keys[first], file, width)
+
+    def __len__(self) -> int:
+        """How many texts there are."""
+        return len(self.keys)
+
+    def every(self) -> torch.Tensor:
+        """All vectors, ``(n, width)``, mapped from the file."""
+        mapped = np.memmap(self.file, np.float32, "c")
+        return torch.from_numpy(mapped.reshape(-1, self.width))
+
+    def numbers(self, keys: Keys) -> NDArray[np.int64]:
+        """The number of the text with each key, ``(len(keys),)``; -1 where no text has it."""
+        return places_of(keys, self.keys)
+
+
+def places_of(keys: Keys, known: Keys) -> NDArray[np.int64]:
+    """The first place of each key in ``known``, ``(len(keys),)``; -1 where it is not there."""
+    distinct, first = np.unique(known, return_index=True)
+    at = np.searchsorted(distinct, keys)
+    at[at == len(distinct)] = 0
+    if not len(distinct):
+        return np.full(len(keys), -1, np.int64)
+    return np.where(distinct[at] == keys, first[at], -1).astype(np.int64)

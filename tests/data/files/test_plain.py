@@ -1,0 +1,67 @@
+import codecs
+
+import pytest
+
+from pairsmith.data.files.parsed import Unreadable
+from pairsmith.data.files.plain import decode, unwrapped
+
+TEXT = "Grüße, 你好"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TEXT.encode(),
+        codecs.BOM_UTF8 + TEXT.encode(),
+        TEXT.encode("utf-16"),
+        codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"),
+        TEXT.encode("utf-32"),
+    ],
+)
+def test_a_byte_order_mark_says_the_encoding(data):
+    assert decode(data) == TEXT
+
+
+def test_line_ends_of_all_systems():
+    assert decode(b"a\r\nb\rc\nd") == "a\nb\nc\nd"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "details"),
+    [
+        (b"one\ncaf\xe9 two", "not UTF-8: byte 0xe9", {"byte": 8, "line": 2}),
+        (codecs.BOM_UTF8 + b"\xff", "not UTF-8: byte 0xff", {"byte": 4, "line": 1}),
+        (codecs.BOM_UTF16_LE + b"a\x00\x00\xdc", "not UTF-16-LE: byte 0x00", {"byte": 5, "line": 1}),
+        ("a".encode("utf-16-le"), "byte 0x00: a binary file, or UTF-16 without a byte order mark",
+         {"byte": 2, "line": 1}),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_names_the_byte(data, reason, details):
+    with pytest.raises(Unreadable) as caught:
+        decode(data)
+    fault = caught.value.fault
+    assert (fault.filter, fault.reason, fault.details) == ("encoding", reason, details)
+
+
+def test_lines_broken_to_fit_a_page_are_joined():
+    text = (
+        "It was the best of times, it was the\n"
+        "worst of times, it was the age of\n"
+        "wisdom.\n"
+        "\n"
+        "It was the epoch of belief, it was the\n"
+        "season of Light."
+    )
+    assert unwrapped(text) == (
+        "It was the best of times, it was the worst of times, it was the age of wisdom.\n"
+        "\n"
+        "It was the epoch of belief, it was the season of Light."
+    )
+
+
+def test_lines_that_end_on_purpose_stay():
+    text = "Flour\nTwo eggs\nA little more butter than you would think\nSalt\nMilk"
+    assert unwrapped(text) == text
+    long = "A sentence with many words. " * 8 + "\n" + "Another one of that kind. " * 8
+    assert unwrapped(long) == long
+    assert unwrapped("") == ""

@@ -1,0 +1,227 @@
+"""The step ``chunk`` on folders, files and tables, with all that can be wrong with them."""
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from pairsmith.cli.app import make_app
+from pairsmith.core.errors import FolderError, InputError, MissingExtra
+from pairsmith.core.progress import Silent
+from pairsmith.data.files import reading
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.retrieval.chunk import chunk
+from pairsmith.steps.retrieval.plan import plan_chunk
+from pairsmith.steps.retrieval.settings import ChunkSettings
+
+
+class Heard(Silent):
+    def __init__(self):
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+def run(documents, out, progress=None, **rest):
+    given = [str(each) for each in (documents if isinstance(documents, list) else [documents])]
+    return chunk(ChunkSettings(documents=given, **rest), Run(out, progress or Silent()))
+
+
+def rows(folder: DatasetFolder):
+    return folder.table().to_pylist()
+
+
+def rejects(folder: DatasetFolder):
+    return folder.rejects().to_pylist()
+
+
+@pytest.fixture
+def library(tmp_path):
+    """A folder of documents of every kind, some of them faulty."""
+    folder = tmp_path / "library"
+    (folder / "b").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    (folder / ".hidden" / "secret.txt").write_text("Nobody reads this.")
+    (folder / "a.txt").write_text("Ann sails. Bob sings. Cleo cooks.")
+    (folder / "b" / "guide.md").write_text("# Guide\n\nStart here.\n\n## Use\n\nAnn  sails. bob sings!\n")
+    (folder / "b" / "page.html").write_text("<h1>Page</h1><p>It is a page.")
+    (folder / "b" / "latin.txt").write_bytes(b"caf\xe9")
+    (folder / "empty.md").write_text("# Only a heading\n")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 cut sh")
+    (folder / "sheet.xlsx").write_bytes(b"PK")
+    (folder / "other.xlsx").write_bytes(b"PK")
+    return folder
+
+
+def test_a_folder_becomes_chunks_with_titles_and_places(library, tmp_path):
+    heard = Heard()
+    folder = run(library, tmp_path / "out", heard, words=4)
+    assert [(row["document"], row["place"], row["title"], row["text"]) for row in rows(folder)] == [
+        ("a.txt", 1, "", "Ann sails. Bob sings."),
+        ("a.txt", 2, "", "Cleo cooks."),
+        ("b/guide.md", 1, "Guide", "Start here."),
+        ("b/page.html", 1, "Page", "It is a page."),
+    ]
+    assert len({row["id"] for row in rows(folder)}) == 4
+    assert any("2 .xlsx" in line for line in heard.lines)
+
+
+def test_what_cannot_be_read_is_a_reject_with_the_reason(library, tmp_path):
+    folder = run(library, tmp_path / "out", words=4)
+    found = {(each["filter"], json.loads(each["row"])["document"]): each for each in rejects(folder)}
+    assert set(found) == {
+        ("duplicate", "b/guide.md"),
+        ("encoding", "b/latin.txt"),
+        ("empty document", "empty.md"),
+        ("damaged PDF", "broken.pdf"),
+        ("unknown kind", "sheet.xlsx"),
+        ("unknown kind", "other.xlsx"),
+    }
+    latin = found["encoding", "b/latin.txt"]
+    assert latin["reason"] == "not UTF-8: byte 0xe9"
+    assert json.loads(latin["row"])["byte"] == 4
+    counted = folder.manifest.counts.rejects_by_reason
+    assert counted["duplicate: repeats an earlier chunk"] == 1
+    (unknown,) = [count for reason, count in counted.items() if reason.startswith("unknown kind")]
+    assert unknown == 2
+
+
+def test_ids_depend_on_document_and_place_alone(library, tmp_path):
+    one = {row["id"] for row in rows(run(library, tmp_path / "one", words=4, shard_size=1))}
+    (library / "aa.txt").write_text("Something new.")
+    two = {row["id"] for row in rows(run(library, tmp_path / "two", words=4))}
+    assert one < two
+
+
+def test_workers_and_shards_make_no_difference(library, tmp_path):
+    one = rows(run(library, tmp_path / "one"))
+    assert rows(run(library, tmp_path / "two", shard_size=2, workers=2)) == one
+
+
+def test_an_interrupted_run_ends_with_the_same_bytes(library, tmp_path, monkeypatch):
+    whole = run(library, tmp_path / "whole", shard_size=2)
+    read, calls = reading.Given.read, Counter()
+
+    def stopping(document):
+        calls["all"] += 1
+        if calls["all"] == 5:
+            raise KeyboardInterrupt
+        return read(document)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reading.Given, "read", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run(library, tmp_path / "out", shard_size=2)
+    done = len(list((tmp_path / "out" / "cut" / "data").iterdir()))
+    assert done == 2
+    again = run(library, tmp_path / "out", shard_size=2)
+    names = sorted(path.relative_to(whole.path) for path in whole.path.rglob("*.parquet"))
+    assert names == sorted(path.relative_to(again.path) for path in again.path.rglob("*.parquet"))
+    assert all((whole.path / name).read_bytes() == (again.path / name).read_bytes() for name in names)
+
+
+def test_rows_of_tables_are_documents(tmp_path):
+    table = tmp_path / "texts.jsonl"
+    given = [
+        {"id": 7, "title": "First", "text": "One two. Three four."},
+        {"id": 7, "title": "Again", "text": "Five six."},
+        {"id": "x", "title": None, "text": ["A paragraph.", "Another."]},
+        {"id": "y", "text": "  "},
+    ]
+    table.write_text("".join(json.dumps(row) + "\n" for row in given))
+    folder = run(table, tmp_path / "out", words=2)
+    assert [(row["document"], row["place"], row["title"], row["text"]) for row in rows(folder)] == [
+        ("7", 1, "First", "One two."),
+        ("7", 2, "First", "Three four."),
+        ("7", 1, "Again", "Five six."),
+        ("x", 1, "", "A paragraph."),
+        ("x", 2, "", "Another."),
+    ]
+    assert len({row["id"] for row in rows(folder)}) == len(rows(folder))
+    (empty,) = rejects(folder)
+    assert (empty["filter"], json.loads(empty["row"])["document"]) == ("empty document", "y")
+
+
+def test_columns_of_tables_may_be_named(tmp_path):
+    table = tmp_path / "texts.csv"
+    table.write_text("heading,words\nFirst,One two.\n")
+    (row,) = rows(run(table, tmp_path / "out", column="words", title_column="heading"))
+    assert (row["title"], row["text"]) == ("First", "One two.")
+    with pytest.raises(InputError, match="has no column 'name'"):
+        run(table, tmp_path / "other", column="words", title_column="name")
+
+
+def test_chunks_can_be_cut_again(library, tmp_path):
+    first = run(library, tmp_path / "first", words=50)
+    again = run(first.path, tmp_path / "again", words=3)
+    titles = {row["id"]: row["title"] for row in rows(first)}
+    assert {"Guide", "Page"} < {row["title"] for row in rows(again)}
+    assert all(titles[row["document"]] == row["title"] for row in rows(again))
+
+
+def test_documents_of_several_sources_are_told_apart(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name / "docs").mkdir(parents=True)
+        (tmp_path / name / "docs" / "a.txt").write_text(f"This is {name}.")
+    sources = [tmp_path / "one" / "docs", tmp_path / "two" / "docs", tmp_path / "one" / "docs" / "a.txt"]
+    (tmp_path / "one" / "docs" / "a.txt").write_text("Another one.")
+    folder = run(sources, tmp_path / "out")
+    assert [row["document"] for row in rows(folder)] == ["docs/a.txt", "docs (2)/a.txt"]
+    (copy,) = rejects(folder)
+    assert json.loads(copy["row"])["document"] == "a.txt"
+
+
+def test_one_huge_line_is_cut(tmp_path):
+    file = tmp_path / "huge.txt"
+    file.write_text("A short sentence number one of many. " * 20 + "word " * 1_200_000)
+    folder = run(file, tmp_path / "out")
+    assert max(len(row["text"].split()) for row in rows(folder)) <= 120
+    assert folder.rows + folder.manifest.counts.rejects > 9_000  # most of them are copies
+
+
+def test_sources_without_a_document_are_refused(tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InputError, match="holds no files"):
+        run(empty, tmp_path / "out")
+    (empty / "sheet.xlsx").write_text("x")
+    with pytest.raises(InputError, match="no document can be read: 1 .xlsx; known are the files .txt"):
+        run(empty, tmp_path / "out")
+    with pytest.raises(InputError, match="does not exist"):
+        run(tmp_path / "nowhere", tmp_path / "out")
+
+
+def test_an_output_within_the_documents_is_refused(library):
+    with pytest.raises(FolderError, match="within the documents"):
+        run(library, library / "out")
+
+
+def test_a_missing_package_is_named_before_anything_is_read(library, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "lxml", None)
+    with pytest.raises(MissingExtra, match=r"pairsmith\[documents\]"):
+        run(library, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    for name in ("guide.md", "page.html"):
+        (library / "b" / name).unlink()
+    shutil.rmtree(library / "b")
+    (library / "empty.md").unlink()
+    assert run(library, tmp_path / "out").rows == 1  # only what needs the package cannot be read
+
+
+def test_on_the_command_line(library, tmp_path):
+    given = ["chunk", "--documents", str(library), "--out", str(tmp_path / "out"), "--words", "4", "--quiet"]
+    assert CliRunner().invoke(make_app(), given).exit_code == 0
+    assert DatasetFolder.open(tmp_path / "out").rows == 4
+
+
+def test_a_plan_extrapolates_from_a_sample(library, tmp_path):
+    settings = ChunkSettings(documents=[str(library)], words=4)
+    planned = plan_chunk(settings, {})
+    made = run(library, tmp_path / "out", words=4)
+    assert planned.rows == {"train": made.rows + 1}  # with the copy
+    assert planned.sample.column_names == ["id", "title", "text", "document", "place"]
+    after = plan_chunk(ChunkSettings(documents=["@made"], words=2), {"@made": planned})
+    assert after.rows["train"] > planned.rows["train"]

@@ -1,0 +1,250 @@
+"""The step ``filter-queries`` with an encoder whose cosines can be worked out by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.progress import Silent
+from pairsmith.data.schemas import CHUNK
+from pairsmith.models import encode as encoding
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.retrieval.filter_queries import filter_queries
+from pairsmith.steps.retrieval.plan import plan_filter_queries
+from pairsmith.steps.retrieval.settings import FilterQueriesSettings
+
+WORDS = ["apple", "bread", "cheese", "dates", "eggs", "flour", "grapes", "honey"]
+
+
+@pytest.fixture(scope="session")
+def word_counts(tmp_path_factory):
+    """An encoder whose vector of a text counts its words: the cosine of two texts is that of these counts."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    folder = tmp_path_factory.mktemp("encoders") / "words"
+    tokenizer = Tokenizer(
+        models.WordLevel({word: at for at, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    weights = np.vstack([np.zeros((1, len(WORDS))), np.eye(len(WORDS))]).astype(np.float32)
+    module = StaticEmbedding(tokenizer, embedding_weights=weights)
+    SentenceTransformer(modules=[module], device="cpu").save(str(folder))
+    return str(folder)
+
+
+CORPUS = [
+    {"id": "c1", "title": "Apple", "text": "apple bread"},
+    {"id": "c2", "title": "", "text": "cheese dates"},
+    {"id": "c3", "title": "", "text": "cheese eggs"},
+    {"id": "c4", "title": "", "text": "cheese cheese flour"},
+]
+QUERIES = [
+    ("q1", "apple", "c1"),  # found first
+    ("q2", "cheese", "c2"),  # after c4, whose cosine is 2/sqrt(5), and level with c3, which counts as nearer
+    ("q3", "Apple?", "c1"),  # a copy of q1
+    ("q4", "apple apple bread", "c1"),  # equal to its chunk with the title; cosine 2/sqrt(5) = 0.894 with q1
+    ("q5", "honey", "c1"),  # nothing like it
+    ("q6", "eggs", "c3"),  # is one of the evaluation
+    ("q7", "cheese cheese flour", "c4"),
+    ("q8", " ", "c1"),
+    ("q9", "apple", "gone"),
+    ("q10", "dates", "c2"),
+]
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture
+def world(tmp_path, word_counts):
+    texts = {row["id"]: row["text"] for row in CORPUS}
+    queries = [
+        {
+            "id": name,
+            "query": text,
+            "positive": texts.get(chunk, "not there"),
+            "chunk": chunk,
+            "kind": "keywords",
+        }
+        for name, text, chunk in QUERIES
+    ]
+    lines(tmp_path / "queries.jsonl", queries)
+    lines(tmp_path / "corpus.jsonl", CORPUS)
+    (tmp_path / "beir").mkdir()
+    lines(
+        tmp_path / "beir" / "queries.jsonl",
+        [{"_id": "1", "text": "EGGS!"}, {"_id": "2", "text": "dates grapes"}],
+    )
+
+    def settings(**changes):
+        given = {
+            "queries": str(tmp_path / "queries.jsonl"), "corpus": str(tmp_path / "corpus.jsonl"),
+            "encoder": word_counts, "dtype": "float32", "device": "cpu", "shard_size": 3,
+        }  # fmt: skip
+        return FilterQueriesSettings(**{**given, **changes})
+
+    return tmp_path, settings
+
+
+def run(settings, out, progress=None):
+    return filter_queries(settings, Run(out, progress or Silent()))
+
+
+def kept(folder):
+    return {row["id"]: row for row in folder.table().to_pylist()}
+
+
+def lost(folder):
+    return {row["id"]: row for row in folder.rejects().to_pylist()}
+
+
+def test_queries_that_lead_back_are_kept_once(world):
+    tmp_path, settings = world
+    folder = run(settings(within=1, duplicates=0.95), tmp_path / "out")
+    rows = kept(folder)
+    assert list(rows) == ["q1", "q4", "q6", "q7", "q10"]
+    assert [row["rank"] for row in rows.values()] == [1] * 5
+    # The chunk with its title is apple, apple, bread.
+    assert rows["q1"]["similarity"] == pytest.approx(2 / 5**0.5)
+    assert rows["q4"]["similarity"] == pytest.approx(1)
+    assert rows["q10"]["similarity"] == pytest.approx(0.5**0.5)
+    assert {**rows["q1"], "similarity": None} == {
+        "id": "q1", "query": "apple", "positive": "apple bread", "chunk": "c1", "kind": "keywords",
+        "rank": 1, "similarity": None,
+    }  # fmt: skip
+    assert {name: (row["filter"], row["reason"]) for name, row in lost(folder).items()} == {
+        "q2": ("inconsistent", "its chunk is not among the 1 nearest"),
+        "q3": ("duplicate", "copies an earlier query"),
+        "q5": ("inconsistent", "its chunk is not among the 1 nearest"),
+        "q8": ("no query", "it is blank, or has no vector"),
+        "q9": ("no chunk", "its text is not in the corpus, or has no vector"),
+    }
+    assert json.loads(lost(folder)["q3"]["row"])["like"] == "q1"
+
+
+def test_within_more_chunks_a_query_of_less_rank_is_kept(world):
+    tmp_path, settings = world
+    rows = kept(run(settings(within=3), tmp_path / "out"))
+    assert rows["q2"]["rank"] == 3
+    assert rows["q2"]["similarity"] == pytest.approx(0.5**0.5)
+
+
+def test_near_copies_of_earlier_queries_are_dropped(world):
+    tmp_path, settings = world
+    folder = run(settings(within=1, duplicates=0.89), tmp_path / "out")
+    found = lost(folder)["q4"]
+    assert (found["filter"], found["reason"]) == (
+        "duplicate",
+        "an earlier query has a cosine of 0.89 or more with it",
+    )
+    assert json.loads(found["row"])["like"] == "q1"
+
+
+def test_queries_of_an_evaluation_are_dropped_and_counted(world):
+    tmp_path, settings = world
+    evaluation = [str(tmp_path / "beir" / "queries.jsonl")]
+    folder = run(settings(within=1, evaluation=evaluation, contaminated=0.7), tmp_path / "out")
+    found = {name: row["reason"] for name, row in lost(folder).items() if row["filter"] == "evaluation"}
+    # "dates" has a cosine of 0.707 with "dates grapes".
+    assert found == {
+        "q6": "copies a query of the evaluation",
+        "q10": "a query of the evaluation has a cosine of 0.7 or more with it",
+    }
+    assert folder.manifest.counts.rejects_by_reason["evaluation: copies a query of the evaluation"] == 1
+    copies = run(settings(within=1, evaluation=[str(tmp_path / "beir")], contaminated=1), tmp_path / "copies")
+    assert [name for name, row in lost(copies).items() if row["filter"] == "evaluation"] == ["q6"]
+
+
+def test_chunks_are_found_by_their_texts_where_no_id_is_given(world):
+    tmp_path, settings = world
+    rows = [
+        {"question": "cheese cheese flour", "context": "cheese cheese flour"},
+        {"question": "x", "context": "y"},
+    ]
+    queries = lines(tmp_path / "asked.jsonl", rows)
+    folder = run(settings(queries=queries), tmp_path / "out")
+    (row,) = folder.table().to_pylist()
+    assert (row["question"], row["rank"]) == ("cheese cheese flour", 1)
+    (gone,) = lost(folder).values()
+    assert gone["filter"] == "no query"  # a word that the encoder does not know has no vector
+
+
+def test_a_filter_of_a_filter_has_the_new_ranks(world):
+    tmp_path, settings = world
+    first = run(settings(within=3), tmp_path / "first")
+    again = run(settings(queries=str(first.path), within=1), tmp_path / "again")
+    assert again.table().column_names == first.table().column_names
+    assert "q2" in kept(first)
+    assert "q2" not in kept(again)
+
+
+def test_an_interrupted_run_ends_with_the_same_bytes(world, monkeypatch):
+    tmp_path, settings = world
+    whole = run(settings(), tmp_path / "whole")
+    encode, calls = encoding.encode_texts, []
+
+    def stopping(*args, **rest):
+        calls.append(args)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return encode(*args, **rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pairsmith.steps.mine.corpus.encode_texts", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            run(settings(), tmp_path / "out")
+        calls.clear()
+        patched.setattr(
+            "pairsmith.steps.mine.corpus.encode_texts",
+            lambda *args, **rest: calls.append(1) or encode(*args, **rest),
+        )
+        again = run(settings(), tmp_path / "out")
+        assert len(calls) == 3  # of the three parts of the queries and the two of the corpus, two were there
+    names = sorted(path.relative_to(whole.path) for path in whole.path.rglob("*.parquet"))
+    assert all((whole.path / name).read_bytes() == (again.path / name).read_bytes() for name in names)
+
+
+def test_queries_for_another_corpus_are_refused(world):
+    tmp_path, settings = world
+    other = lines(tmp_path / "other.jsonl", [{"id": "z", "text": "grapes"}])
+    with pytest.raises(InputError, match="none of the texts that its queries were written for is in"):
+        run(settings(corpus=[other]), tmp_path / "out")
+
+
+def test_files_without_queries_are_refused(world):
+    tmp_path, settings = world
+    blank = lines(tmp_path / "blank.jsonl", [{"query": " ", "positive": "apple"}])
+    with pytest.raises(InputError, match="all of its queries are blank"):
+        run(settings(queries=blank), tmp_path / "out")
+    nothing = lines(tmp_path / "nothing.jsonl", [{"text": ""}])
+    with pytest.raises(InputError, match="holds no queries"):
+        run(settings(evaluation=[nothing]), tmp_path / "out")
+    with pytest.raises(InputError, match="has none of the columns query, question"):
+        run(settings(queries=str(tmp_path / "corpus.jsonl")), tmp_path / "out")
+
+
+def test_a_corpus_of_chunks_and_a_plan(world, tmp_path):
+    from pairsmith.steps.retrieval.chunk import chunk
+    from pairsmith.steps.retrieval.settings import ChunkSettings
+
+    _, settings = world
+    chunks = chunk(
+        ChunkSettings(documents=[str(tmp_path / "corpus.jsonl")]), Run(tmp_path / "chunks", Silent())
+    )
+    assert chunks.table().schema.names == CHUNK.names
+    (first, *_) = chunks.table().to_pylist()
+    queries = lines(
+        tmp_path / "more.jsonl",
+        [{"query": "bread", "positive": first["text"], "title": first["title"], "chunk": first["id"]}],
+    )
+    given = settings(queries=queries, corpus=[str(chunks.path)], evaluation=[str(tmp_path / "beir")])
+    assert DatasetFolder.open(run(given, tmp_path / "out").path).rows == 1
+    planned = plan_filter_queries(given, {}, str(settings().encoder))
+    assert planned.rows == {"train": 1}
+    assert planned.seconds > 0
