@@ -31,6 +31,15 @@ CUT = {
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
+    "queries": "--model pairsmith:tiny --queries 1 --tries 2",
+    "filter-queries": "--within 12 --duplicates 1 --held-back 0.5",
+    "run retriever": " ".join(
+        [
+            "--set written.model=pairsmith:tiny --set written.queries=1 --set kept.encoder=org/encoder",
+            "--set kept.within=12 --set kept.duplicates=1 --set kept.held_back=0.5 --set negatives.encoder=org/encoder",
+            "--set retriever.base=org/encoder --set before.model=org/encoder",
+        ]
+    ),
     "run quickstart": "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
 }
 """By how a command begins, the options that are added to it."""
@@ -199,14 +208,11 @@ def retrieval(folder: Path) -> None:
 
 
 def documents(folder: Path) -> None:
-    """A folder of documents, and queries for them: some to train on, others to measure with."""
+    """A folder of documents, and queries to measure with."""
     (folder / "my-documents").mkdir()
     for number in range(12):
         (folder / "my-documents" / f"{number}.md").write_text(f"# {PLAYS[number]}\n\n{passage(number)}\n")
     asked = [f"who plays the {play}?" for play in PLAYS]
-    written = [{"query": asked[number], "positive": passage(number)} for number in range(12)]
-    (folder / "queries" / "data").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(written), folder / "queries" / "data" / "train.parquet")
     write(folder / "my-queries.jsonl", [{"query": text} for text in asked[:2]])
 
 

@@ -713,7 +713,6 @@ def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, beside, t
     assert list(kinds.values())[:4] == [
         "train-biencoder",
         "mine",
-        "negatives",
         "train-crossencoder",
         "filter",
     ]
@@ -803,7 +802,21 @@ def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside
 
 def test_every_recipe_that_ships_is_tested_here():
     shipped = {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")}
-    assert shipped == {"quickstart", *DINO, *(f"{name}-small" for name in DINO), *MINING, *QUIP}
+    small = {f"{name}-small" for name in DINO}
+    assert shipped == {"quickstart", *DINO, *small, *MINING, *QUIP, "retriever"}
+
+
+def test_the_retriever_is_measured_on_queries_that_it_has_not_learned(tmp_path):
+    path = tmp_path / "retriever.yaml"
+    path.write_text(recipe_path("retriever").read_text(encoding="utf-8"))
+    (tmp_path / "documents").mkdir()
+    plan = load_recipe(path)
+    steps = {each.name: each.settings(tmp_path) for each in plan.steps}
+    assert steps["kept"].held_back > 0
+    assert steps["negatives"].pairs.endswith(":train")
+    assert {steps[name].data.rpartition(":")[2] for name in ("words", "before", "after")} == {"test"}
+    assert steps["before"].model == steps["retriever"].base
+    assert steps["after"].data == steps["before"].data
 
 
 def test_the_example_on_the_page_is_sound(tmp_path):
@@ -817,8 +830,9 @@ def test_the_example_on_the_page_is_sound(tmp_path):
 def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
         "generate", "postprocess", "train-encoder",
-        "train-biencoder", "train-retriever", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "train-asker", "ask", "train-teacher", "relabel", "infuse", "chunk", "queries", "filter-queries",
+        "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
+        "train-asker", "ask", "train-teacher", "relabel", "infuse",
+        "chunk", "queries", "filter-queries", "negatives", "train-retriever",
         "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
         "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
     }  # fmt: skip

@@ -248,3 +248,15 @@ def test_a_corpus_of_chunks_and_a_plan(world, tmp_path):
     planned = plan_filter_queries(given, {}, str(settings().encoder))
     assert planned.rows == {"train": 1}
     assert planned.seconds > 0
+
+
+def test_all_queries_of_some_chunks_are_held_back(world):
+    tmp_path, settings = world
+    whole = run(settings(within=3), tmp_path / "whole")
+    halves = run(settings(within=3, held_back=0.5), tmp_path / "halves")
+    train, test = (halves.table(split).to_pylist() for split in ("train", "test"))
+    assert sorted(row["id"] for row in [*train, *test]) == sorted(whole.table()["id"].to_pylist())
+    of_train, of_test = ({row["chunk"] for row in rows} for rows in (train, test))
+    assert of_train
+    assert of_test
+    assert not of_train & of_test

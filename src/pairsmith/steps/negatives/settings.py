@@ -75,7 +75,7 @@ class NegativesSettings(Settings):
         description="Which of the allowed texts become negatives. top: those with the highest scores; "
         "random: a random sample.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of the random sample.")
+    seed: int = Field(default=0, ge=0, description="Seed of the random sample of --pick random.")
     fewer: Literal["keep", "reject"] = Field(
         default="keep",
         description="What to do with pairs that get fewer negatives than --negatives. Those without any are "
@@ -169,8 +169,6 @@ class NegativesSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
-        if self.pick == "top":
-            refuse(self, ("seed",), "with pick top, which draws nothing")
         if self.judge is None:
             refuse(self, ("judge_kind",), "without a judge")
         if self.index is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -22,6 +23,7 @@ from pairsmith.data.splits import to_train_on
 from pairsmith.methods.retrieval.consistency import closest, near_copies, own_places
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.mapped import start_part
+from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import Corpus, encode_corpus
 from pairsmith.steps.retrieval.query_rows import (
@@ -108,7 +110,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     for number in range(-(-len(written) // SHARD_ROWS)):
         if not writer.is_done(number):
             part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
-            writer.commit(number, *_shard(written, ranked, verdicts, part))
+            writer.commit(number, *_shard(written, ranked, verdicts, part, settings.held_back))
     _tell(verdicts, run)
     return finished(writer, _card(settings, written, len(vectors["corpus"]), evaluation), run)
 
@@ -249,9 +251,9 @@ def _verdicts(
 
 
 def _shard(
-    written: WrittenQueries, ranked: pa.Table, verdicts: list[_Verdict], part: slice
+    written: WrittenQueries, ranked: pa.Table, verdicts: list[_Verdict], part: slice, held_back: float
 ) -> tuple[dict[str, pa.Table], pa.Table]:
-    """The rows that are kept of a part of the queries, and the rejects."""
+    """The rows that are kept of a part of the queries, by split, and the rejects."""
     some = verdicts[part]
     size = part.stop - part.start
     table, numbers = written.rows(part), ranked.slice(part.start, size).select(["rank", "similarity"])
@@ -267,7 +269,13 @@ def _shard(
             if verdict.like >= 0:
                 row["like"] = written.name_of(verdict.like)
             rejects.append(Reject.of(written.name_of(part.start + at), verdict.filter, verdict.reason, row))
-    return {"train": table.filter(kept)}, to_table(rejects, REJECT)
+    if not held_back:
+        return {"train": table.filter(kept)}, to_table(rejects, REJECT)
+    # All queries of a chunk are in one split.
+    keys = [stream_key("held back", text) for text in written.positives[part]]
+    held = pa.array([key < held_back * 2**64 for key in keys], pa.bool_())
+    train, test = pc.and_(kept, pc.invert(held)), pc.and_(kept, held)
+    return {"train": table.filter(train), "test": table.filter(test)}, to_table(rejects, REJECT)
 
 
 def _tell(verdicts: list[_Verdict], run: Run) -> None:

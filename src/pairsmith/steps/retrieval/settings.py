@@ -188,6 +188,13 @@ class FilterQueriesSettings(Settings):
         description="Drop a query whose cosine with a query of --evaluation is at least this. Copies are "
         "always dropped; 1: nothing else is.",
     )
+    held_back: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of the chunks whose queries go into the split test, to measure with, and are not "
+        "trained on.",
+    )
     device: Device = "auto"
     dtype: Dtype = "auto"
     max_length: int | None = Field(
