@@ -1,5 +1,7 @@
 """Sorting and grouping on the disk, against plain Python."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,6 +75,21 @@ def test_rows_sorted_on_the_disk_are_those_sorted_in_memory(tmp_path_factory, ro
     runs = -(-len(rows) // at_once)
     assert all(len(part) <= 2 * at_once + runs for part in found)
     assert not list(folder.glob(".pairsmith-*"))
+
+
+def test_memory_of_a_sort_does_not_grow_with_the_rows(tmp_path):
+    def peak(runs):
+        # Rows nearly in order, so that few runs overlap and much is read of each at once.
+        parts = (np.arange(1_000, dtype=np.uint32)[::-1, None] + 990 * number for number in range(runs))
+        tracemalloc.start()
+        count = sum(len(part) for part in sorted_rows(parts, lambda some: some.T, tmp_path, "sort", rows=1_000))
+        assert count == 1_000 * runs
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(1)
+    assert peak(80) < peak(20) + 60 * 1_500  # the edges of each run; 4,000 bytes are its rows
 
 
 def test_a_sort_that_is_not_finished_leaves_no_file(tmp_path):

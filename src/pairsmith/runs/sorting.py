@@ -114,11 +114,11 @@ class _SortedRun:
         return _values(self._columns, -1)
 
     def fill(self, count: int) -> None:
-        """Read ``count`` rows where at most half as many are held."""
-        if self.more and len(self.held) <= count // 2:
+        """Read so many rows that ``count`` are held."""
+        if self.more and len(self.held) < count:
             width = self.held.shape[1]
             self._file.seek(self._next)
-            number = min(4 * width * count, self._stop - self._next) // 4
+            number = min(4 * width * (count - len(self.held)), self._stop - self._next) // 4
             read = np.fromfile(self._file, np.uint32, number).reshape(-1, width)
             self._next += 4 * number
             self.held = np.concatenate([self.held, read])
@@ -128,6 +128,8 @@ class _SortedRun:
         """The number of held rows that sort before ``row``; with ``equal``, rows equal to it count too."""
         start, stop = 0, len(self.held)
         for column, value in zip(self._columns, row, strict=True):
+            if start == stop:
+                break
             part, wanted = column[start:stop], np.uint32(value)
             start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
         return stop if equal else start
@@ -135,7 +137,11 @@ class _SortedRun:
     def take(self, count: int) -> Rows:
         """Remove and return the first rows that are held."""
         taken, self.held = self.held[:count], self.held[count:]
-        self._columns = [column[count:] for column in self._columns]
+        if len(self.held):
+            self._columns = [column[count:] for column in self._columns]
+        else:  # a view of no rows would keep all that were read
+            self.held = self.held.copy()
+            self._columns = self.keys(self.held)
         return taken
 
 
