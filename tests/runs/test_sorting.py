@@ -82,7 +82,9 @@ def test_memory_of_a_sort_does_not_grow_with_the_rows(tmp_path):
         # Rows nearly in order, so that few runs overlap and much is read of each at once.
         parts = (np.arange(1_000, dtype=np.uint32)[::-1, None] + 990 * number for number in range(runs))
         tracemalloc.start()
-        count = sum(len(part) for part in sorted_rows(parts, lambda some: some.T, tmp_path, "sort", rows=1_000))
+        count = sum(
+            len(part) for part in sorted_rows(parts, lambda some: some.T, tmp_path, "sort", rows=1_000)
+        )
         assert count == 1_000 * runs
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -77,7 +77,7 @@ def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
         assert file[:].margin.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("width, texts", [(3, 2), (6, 1), (1024, 1)])
+@pytest.mark.parametrize(("width", "texts"), [(3, 2), (6, 1), (1024, 1)])
 def test_parts_are_cut_by_their_neighbours(tmp_path, monkeypatch, width, texts):
     monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 6)
     with NearFile(tmp_path / "near") as near:

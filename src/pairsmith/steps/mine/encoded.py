@@ -3,7 +3,7 @@
 import atexit
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.sorting import ROWS, changes, first_of_each, stable_order
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import mapped_table, storage_errors
 
 ENCODED: pa.Schema = pa.schema(
     [
@@ -31,8 +31,6 @@ ENCODED: pa.Schema = pa.schema(
 """A text, the group within which it is paired, for a candidate answer also the answer and its passage, and
 the text's vector, of length 1."""
 TEXTS: pa.Schema = pa.schema([field for field in ENCODED if field.name != "vector"])
-TOGETHER = 2**26
-"""Bytes of texts that are kept together in their file; many small parts would take long to look up."""
 ALIGNED = 64
 """Vectors begin at a multiple of so many bytes in their file."""
 
@@ -204,28 +202,11 @@ def _chosen(
         yield here, table.take(here)
 
 
-def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of one chunk and ``TOGETHER`` bytes or little more."""
-    held: list[pa.Table] = []
-    size = 0
-    for table in tables:
-        held.append(table)
-        size += table.nbytes
-        if size >= TOGETHER:
-            yield pa.concat_tables(held).combine_chunks()
-            held, size = [], 0
-    if held:
-        yield pa.concat_tables(held).combine_chunks()
-
-
 class Texts:
     """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
 
     def __init__(self, encoded: Encoded, file: Path) -> None:
-        with storage_errors(file), pa.ipc.new_file(str(file), TEXTS) as out:
-            for table in _gathered(encoded.texts()):
-                out.write_table(table)
-        self._table: pa.Table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+        self._table = mapped_table(encoded.texts(), TEXTS, file)
 
     def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The rows of these texts, as ``TEXTS``, in the order of the numbers."""
