@@ -10,7 +10,6 @@ and memory are those of the command's processes.
 
 import argparse
 import hashlib
-import json
 import os
 import shutil
 import signal
