@@ -335,7 +335,7 @@ class TrainingRows:
         for table in self.batches():
             some.append(table.slice(0, left))
             left -= len(some[-1])
-            if not left:
+            if left <= 0:
                 break
         return pa.concat_tables(some)
 
