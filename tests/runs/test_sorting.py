@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, stable_order
+from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, sorted_within, stable_order
 
 COLUMN = st.sampled_from([0, 1, 2, 2**31, 2**32 - 1])
 
@@ -75,6 +75,14 @@ def test_rows_sorted_on_the_disk_are_those_sorted_in_memory(tmp_path_factory, ro
     runs = -(-len(rows) // at_once)
     assert all(len(part) <= 2 * at_once + runs for part in found)
     assert not list(folder.glob(".pairsmith-*"))
+
+
+@given(rows=st.lists(st.tuples(COLUMN, COLUMN), max_size=40), cut=st.integers(1, 9))
+def test_rows_in_order_of_a_column_are_sorted_within_it(rows, cut):
+    there = np.array(sorted(rows, key=lambda row: row[1]), np.uint32).reshape(-1, 2)
+    parts = [there[start : start + cut] for start in range(0, len(there), cut)]
+    found = list(sorted_within([there[:0], *parts, there[:0]], lambda some: some[:, ::-1].T, 1))
+    assert [tuple(row) for part in found for row in part.tolist()] == sorted(rows, key=lambda row: row[::-1])
 
 
 def test_memory_of_a_sort_does_not_grow_with_the_rows(tmp_path):

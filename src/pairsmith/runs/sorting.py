@@ -89,6 +89,23 @@ def sorted_rows(
         yield from _merged(runs, rows)
 
 
+def sorted_within(parts: Iterable[Rows], keys: Keys, column: int) -> Iterator[Rows]:
+    """Rows in the order of one column, sorted by the columns that ``keys`` gives, of which it is the first.
+
+    Memory holds a part, and the rows with the column's last value in it, which may go on in the next part.
+    """
+    held: Rows | None = None
+    for some in parts:
+        rows = some if held is None else np.concatenate([held, some])
+        if not len(rows):
+            continue
+        border = int(np.searchsorted(rows[:, column], rows[-1, column]))
+        ready, held = rows[:border], rows[border:].copy()
+        yield ready[stable_order(keys(ready))]
+    if held is not None:
+        yield held[stable_order(keys(held))]
+
+
 class _SortedRun:
     """Rows that are sorted, in a file behind those of other runs; some of them are held in memory.
 
