@@ -111,7 +111,7 @@ def watched(work: Path, out: Path, count: int, kill_at: str | None) -> dict[str,
     command += ["--inputs", work / "inputs.txt", "--outputs", work / "outputs.txt"]
     command += ["--index", f"IVF{lists},Flat", "--index-rows", count // STRETCHES]
     command += ["--shard-size", 5_000, "--retrieval", "max", "--dtype", "float32"]
-    seconds = dict.fromkeys(STAGES, 0.0)
+    seconds, spent = dict.fromkeys(STAGES, 0.0), {}
     most: dict[str, dict[str, float]] = {}
     with (work / "log.txt").open("a", encoding="utf-8") as log:
         process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
@@ -122,6 +122,7 @@ def watched(work: Path, out: Path, count: int, kill_at: str | None) -> dict[str,
             now = time.monotonic()
             seconds[stage] += now - last
             last = now
+            spent[stage] = processor(process.pid)
             for name, size in memory(process.pid).items():
                 here = most.setdefault(stage, {})
                 here[name] = max(here.get(name, 0), round(size / 2**20, 3))
@@ -132,7 +133,8 @@ def watched(work: Path, out: Path, count: int, kill_at: str | None) -> dict[str,
         raise SystemExit(f"exit code {code}; see {work / 'log.txt'}")
     return {
         "killed at": kill_at,
-        "seconds": {name: round(spent, 1) for name, spent in seconds.items() if spent},
+        "seconds": {name: round(each, 1) for name, each in seconds.items() if each},
+        "processor seconds until the end of": spent,
         "memory_gb": most,
         "peak_gb": max(held["VmRSS"] for held in most.values()),
     }
@@ -175,6 +177,18 @@ def memory(pid: int) -> dict[str, int]:
             if name in found:
                 found[name] += int(rest.split()[0])
     return found
+
+
+def processor(pid: int) -> float:
+    """Seconds that a processor spent on a process and those that it started."""
+    found = 0
+    for process in tree(pid):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        found += int(fields[11]) + int(fields[12])
+    return round(found / os.sysconf("SC_CLK_TCK"), 1)
 
 
 def tree(pid: int) -> Iterator[int]:
