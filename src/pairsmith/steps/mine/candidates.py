@@ -161,7 +161,7 @@ def _forbidden(
         known = []
         for each, here, of in zip(numbers, sides, texts, strict=True):
             distinct, place = np.unique(each.numpy(), return_inverse=True)
-            read = of.rows(here[distinct].tolist())
+            read = of.rows(here[distinct].tolist(), ("text", "answer"))
             known.append([read[i] for i in place.tolist()])
         found[some] = torch.tensor(
             [

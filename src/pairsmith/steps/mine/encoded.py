@@ -208,7 +208,8 @@ class Texts:
     def __init__(self, encoded: Encoded, file: Path) -> None:
         self._table = mapped_table(encoded.texts(), TEXTS, file)
 
-    def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of these texts, as ``TEXTS``, in the order of the numbers."""
-        found: list[dict[str, Any]] = rows_at(self._table, np.asarray(numbers, np.int64)).to_pylist()
+    def rows(self, numbers: Sequence[int], columns: Sequence[str] = TEXTS.names) -> list[dict[str, Any]]:
+        """The rows of these texts, with columns of ``TEXTS``, in the order of the numbers."""
+        table = rows_at(self._table.select(list(columns)), np.asarray(numbers, np.int64))
+        found: list[dict[str, Any]] = table.to_pylist()
         return found
