@@ -85,6 +85,17 @@ def test_rows_in_order_of_a_column_are_sorted_within_it(rows, cut):
     assert [tuple(row) for part in found for row in part.tolist()] == sorted(rows, key=lambda row: row[::-1])
 
 
+def test_runs_of_closer_rows_are_read_in_larger_pieces(tmp_path):
+    """Half of the rows in order, half at random, as the candidates of inputs and of outputs are."""
+    draw = np.random.default_rng(1)
+    in_order = np.arange(40_000, dtype=np.uint32)
+    rows = np.concatenate([in_order, draw.integers(0, 40_000, 40_000, np.uint32)])[:, None]
+    parts = list(sorted_rows([rows], lambda some: some.T, tmp_path, "sort", rows=1_000))
+    assert np.concatenate(parts)[:, 0].tolist() == sorted(rows[:, 0].tolist())
+    assert len(parts) < 400  # with equal pieces of each run 1,600
+    assert max(map(len, parts)) <= 2_000
+
+
 def test_memory_of_a_sort_does_not_grow_with_the_rows(tmp_path):
     def peak(runs):
         # Rows nearly in order, so that few runs overlap and much is read of each at once.
