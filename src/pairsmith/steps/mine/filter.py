@@ -44,6 +44,8 @@ from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
+TOGETHER = 5_000
+"""Rejects whose texts are held in memory as Python objects at once."""
 _REASONS = {True: "not among the best", False: "a pair with the same text ranks higher"}
 """Why a pair is not kept, by whether it wins against those with the same text."""
 
@@ -131,18 +133,18 @@ def _write(
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
-        rejects = [
-            Reject.of(row["id"], name, _REASONS[best], row | ({name: float(values[place])} if anew else {}))
-            for place, best, row in zip(
-                lost[part].tolist(), won[part].tolist(), rows_at(pairs, lost[part]).to_pylist(), strict=True
-            )
-        ]
+        rejects = [to_table([], REJECT)]
+        for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
+            also = [{name: value} for value in values[lost[some]].tolist()] if anew else [{}] * len(some)
+            there = zip(rows_at(pairs, lost[some]).to_pylist(), won[some].tolist(), also, strict=True)
+            found = [Reject.of(row["id"], name, _REASONS[best], row | more) for row, best, more in there]
+            rejects.append(to_table(found, REJECT))
         rows = rows_at(pairs, kept[part])
         if anew and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
             new = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), new)
-        writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
+        writer.commit(number, {"train": rows}, pa.concat_tables(rejects))
 
 
 def _one_per(settings: FilterSettings, source: DatasetFolder) -> OnePer:
