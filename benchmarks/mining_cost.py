@@ -4,7 +4,8 @@
 
 Measured here: how many products of a vector's numbers FAISS computes in a second, in training an index, in
 adding vectors to it and in searching it, on one thread. The other rates are read from ``results/``; all are
-of one core. Work that workers share is divided by ``CORES``; the rest is done by one process.
+of one core. Work that workers share is divided by ``CORES``; the rest is done by one process. A day, where
+texts are paired within days, is taken to have as many texts as any other.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from search import WIDTH, made
 
 RESULTS = Path(__file__).parent / "results"
 CORES = 64
+WORKERS = 8
+"""Each on so many cores, and with an index of its own."""
 ITERATIONS = 10
 """Of k-means, when FAISS trains the lists of an index."""
 HELD = 40_000_000
@@ -127,7 +130,7 @@ def cost(x: int, y: int, days: int, rates: dict[str, float]) -> dict[str, float]
     found = {
         "encoding, shared": million * 1e6 / rates["texts encoded a second"] / CORES,
         "keys, one process": keys,
-        "training an index, shared": train / CORES,
+        "training an index, each worker": train / CORES * WORKERS,
         "filling it, shared": add / CORES,
         "search, shared": (exact + find) / CORES,
         "candidates: merged and scored, one process": at("merged and scored"),
