@@ -38,6 +38,8 @@ DAYS = 365
 K = 4
 STRETCHES = 2
 """Passes over the other side, as with so many indexes; each finds ``K`` neighbours."""
+BEST = "candidates, the best tenth of a pair a text"
+RULES = [*get_args(RetrievalName), BEST]
 DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -49,12 +51,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--keys", type=int, nargs="*", default=[10**6, 10**7, 10**8])
     parser.add_argument("--texts", type=int, nargs="*", default=[10**6, 10**7, 5 * 10**7])
+    parser.add_argument("--rules", choices=RULES, nargs="*", default=RULES, help="which choices are measured")
     parser.add_argument("--run", choices=["keys", "texts"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run:
-        part = keys if args.run == "keys" else candidates
         (count,) = getattr(args, args.run)
-        found = part(count, args.work)
+        found = keys(count, args.work) if args.run == "keys" else candidates(count, args.work, args.rules)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(json.dumps({**found, "peak_gb": round(peak, 3)}))
         return
@@ -64,7 +66,10 @@ def main() -> None:
         for count in getattr(args, name):
             command = [sys.executable, __file__, "--work", args.work, "--json", args.json, "--run", name]
             done = subprocess.run(
-                [*map(str, command), f"--{name}", str(count)], capture_output=True, text=True, check=True
+                [*map(str, command), f"--{name}", str(count), "--rules", *args.rules],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
             )
             results.setdefault(name, {})[str(count)] = json.loads(done.stdout.splitlines()[-1])
             print(name, count, results[name][str(count)], flush=True)
@@ -148,8 +153,8 @@ def ids(numbers: NDArray[np.uint64]) -> pa.Array:
     return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(edges), pa.py_buffer(digits))
 
 
-def candidates(count: int, work: Path) -> dict[str, Any]:
-    """Merge, score and choose the candidates of ``count`` texts on each side, by each rule."""
+def candidates(count: int, work: Path, rules: Sequence[str]) -> dict[str, Any]:
+    """Merge, score and choose the candidates of ``count`` texts on each side, by each of the rules."""
     settings = MineSettings(inputs=["x"], outputs=["y"], encoder="none", k=K, verbatim="keep")
     watch = Watch()
     chosen: dict[str, int] = {}
@@ -167,11 +172,10 @@ def candidates(count: int, work: Path) -> dict[str, Any]:
                     pass
             with watch("merged and scored"):
                 found = scored_candidates(searched(count), groups, nothing, nothing, settings, files, work)
-        rules: list[tuple[RetrievalName, int | None]] = [(rule, None) for rule in get_args(RetrievalName)]
-        for rule, best in [*rules, ("candidates", count // 10)]:
+        for name in rules:
             with scratch_file(work, "chosen") as file:
-                pairs = PairFile(file)
-                name = f"{rule}, the best tenth of a pair a text" if best else rule
+                pairs, best = PairFile(file), count // 10 if name == BEST else None
+                rule: Any = "candidates" if name == BEST else name
                 with watch(name):
                     choose_from_files(*files, rule, pairs, work, (count, count), best=best)
                 chosen[name] = len(pairs)
@@ -198,10 +202,12 @@ def searched(count: int) -> Iterator[pa.Table]:
 
 
 class Watch:
-    """Seconds of each part of the work, and those that the processor spent on it in this process."""
+    """Seconds of each part of the work, those that the processor spent on it in this process, and the peak
+    memory from the start to its end, in GB."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[float, float]] = {}
+        self._peaks: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -209,14 +215,16 @@ class Watch:
         begun, spent = perf_counter(), process_time()
         yield
         self._found[name] = perf_counter() - begun, process_time() - spent
+        self._peaks[name] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
+        print(name, self._found[name], self._peaks[name], file=sys.stderr, flush=True)
 
     def figures(self) -> dict[str, dict[str, float]]:
-        """Both of each part that was measured."""
+        """All of each part that was measured."""
         of_kind = zip(("seconds", "processor"), zip(*self._found.values(), strict=True), strict=True)
         return {
             kind: {name: round(each, 2) for name, each in zip(self._found, values, strict=True)}
             for kind, values in of_kind
-        }
+        } | {"peak_gb_until": self._peaks}
 
 
 if __name__ == "__main__":

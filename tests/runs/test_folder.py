@@ -6,7 +6,7 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
-from pairsmith.runs.folder import Counts
+from pairsmith.runs.folder import Counts, open_training_rows
 
 
 @pytest.fixture
@@ -101,3 +101,22 @@ def counted(folder, rows, rejects):
 )
 def test_the_summary_says_what_was_kept_and_why_not_the_rest(folder, rows, rejects, said):
     assert summary(counted(folder, rows, rejects)) == said
+
+
+def test_rows_for_training_are_read_as_they_are_needed(tmp_path):
+    run = Run(tmp_path / "out", Silent())
+    writer = FolderWriter.start(run, step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={})
+    for number, ids in enumerate(("ab", "", "cde")):
+        rows = to_table([ScoredPair(each, "x", "y", 1.0) for each in ids], SCORED_PAIR)
+        held_out = to_table([ScoredPair(f"v{number}", "x", "y", 0.0)], SCORED_PAIR)
+        writer.commit(number, {"train": rows, "validation": held_out}, REJECT.empty_table())
+    writer.finish(Card("Pairs", ""))
+    rows = open_training_rows(str(tmp_path / "out"), "judged")
+    assert len(rows) == 5
+    assert rows.table(["id"]).to_pydict() == {"id": list("abcde")}
+    assert [table.column_names for table in rows.batches(["id", "score"])] == [["id", "score"]] * 2
+    for count in (0, 1, 2, 3, 5, 9):
+        assert rows.head(count)["id"].to_pylist() == list("abcde")[:count]
+    assert rows.head(0).schema == SCORED_PAIR
+    named = open_training_rows(f"{tmp_path / 'out'}:validation", "judged")
+    assert named.head(2)["id"].to_pylist() == ["v0", "v1"]

@@ -1,12 +1,14 @@
 """Sorting and grouping on the disk, against plain Python."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, stable_order
+from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, sorted_within, stable_order
 
 COLUMN = st.sampled_from([0, 1, 2, 2**31, 2**32 - 1])
 
@@ -73,6 +75,42 @@ def test_rows_sorted_on_the_disk_are_those_sorted_in_memory(tmp_path_factory, ro
     runs = -(-len(rows) // at_once)
     assert all(len(part) <= 2 * at_once + runs for part in found)
     assert not list(folder.glob(".pairsmith-*"))
+
+
+@given(rows=st.lists(st.tuples(COLUMN, COLUMN), max_size=40), cut=st.integers(1, 9))
+def test_rows_in_order_of_a_column_are_sorted_within_it(rows, cut):
+    there = np.array(sorted(rows, key=lambda row: row[1]), np.uint32).reshape(-1, 2)
+    parts = [there[start : start + cut] for start in range(0, len(there), cut)]
+    found = list(sorted_within([there[:0], *parts, there[:0]], lambda some: some[:, ::-1].T, 1))
+    assert [tuple(row) for part in found for row in part.tolist()] == sorted(rows, key=lambda row: row[::-1])
+
+
+def test_runs_of_closer_rows_are_read_in_larger_pieces(tmp_path):
+    """Half of the rows in order, half at random, as the candidates of inputs and of outputs are."""
+    draw = np.random.default_rng(1)
+    in_order = np.arange(40_000, dtype=np.uint32)
+    rows = np.concatenate([in_order, draw.integers(0, 40_000, 40_000, np.uint32)])[:, None]
+    parts = list(sorted_rows([rows], lambda some: some.T, tmp_path, "sort", rows=1_000))
+    assert np.concatenate(parts)[:, 0].tolist() == sorted(rows[:, 0].tolist())
+    assert len(parts) < 400  # with equal pieces of each run 1,600
+    assert max(map(len, parts)) <= 2_000
+
+
+def test_memory_of_a_sort_does_not_grow_with_the_rows(tmp_path):
+    def peak(runs):
+        # Rows nearly in order, so that few runs overlap and much is read of each at once.
+        parts = (np.arange(1_000, dtype=np.uint32)[::-1, None] + 990 * number for number in range(runs))
+        tracemalloc.start()
+        count = sum(
+            len(part) for part in sorted_rows(parts, lambda some: some.T, tmp_path, "sort", rows=1_000)
+        )
+        assert count == 1_000 * runs
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(1)
+    assert peak(80) < peak(20) + 60 * 1_500  # the edges of each run; 4,000 bytes are its rows
 
 
 def test_a_sort_that_is_not_finished_leaves_no_file(tmp_path):

@@ -178,3 +178,17 @@ class TestHashes:
         monkeypatch.setattr(storage, "hash_file", denied)
         with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
             hash_source(tmp_path / "a.txt")
+
+
+def test_mapped_rows_are_not_held_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "_TOGETHER", 2**20)
+    rows = [ScoredPair(f"{n:06}", "x" * 1_000, "", n / 2_000) for n in range(2_000)]
+    parts = (to_table(rows[start : start + 100], SCORED_PAIR) for start in range(0, 2_000, 100))
+    before = pa.total_allocated_bytes()
+    table = storage.mapped_table(parts, SCORED_PAIR, tmp_path / "rows")
+    assert table.nbytes > 2_000_000
+    assert pa.total_allocated_bytes() - before < 2**17
+    assert from_table(table, ScoredPair) == rows
+    assert len(table.to_batches()) == 2  # rows of a megabyte or little more, and the rest
+    empty = storage.mapped_table([], SCORED_PAIR, tmp_path / "none")
+    assert (empty.num_rows, empty.schema) == (0, SCORED_PAIR)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import MissingExtra, SettingsError
 from pairsmith.search import faiss_search as module
-from pairsmith.search.faiss_search import faiss_search, needed_vectors
+from pairsmith.search.faiss_search import FaissIndex, faiss_search, needed_vectors
 
 pytestmark = pytest.mark.slow
 
@@ -122,8 +122,9 @@ def test_what_is_looked_at_follows_from_the_recall_that_is_wanted(wanted):
 
 
 def test_no_more_is_looked_at_where_it_finds_nothing():
-    made = module._Index("IVF64,Flat", WIDTH)
-    made.hold(random(ROWS, 2), 1)
+    made = FaissIndex("IVF64,Flat", WIDTH)
+    made.train(random(ROWS, 2))
+    made.hold(random(ROWS, 2))
     tried = []
     search = made.search
     made.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
@@ -187,6 +188,22 @@ def test_the_same_bytes_each_time(index):
         faiss.omp_set_num_threads(usual)
     assert torch.equal(one.ids, other.ids)
     assert torch.equal(one.similarities, other.similarities)
+
+
+@pytest.mark.parametrize(
+    "index", ["IVF64,Flat", "IVF64,PQ8x4fs", "PCA8,IVF64,SQ8", "IVF64_HNSW8,Flat", "Flat"]
+)
+def test_an_index_trained_once_holds_other_vectors(index):
+    x, y = clustered(200, 1), clustered(2 * ROWS, 2)
+    made = FaissIndex(index, WIDTH)
+    made.train(y)
+    for part in (y[:ROWS], y[ROWS : ROWS + 300], y):
+        made.hold(part)
+        near, recall = faiss_search(x, part, 4, index=made)
+        check_form(near, x, part, 4)
+        assert recall >= 0.93
+    again, _ = faiss_search(x, y, 4, index=index)
+    assert torch.equal(near.ids, again.ids)
 
 
 def test_vectors_mapped_from_a_file_and_cut_out_of_others(tmp_path):

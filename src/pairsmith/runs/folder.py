@@ -206,11 +206,11 @@ class DatasetFolder:
         for number in range(len(files)) if numbers is None else numbers:
             yield read_parquet(self.path / files[number].path, columns)
 
-    def batches(self, split: str) -> Iterator[pa.Table]:
-        """The rows of ``split``, at most 5,000 at a time, whatever the size of its shards."""
+    def batches(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows of ``split``, at most 5,000 at a time; only ``columns`` where they are given."""
         for file in self._files(split):
             with _parquet(self.path / file.path) as opened:
-                for batch in opened.iter_batches(batch_size=5_000):
+                for batch in opened.iter_batches(batch_size=5_000, columns=columns):
                     yield pa.Table.from_batches([batch])
 
     def schema(self) -> pa.Schema:
@@ -312,9 +312,32 @@ def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema
 class TrainingRows:
     """The rows of one split, in order; ``source`` names the folder and, where needed, the split."""
 
-    table: pa.Table
     folder: DatasetFolder
+    split: str
     source: str
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return sum(self.folder.shard_rows(self.split))
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows; only ``columns`` where they are given."""
+        return self.folder.table(self.split, columns)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """All rows, some thousand at a time; only ``columns`` where they are given."""
+        return self.folder.batches(self.split, columns)
+
+    def head(self, count: int) -> pa.Table:
+        """The first ``count`` rows, or all where there are fewer."""
+        some = [self.folder.schema().empty_table()]
+        left = count
+        for table in self.batches():
+            some.append(table.slice(0, left))
+            left -= len(some[-1])
+            if left <= 0:
+                break
+        return pa.concat_tables(some)
 
 
 def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:
@@ -325,4 +348,4 @@ def open_training_rows(name: str, done: str, say: Say | None = None) -> Training
     """
     folder = DatasetFolder.open(split_of(name)[0])
     source = to_train_on(name, done, say)
-    return TrainingRows(folder.table(split_of(source)[1] or "train"), folder, source)
+    return TrainingRows(folder, split_of(source)[1] or "train", source)

@@ -89,8 +89,25 @@ def sorted_rows(
         yield from _merged(runs, rows)
 
 
+def sorted_within(parts: Iterable[Rows], keys: Keys, column: int) -> Iterator[Rows]:
+    """Rows in the order of one column, sorted by the columns that ``keys`` gives, of which it is the first.
+
+    Memory holds a part, and the rows with the column's last value in it, which may go on in the next part.
+    """
+    held: Rows | None = None
+    for some in parts:
+        rows = some if held is None else np.concatenate([held, some])
+        if not len(rows):
+            continue
+        border = int(np.searchsorted(rows[:, column], rows[-1, column]))
+        ready, held = rows[:border], rows[border:].copy()
+        yield ready[stable_order(keys(ready))]
+    if held is not None:
+        yield held[stable_order(keys(held))]
+
+
 class _SortedRun:
-    """Rows that are sorted, in a file behind those of other runs; some of them are held in memory.
+    """Rows that are sorted, in a file behind those of other runs; up to ``room`` of them are held in memory.
 
     ``first`` and ``last`` are the values of the columns in the first and the last row.
     """
@@ -99,6 +116,7 @@ class _SortedRun:
         self._file, self._next, self.keys = file, file.tell(), keys
         file.write(np.ascontiguousarray(rows).tobytes())
         self._stop = file.tell()
+        self.room = 0
         self.first, self.last = (_values(keys(rows[[place]]), 0) for place in (0, -1))
         self.held = rows[:0].copy()
         self._columns = keys(self.held)
@@ -113,12 +131,12 @@ class _SortedRun:
         """The values of the columns in the last row that is held."""
         return _values(self._columns, -1)
 
-    def fill(self, count: int) -> None:
-        """Read ``count`` rows where at most half as many are held."""
-        if self.more and len(self.held) <= count // 2:
+    def fill(self) -> None:
+        """Read rows where half of the room is free."""
+        if self.more and len(self.held) <= self.room // 2:
             width = self.held.shape[1]
             self._file.seek(self._next)
-            number = min(4 * width * count, self._stop - self._next) // 4
+            number = min(4 * width * (self.room - len(self.held)), self._stop - self._next) // 4
             read = np.fromfile(self._file, np.uint32, number).reshape(-1, width)
             self._next += 4 * number
             self.held = np.concatenate([self.held, read])
@@ -128,6 +146,8 @@ class _SortedRun:
         """The number of held rows that sort before ``row``; with ``equal``, rows equal to it count too."""
         start, stop = 0, len(self.held)
         for column, value in zip(self._columns, row, strict=True):
+            if start == stop:
+                break
             part, wanted = column[start:stop], np.uint32(value)
             start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
         return stop if equal else start
@@ -135,21 +155,29 @@ class _SortedRun:
     def take(self, count: int) -> Rows:
         """Remove and return the first rows that are held."""
         taken, self.held = self.held[:count], self.held[count:]
-        self._columns = [column[count:] for column in self._columns]
+        if len(self.held):
+            self._columns = [column[count:] for column in self._columns]
+        else:  # a view of no rows would keep all that were read
+            self.held = self.held.copy()
+            self._columns = self.keys(self.held)
         return taken
 
 
 def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
-    """Merge sorted runs, of which about ``rows`` rows are held; a run is read once its first row is due.
+    """Merge sorted runs, of which up to twice ``rows`` are held; a run is read once its first row is due.
 
-    Where the rows came nearly in order, few runs overlap, and more is read of each at once.
+    Where the rows came nearly in order, few runs overlap, and more is read of each at once. Of a run whose
+    rows lie closer than those of the others, so that few can be merged until it has to be read again, more
+    is read the next time.
     """
-    each = max(1, rows // _overlapping(runs))
+    each, spare = max(1, rows // _overlapping(runs)), rows
+    for run in runs:
+        run.room = each
     waiting = sorted(((run.first, number) for number, run in enumerate(runs)), reverse=True)
     active: list[int] = []
     while active or waiting:
         for number in active:
-            runs[number].fill(each)
+            runs[number].fill()
         # Rows up to the least of the last ones can be followed by no row that was not read yet.
         ends = [(runs[number].end, number) for number in active if runs[number].more]
         bound = min(ends) if ends else max(((runs[n].last, n) for n in active), default=None)
@@ -157,9 +185,15 @@ def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
             active = sorted([*active, waiting.pop()[1]])
             continue
         counts = [runs[number].up_to(bound[0], number <= bound[1]) for number in active]
+        if ends and 4 * sum(counts) < sum(len(runs[number].held) for number in active):
+            more = min(spare, runs[bound[1]].room)
+            runs[bound[1]].room += more
+            spare -= more
         some = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
         yield some[stable_order(runs[0].keys(some))]
-        active = [number for number in active if runs[number].more or len(runs[number].held)]
+        done = {number for number in active if not (runs[number].more or len(runs[number].held))}
+        spare += sum(runs[number].room - each for number in done)
+        active = [number for number in active if number not in done]
 
 
 def _overlapping(runs: Sequence[_SortedRun]) -> int:

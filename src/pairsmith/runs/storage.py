@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,6 +41,8 @@ JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Map
 # Temporary names begin like this and end in .tmp, so that a later run knows its own leftovers.
 _TEMPORARY = ".pairsmith-"
 _ROW_GROUP = 100_000
+_TOGETHER = 2**26
+"""Bytes of rows that are kept together in a mapped file; many small parts would take long to look up."""
 
 
 def hash_bytes(data: bytes) -> str:
@@ -147,6 +149,25 @@ def scratch_file(folder: Place, name: str) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> pa.Table:
+    """Write the rows of all tables to ``file`` and map it: rows are read from the disk as they are needed.
+
+    Memory holds some of the tables meanwhile, and afterwards what the system keeps of the file.
+    """
+    with storage_errors(file), pa.ipc.new_file(str(file), schema) as out:
+        held: list[pa.Table] = []
+        size = 0
+        for table in tables:
+            held.append(table)
+            size += table.nbytes
+            if size >= _TOGETHER:
+                out.write_table(pa.concat_tables(held).combine_chunks())
+                held, size = [], 0
+        if held:
+            out.write_table(pa.concat_tables(held).combine_chunks())
+    return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
 
 
 def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:

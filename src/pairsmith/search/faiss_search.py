@@ -33,7 +33,7 @@ def faiss_search(
     others: Tensor,
     k: int,
     *,
-    index: str,
+    index: "str | FaissIndex",
     candidates: int | None = None,
     probe: int | None = None,
     recall: float = 0.95,
@@ -51,9 +51,8 @@ def faiss_search(
         queries: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
         others: ``(m, d)``, likewise.
         k: at least 1; where there are fewer others, all of them are found.
-        index: the index in FAISS's ``index_factory`` notation, e.g. ``IVF4096,Flat``. An index that needs
-            training is replaced by ``Flat``, which is exact, where there are fewer others than
-            ``PER_CENTROID`` for each of its centroids, of which at least ``CENTROIDS`` are assumed.
+        index: the index in FAISS's ``index_factory`` notation, e.g. ``IVF4096,Flat``, which is trained on
+            some of the others; or one that holds the others already.
         candidates: candidates per query, whose similarities are computed again.
         probe: lists searched in an IVF index; queue length (``efSearch``) in HNSW.
         recall: whichever of ``candidates`` and ``probe`` is not given is doubled until the recall on a sample
@@ -64,8 +63,12 @@ def faiss_search(
     """
     k = min(k, len(others))
     _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
-    made = _Index(index, others.shape[1])
-    made.hold(others, seed)
+    if isinstance(index, FaissIndex):
+        made = index
+    else:
+        made = FaissIndex(index, others.shape[1])
+        made.train(others, seed)
+        made.hold(others)
     tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
     effort = _tuned(made, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
@@ -84,7 +87,7 @@ def faiss_search(
 
 def needed_vectors(index: str, width: int) -> int:
     """The number of vectors of this width that an index is trained on; 0 for one that needs no training."""
-    return _Index(index, width).needed
+    return FaissIndex(index, width).needed
 
 
 def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
@@ -106,8 +109,8 @@ class _Effort(NamedTuple):
     candidates: int
 
 
-class _Index:
-    """A FAISS index and the vectors in it."""
+class FaissIndex:
+    """A FAISS index, in the notation of its ``index_factory``, and the vectors in it."""
 
     def __init__(self, index: str, width: int) -> None:
         self._library = _faiss()
@@ -124,9 +127,13 @@ class _Index:
         codes = self._core.pq.ksub if hasattr(self._core, "pq") else 1
         return PER_CENTROID * max(CENTROIDS, getattr(self._core, "nlist", 1), codes)
 
-    def hold(self, others: Tensor, seed: int) -> None:
-        """Train on some of the others, and add all; if they are too few to train on, use ``Flat``."""
-        if len(others) < self.needed:
+    def train(self, vectors: Tensor, seed: int = 1) -> None:
+        """Train on some of the vectors, ``(n, width)`` float32, if the index needs it.
+
+        Where there are fewer than ``PER_CENTROID`` for each of its centroids, of which at least ``CENTROIDS``
+        are assumed, the index becomes ``Flat``, which needs no training and is exact.
+        """
+        if len(vectors) < self.needed:
             self._whole, self._core = self._empty("Flat")
         elif self.needed:
             if hasattr(self._core, "cp"):
@@ -134,7 +141,11 @@ class _Index:
             if hasattr(self._core, "do_polysemous_training"):
                 self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
             with self._refusals(), self._threads(one=self._graph):
-                self._whole.train(others[_drawn(self.needed, len(others), seed)].numpy())
+                self._whole.train(vectors[_drawn(self.needed, len(vectors), seed)].numpy())
+
+    def hold(self, others: Tensor) -> None:
+        """Hold these vectors, ``(n, width)`` float32, and none that it held before; training is kept."""
+        self._whole.reset()
         self._others = others.contiguous()
         with self._refusals(), self._threads(one=self._graph and self.probes()[0] != "nprobe"):
             self._whole.add(self._others.numpy())
@@ -191,7 +202,7 @@ class _Index:
 
 
 def _tuned(
-    made: _Index,
+    made: FaissIndex,
     queries: Tensor,
     others: Tensor,
     k: int,

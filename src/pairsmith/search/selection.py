@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.paths import Place
-from pairsmith.runs.sorting import ROWS, Column, Keys, Rows, changes, sorted_rows
+from pairsmith.runs.sorting import ROWS, Column, Keys, Rows, changes, sorted_rows, sorted_within
 from pairsmith.runs.storage import storage_errors
 from pairsmith.search.margin import Pairs, RetrievalName, Taken
 
@@ -104,9 +104,11 @@ def choose_from_files(
     every = chain(forward.parts(), backward.parts())
     if retrieval == "candidates":
         distinct = _first_of(sort(every, _by(_X, _Y, _MARGIN), "pairs"), (_X, _Y))
-        if best is not None:
-            distinct = _head(sort(distinct, _RANK, "rank"), best)
-        into.extend(sort(distinct, _by(_X, _MARGIN, _Y), "inputs"))
+        by_input = _by(_X, _MARGIN, _Y)
+        if best is None:
+            into.extend(sorted_within(distinct, by_input, _X))
+        else:
+            into.extend(sort(_head(sort(distinct, _RANK, "rank"), best), by_input, "inputs"))
         return
     if retrieval == "max":
         found = _each_once(sort(every, _RANK, "rank"), sizes)

@@ -49,7 +49,7 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
     group = SearchGroup(np.arange(len(x)) + 100, np.arange(len(y)) + 2**32 - 10)
     files = PairFile(folder / "ahead"), PairFile(folder / "back")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(candidates, "TEXTS_AT_ONCE", at_once)
+        patched.setattr(candidates, "PAIRS_AT_ONCE", at_once)
         found = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
     whole = [each.renumbered(*map(torch.from_numpy, (group.x, group.y))) for each in search(x, y, k)]
     assert all(same(file, pairs) for file, pairs in zip(files, whole, strict=True))
@@ -75,6 +75,17 @@ def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
     for file in files:
         assert list(zip(file[:].x.tolist(), file[:].y.tolist(), strict=True)) == [(0, 0), (0, 1)]
         assert file[:].margin.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("width", "texts"), [(3, 2), (6, 1), (1024, 1)])
+def test_parts_are_cut_by_their_neighbours(tmp_path, monkeypatch, width, texts):
+    monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 6)
+    with NearFile(tmp_path / "near") as near:
+        near.begin(width)
+        near.add(0, Neighbours(torch.arange(width).expand(5, -1), torch.zeros(5, width)))
+        parts = list(near.parts())
+    assert [first for first, _ in parts] == list(range(0, 5, texts))
+    assert max(part.ids.numel() for _, part in parts) == texts * width
 
 
 def test_passes_over_stretches_that_hold_fewer_than_k(tmp_path):

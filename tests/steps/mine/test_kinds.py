@@ -251,7 +251,7 @@ def test_parts_have_so_many_inputs_or_little_more():
 
 def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
     cells = [SearchGroup(np.arange(5), np.arange(3)), SearchGroup(np.arange(2), np.arange(1))]
-    found = parts_by_index(cells, 2, needed=0)
+    found = parts_by_index(cells, 2, 0, {"x": 4, "y": 4})
     assert [part.number for part in found] == list(range(7))
     assert [part.pieces for part in found] == [
         (piece,) for piece in (
@@ -261,13 +261,16 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
         )
     ]  # fmt: skip
     monkeypatch.setattr(neighbours, "QUERIES", 3)
-    asked = [part.pieces[0].queries for part in parts_by_index(cells[:1], 5, needed=0)]
+    asked = [part.pieces[0].queries for part in parts_by_index(cells[:1], 5, 0, {"x": 4, "y": 4})]
     assert asked == [(0, 2), (2, 5), (0, 3)]
+    monkeypatch.setattr(neighbours, "SAVED", 2_048)
+    asked = [part.pieces[0].queries for part in parts_by_index(cells[:1], 5, 0, {"x": 1_024, "y": 900})]
+    assert asked == [(0, 1), (1, 3), (3, 5), (0, 1), (1, 3)]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(11, [5, 6]), (9, [9]), (4, [4]), (20, [5, 5, 5, 5])])
 def test_no_index_is_made_of_fewer_texts_than_it_is_trained_on(count, sizes):
-    parts = parts_by_index([SearchGroup(np.arange(1), np.arange(count))], 3, needed=5)
+    parts = parts_by_index([SearchGroup(np.arange(1), np.arange(count))], 3, 5, {"x": 4, "y": 4})
     held = [part.pieces[0].others for part in parts if part.pieces[0].side == "x"]
     assert [stop - start for start, stop in held] == sizes
 

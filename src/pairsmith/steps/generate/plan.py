@@ -91,7 +91,7 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     table, task = sample_of(settings.data, before), None  # the task only decides what happens to near-copies
     if table is None:
         found = open_training_rows(settings.data, "cleaned")
-        table, task = found.table, task_of(found.folder)
+        table, task = found.table(), task_of(found.folder)
     schema, rows = rows_of(table, settings.data)
     # Of an earlier step's estimate, as of a folder, validation rows are not processed.
     total = before[settings.data].rows["train"] if settings.data in before else len(rows)

@@ -48,10 +48,11 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, data=settings.data)
     found = open_training_rows(settings.data, "cleaned", run.progress.say)
     source = found.folder
-    schema, rows = rows_of(found.table, settings.data)
+    table = found.table()
+    schema, rows = rows_of(table, settings.data)
     origins = {}
-    if _SOURCE.name in found.table.column_names:  # rows of a mixture, by their ids
-        ids, sources = (found.table[name].to_pylist() for name in ("id", _SOURCE.name))
+    if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
+        ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
         origins = dict(zip(ids, sources, strict=True))
     writer = FolderWriter.start(
         run,

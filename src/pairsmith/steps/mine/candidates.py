@@ -27,8 +27,10 @@ from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.mine.neighbours import SearchGroup, looked_up
 from pairsmith.steps.mine.settings import MineSettings
 
-TEXTS_AT_ONCE = 2**18
-"""Pairs whose texts, and texts whose neighbours, are held in memory at once."""
+PAIRS_AT_ONCE = 2**20
+"""Neighbours that are held in memory at once, with their cosines; each needs up to 200 bytes meanwhile."""
+TEXTS_AT_ONCE = 2**14
+"""Pairs whose texts are held in memory at once."""
 NOBODY = 2**32 - 1
 """The number in a file of a neighbour that is not there."""
 
@@ -159,7 +161,7 @@ def _forbidden(
         known = []
         for each, here, of in zip(numbers, sides, texts, strict=True):
             distinct, place = np.unique(each.numpy(), return_inverse=True)
-            read = of.rows(here[distinct].tolist())
+            read = of.rows(here[distinct].tolist(), ("text", "answer"))
             known.append([read[i] for i in place.tolist()])
         found[some] = torch.tensor(
             [
@@ -226,8 +228,9 @@ class NearFile:
         Where a text has fewer than the file has places for, the last have the id -1 and the similarity minus
         infinity.
         """
-        for first in range(0, self._count, TEXTS_AT_ONCE):
-            near = self._read(first, min(first + TEXTS_AT_ONCE, self._count))
+        texts = max(1, PAIRS_AT_ONCE // self._width)
+        for first in range(0, self._count, texts):
+            near = self._read(first, min(first + texts, self._count))
             yield first, Neighbours(*(each[:, :most].contiguous() for each in (near.ids, near.similarities)))
 
     def _read(self, first: int, stop: int) -> Neighbours:

@@ -19,7 +19,7 @@ from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.sorting import ROWS, changes, first_of_each, stable_order
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import mapped_table, storage_errors
 
 ENCODED: pa.Schema = pa.schema(
     [
@@ -206,12 +206,10 @@ class Texts:
     """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
 
     def __init__(self, encoded: Encoded, file: Path) -> None:
-        with storage_errors(file), pa.ipc.new_file(str(file), TEXTS) as out:
-            for table in encoded.texts():
-                out.write_table(table)
-        self._table: pa.Table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+        self._table = mapped_table(encoded.texts(), TEXTS, file)
 
-    def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of these texts, as ``TEXTS``, in the order of the numbers."""
-        found: list[dict[str, Any]] = rows_at(self._table, np.asarray(numbers, np.int64)).to_pylist()
+    def rows(self, numbers: Sequence[int], columns: Sequence[str] = TEXTS.names) -> list[dict[str, Any]]:
+        """The rows of these texts, with columns of ``TEXTS``, in the order of the numbers."""
+        table = rows_at(self._table.select(list(columns)), np.asarray(numbers, np.int64))
+        found: list[dict[str, Any]] = table.to_pylist()
         return found

@@ -32,9 +32,9 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.folder import open_training_rows
+from pairsmith.runs.folder import TrainingRows, open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
-from pairsmith.runs.storage import JSON
+from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.margin import each_once
 from pairsmith.steps.mine.judges import cue_for, load_judge, refuse_unreadable, text_columns
@@ -44,6 +44,8 @@ from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
+TOGETHER = 5_000
+"""Rejects whose texts are held in memory as Python objects at once."""
 _REASONS = {True: "not among the best", False: "a pair with the same text ranks higher"}
 """Why a pair is not kept, by whether it wins against those with the same text."""
 
@@ -57,17 +59,17 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     settings = settled(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model or [])
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
-    source, pairs = found.folder, found.table
-    columns = text_columns(pairs, source, settings)
+    source, schema = found.folder, found.folder.schema()
+    columns = text_columns(schema.names, source, settings)
     if settings.judge != "margin":
-        refuse_unreadable(pairs, columns, settings)
+        refuse_unreadable(found, columns, settings)
     if settings.judge == "likelihood" and "answers" not in columns:
         cue = settings.cue or cue_for(source.manifest.about.task)
         settings = settings.model_copy(update={"cue": cue})
     elif settings.cue:
         raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
-    claims = _claims(pairs, settings, source)
-    beside = _beside(pairs, settings, source)
+    claims = _claims(found, settings)
+    beside = _beside(found, settings)
     inputs = {"pairs": hash_source(found.source)}
     models = {"model": model_revision(settings.model)} if settings.model else {}
     one_per = _one_per(settings, source)
@@ -81,13 +83,33 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     if settings.beside:
         decides["beside"] = list(settings.beside)
     writer = FolderWriter.start(
-        run, step="filter", schema=pairs.schema, settings=decides, inputs=inputs, models=models
+        run, step="filter", schema=schema, settings=decides, inputs=inputs, models=models
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    scores = _scores(pairs, columns, settings, inputs, models, run)
-    if scores is None:
-        return writer.folder()
+    with scratch_file(run.out, "pairs") as file:
+        pairs = mapped_table(found.batches(), schema, file)
+        scores = _scores(pairs, columns, settings, inputs, models, run)
+        if scores is None:
+            return writer.folder()
+        _write(writer, pairs, scores, (claims, beside), settings, one_per, run)
+    return finished(writer, _card(settings, source), run)
+
+
+def _write(
+    writer: FolderWriter,
+    pairs: pa.Table,
+    scores: NDArray[np.float32],
+    given: tuple[NDArray[np.float64] | None, Sequence[NDArray[np.float64]]],
+    settings: FilterSettings,
+    one_per: OnePer,
+    run: Run,
+) -> None:
+    """Rank the pairs, and write those that are kept, best first, and the others as rejects.
+
+    ``given`` are the target scores of generated pairs, and the numbers that count beside the judge's.
+    """
+    claims, beside = given
     if len(scores) > 1 and scores.min() == scores.max():
         run.progress.say(
             f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
@@ -111,19 +133,18 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
-        rejects = [
-            Reject.of(row["id"], name, _REASONS[best], row | ({name: float(values[place])} if anew else {}))
-            for place, best, row in zip(
-                lost[part].tolist(), won[part].tolist(), rows_at(pairs, lost[part]).to_pylist(), strict=True
-            )
-        ]
+        rejects = [to_table([], REJECT)]
+        for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
+            also = [{name: value} for value in values[lost[some]].tolist()] if anew else [{}] * len(some)
+            there = zip(rows_at(pairs, lost[some]).to_pylist(), won[some].tolist(), also, strict=True)
+            found = [Reject.of(row["id"], name, _REASONS[best], row | more) for row, best, more in there]
+            rejects.append(to_table(found, REJECT))
         rows = rows_at(pairs, kept[part])
         if anew and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
             new = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), new)
-        writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
-    return finished(writer, _card(settings, source), run)
+        writer.commit(number, {"train": rows}, pa.concat_tables(rejects))
 
 
 def _one_per(settings: FilterSettings, source: DatasetFolder) -> OnePer:
@@ -163,17 +184,18 @@ def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
     return text_keys(column.cast(pa.string()).fill_null(""))
 
 
-def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> NDArray[np.float64] | None:
+def _claims(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64] | None:
     """The target scores of generated pairs; None where only the cross-encoder's scores decide."""
-    claimed = {"sentence1", "sentence2", "score"} <= set(pairs.column_names)
+    source, names = pairs.folder, pairs.folder.schema().names
+    claimed = {"sentence1", "sentence2", "score"} <= set(names)
     if settings.by == "score" or not (claimed or settings.by == "agreement"):
         return None
     if not claimed:
         raise InputError(
             f"{source.path}: --by agreement needs the columns sentence1, sentence2 and score; found "
-            f"{', '.join(pairs.column_names)}"
+            f"{', '.join(names)}"
         )
-    claims: NDArray[np.float64] = pairs["score"].to_numpy().astype(np.float64)
+    claims: NDArray[np.float64] = pairs.table(["score"])["score"].to_numpy().astype(np.float64)
     if not (np.isfinite(claims) & (claims >= 0) & (claims <= 1)).all():
         raise InputError(
             f"{source.path}: scores of pairs must lie between 0 and 1; give --by score to ignore them"
@@ -181,25 +203,30 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
     return claims
 
 
-def _beside(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> list[NDArray[np.float64]]:
+def _beside(pairs: TrainingRows, settings: FilterSettings) -> list[NDArray[np.float64]]:
     """The columns of numbers whose values count beside the judge's."""
-    if settings.beside and _claims(pairs, settings, source) is not None:
+    where = pairs.folder.path
+    if settings.beside and _claims(pairs, settings) is not None:
         raise InputError(
-            f"{source.path}: these pairs are ranked by how well they agree with the scores that they were "
+            f"{where}: these pairs are ranked by how well they agree with the scores that they were "
             "written for, so --beside has no effect; give --by score"
         )
-    return [_numbers(pairs, name, source.path, f"--beside {name}") for name in settings.beside]
+    names = pairs.folder.schema().names
+    columns = {name: pairs.table([name])[name] for name in settings.beside if name in names}
+    return [_numbers(columns.get(name), name, names, where, f"--beside {name}") for name in settings.beside]
 
 
-def _numbers(pairs: pa.Table, column: str, where: object, option: str) -> NDArray[np.float64]:
-    """A column's values, ``(n,)``, all finite."""
-    kind = pairs.schema.field(column).type if column in pairs.column_names else pa.null()
-    known = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-    values: NDArray[np.float64] = pairs[column].to_numpy().astype(float) if known else np.array([np.nan])
+def _numbers(
+    column: pa.ChunkedArray | None, name: str, names: Sequence[str], where: object, option: str
+) -> NDArray[np.float64]:
+    """The values of the column ``name``, ``(n,)``, all finite; it is None where ``names`` lack it."""
+    values: NDArray[np.float64] = np.array([np.nan])
+    if column is not None and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        values = column.to_numpy().astype(float)
     if not np.isfinite(values).all():
         raise InputError(
-            f"{where}: {option} needs a column {column} with a finite number in each row; "
-            f"found {', '.join(pairs.column_names)}"
+            f"{where}: {option} needs a column {name} with a finite number in each row; "
+            f"found {', '.join(names)}"
         )
     return values
 
@@ -270,7 +297,9 @@ def _scores(
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
     if settings.judge == "margin":
-        return _numbers(pairs, "margin", settings.pairs, "--judge margin").astype(np.float32)
+        names = pairs.column_names
+        margins = pairs["margin"] if "margin" in names else None
+        return _numbers(margins, "margin", names, settings.pairs, "--judge margin").astype(np.float32)
     writer = start_part(
         run.part("scores"),
         step="score",

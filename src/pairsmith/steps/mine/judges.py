@@ -11,6 +11,7 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.runs import DatasetFolder
+from pairsmith.runs.folder import TrainingRows
 from pairsmith.runs.work import Advance
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import load_options
@@ -28,34 +29,33 @@ def cue_for(task: str) -> str:
     return "\nTL;DR: " if task == "summarization" else "\n\n"
 
 
-def text_columns(pairs: pa.Table, source: DatasetFolder, settings: FilterSettings) -> tuple[str, ...]:
-    """The columns of pairs that the judge reads; the first two are the texts of each pair."""
+def text_columns(names: Sequence[str], source: DatasetFolder, settings: FilterSettings) -> tuple[str, ...]:
+    """Of the columns of pairs those that the judge reads; the first two are the texts of each pair."""
     for columns in (("input", "output"), ("sentence1", "sentence2")):
-        if not set(columns) <= set(pairs.column_names):
+        if not set(columns) <= set(names):
             continue
         passages = ("context", "answers")
-        asked = settings.judge == "likelihood" and set(passages) <= set(pairs.column_names)
+        asked = settings.judge == "likelihood" and set(passages) <= set(names)
         return (*columns, *passages) if asked else columns
     raise InputError(
         f"{source.path}: needs pairs with the columns input and output, or sentence1 and sentence2; "
-        f"found {', '.join(pairs.column_names)}"
+        f"found {', '.join(names)}"
     )
 
 
-def refuse_unreadable(pairs: pa.Table, columns: Sequence[str], settings: FilterSettings) -> None:
+def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], settings: FilterSettings) -> None:
     """Refuse rows without what the judge reads, before anything is computed; encoders read no blank text."""
     for column in columns:
-        chunks = pairs[column].iterchunks()  # one at a time, as all texts together may not fit the memory
-        values = (value for chunk in chunks for value in chunk.to_pylist())
+        values = (value for table in pairs.batches([column]) for value in table[column].to_pylist())
         if column == "answers":
             missing, what = sum(not (each and each["text"]) for each in values), "have no answer"
         elif settings.judge == "encoder":
             missing = sum(not (text or "").strip() for text in values)
             what = f"have a blank {column}, which has no vector"
         else:
-            missing, what = pairs[column].null_count, f"have no {column}"
+            missing, what = sum(text is None for text in values), f"have no {column}"
         if missing:
-            raise InputError(f"{settings.pairs}: {missing} of {pairs.num_rows} rows {what}; drop them first")
+            raise InputError(f"{settings.pairs}: {missing} of {len(pairs)} rows {what}; drop them first")
 
 
 def load_judge(settings: FilterSettings, model: str | None = None, *, untrained: bool = False) -> Judge:

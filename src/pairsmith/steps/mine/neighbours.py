@@ -25,12 +25,14 @@ from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, two_way_search
-from pairsmith.search.faiss_search import faiss_search, needed_vectors
+from pairsmith.search.faiss_search import FaissIndex, faiss_search, needed_vectors
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings
 
 QUERIES = 2**24
 """Most queries that are searched in an index and saved together."""
+SAVED = 2**26
+"""Most neighbours that are saved together in a search by an index; each takes about 40 bytes of memory."""
 
 NEAR: pa.Schema = pa.schema(
     [
@@ -113,10 +115,13 @@ def parts(cells: Sequence[SearchGroup], rows: int) -> list[Part]:
     return [*found, Part(len(found), tuple(pieces))] if pieces else found
 
 
-def parts_by_index(cells: Sequence[SearchGroup], rows: int, needed: int) -> list[Part]:
-    """Cut the search by indexes into parts, one for each index and up to ``QUERIES`` queries.
+def parts_by_index(
+    cells: Sequence[SearchGroup], rows: int, needed: int, most: Mapping[str, int]
+) -> list[Part]:
+    """Cut the search by indexes into parts, one for each index and up to ``together`` queries.
 
-    An index holds at most ``rows`` vectors, unless its training needs more: ``needed``.
+    ``most`` are the neighbours that are looked up for a text of each side. An index holds at most ``rows``
+    vectors, unless its training needs more: ``needed``.
     """
     pieces: list[SearchBlock] = []
     for number, cell in enumerate(cells):
@@ -126,9 +131,14 @@ def parts_by_index(cells: Sequence[SearchGroup], rows: int, needed: int) -> list
             pieces += [
                 SearchBlock(number, side, asked, held)
                 for held in _stretches(others, rows, needed)
-                for asked in _stretches(queries, QUERIES, 0)
+                for asked in _stretches(queries, together(most[side]), 0)
             ]
     return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
+
+
+def together(neighbours: int) -> int:
+    """How many queries are searched in an index and saved together, each with so many neighbours."""
+    return max(1, min(QUERIES, SAVED // neighbours))
 
 
 def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
@@ -171,9 +181,16 @@ def find_neighbours(
     ``inputs`` are the fingerprints of the encoded corpora, by name. The groups are returned with the folder.
     """
     every = cells(x, y)
+    most = looked_up(settings)
+    decides = settings.model_dump(
+        mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
+    ) | {"neighbours": dict(most)}
     if settings.index:
         needed = needed_vectors(settings.index, x.width)
-        todo = parts_by_index(every, settings.index_rows, needed)
+        todo = parts_by_index(every, settings.index_rows, needed, most)
+        cut = {side: together(most[side]) for side in most}
+        if any(len(each.x) > cut["x"] or len(each.y) > cut["y"] for each in every):
+            decides["queries"] = cut  # where all are searched together, older folders go on
         few = sum(part.pieces[0].others[1] - part.pieces[0].others[0] < needed for part in todo)
     else:
         todo = parts(every, settings.search_rows)
@@ -184,10 +201,7 @@ def find_neighbours(
         run,
         step="search",
         schema=NEAR,
-        settings=settings.model_dump(
-            mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
-        )
-        | {"neighbours": dict(looked_up(settings))},
+        settings=decides,
         inputs=inputs,
         models={},
         planned=len(todo),
@@ -228,20 +242,21 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
     every = cells(x, y)
     device = torch.device(pick_device(settings.device))
     most = looked_up(settings)
+    indexes = _Indexes(settings.index) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
         found: list[pa.Table] = []
         for piece in part.pieces:
             of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
-            queries, others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
-            queries, others = queries[slice(*piece.queries)], others[slice(*piece.others)]
+            queries, all_others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
+            queries, others = queries[slice(*piece.queries)], all_others[slice(*piece.others)]
             first = piece.queries[0]
-            if settings.index:
+            if indexes:
                 near, recall = faiss_search(
                     queries,
                     others,
                     most[piece.side],
-                    index=settings.index,
+                    index=indexes.of(piece, all_others),
                     recall=settings.recall,
                     advance=advance,
                 )
@@ -262,6 +277,26 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
         return pa.concat_tables(found), to_table([], REJECT)
 
     return search
+
+
+class _Indexes:
+    """A worker's index, trained once for all texts of a side of a group, and filled once for each stretch."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._texts: tuple[int, str] | None = None
+        self._stretch: tuple[int, int] | None = None
+
+    def of(self, piece: SearchBlock, others: torch.Tensor) -> FaissIndex:
+        """An index that holds the piece's stretch of all ``others``, ``(n, d)`` float32."""
+        if self._texts != (piece.cell, piece.side):
+            self._made = FaissIndex(self._name, others.shape[1])
+            self._made.train(others)
+            self._texts, self._stretch = (piece.cell, piece.side), None
+        if self._stretch != piece.others:
+            self._made.hold(others[slice(*piece.others)])
+            self._stretch = piece.others
+        return self._made
 
 
 def _first_of(near: Neighbours, most: int) -> Neighbours:

@@ -210,5 +210,5 @@ def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
     sample = sample_of(pairs, before)
     if sample is not None:
         return sample, before[pairs].rows.get("train", 0)
-    table = open_training_rows(pairs, "taken").table
-    return table.slice(0, CALIBRATION_TEXTS), table.num_rows
+    found = open_training_rows(pairs, "taken")
+    return found.head(CALIBRATION_TEXTS), len(found)

@@ -46,7 +46,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     settings = settled(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model)
     found = open_training_rows(settings.pairs, "rewritten", run.progress.say)
-    source, pairs = found.folder, found.table.slice(0, settings.best)
+    source, pairs = found.folder, found.table().slice(0, settings.best)
     check_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _ORIGINAL if name in pairs.column_names])
     revision = model_revision(settings.model)
