@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from pairsmith.cli.app import make_app
 from pairsmith.core.errors import FolderError, InputError, MissingExtra
 from pairsmith.core.progress import Silent
+from pairsmith.data.documents import read_documents
 from pairsmith.data.files import reading
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.retrieval.chunk import chunk
@@ -152,6 +153,11 @@ def test_columns_of_tables_may_be_named(tmp_path):
     assert (row["title"], row["text"]) == ("First", "One two.")
     with pytest.raises(InputError, match="has no column 'name'"):
         run(table, tmp_path / "other", column="words", title_column="name")
+
+
+def test_steps_that_read_documents_read_the_texts_of_chunks(library, tmp_path):
+    folder = run(library, tmp_path / "out")
+    assert [each.document for each in read_documents(folder.path)] == [row["text"] for row in rows(folder)]
 
 
 def test_chunks_can_be_cut_again(library, tmp_path):

@@ -183,4 +183,5 @@ def _card(settings: ChunkSettings, counted: Counted, total: int | None = None) -
         tags=(),
         licence="The rights in the documents apply.",
         sources=sources_of(data=settings.documents),
+        task="text-retrieval",
     )
