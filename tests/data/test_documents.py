@@ -158,7 +158,7 @@ def test_reading_is_a_stream(tmp_path):
 @pytest.mark.parametrize(
     ("row", "options", "message"),
     [
-        ({"title": "a"}, {}, "news.jsonl has none of the columns document, text, article"),
+        ({"title": "a"}, {}, "news.jsonl has none of the columns text, document, article"),
         ({"text": "a"}, {"column": "body"}, "news.jsonl has no column 'body'"),
         ({"text": 3}, {}, "news.jsonl:1: column 'text' holds a number, not text"),
         ({"text": ["a", 3]}, {}, "news.jsonl:1: column 'text' holds a number, not text"),

@@ -19,7 +19,10 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import option_name
 
-SOURCES = frozenset({"inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train"})
+SOURCES = frozenset({
+    "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
+    "corpus", "evaluation",
+})  # fmt: skip
 """Settings that name what a step reads; a text under one of these names is a source in every step."""
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."

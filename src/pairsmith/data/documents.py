@@ -13,7 +13,7 @@ from pairsmith.data.sources import Columns, Source, open_source
 
 DOCUMENT = text_schema("id", "document", "summary")
 DOCUMENT_COLUMNS = (
-    "document", "text", "article", "content", "body", "input", "paragraphs", "sentence", "sentence1",
+    "text", "document", "article", "content", "body", "input", "paragraphs", "sentence", "sentence1",
     "passage", "context", "question",
 )  # fmt: skip
 SUMMARY_COLUMNS = ("summary", "highlights", "output")
@@ -131,12 +131,12 @@ def read_titled(
 
     Args:
         source: as for ``read_texts``.
-        column: the column with the texts; by default ``text``, or the first of ``DOCUMENT_COLUMNS`` that
-            exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
+        column: the column with the texts; by default the first of ``DOCUMENT_COLUMNS`` that exists. A list of
+            texts, e.g. of paragraphs, is joined by line breaks.
         title_column: the column with the titles; by default ``title``, if it exists.
     """
     opened = open_source(source)
-    wanted: list[Sequence[str]] = [[column] if column else ["text", *DOCUMENT_COLUMNS]]
+    wanted: list[Sequence[str]] = [[column] if column else DOCUMENT_COLUMNS]
     if title_column:
         wanted.append([title_column])
     title_name = title_column

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from pairsmith.cli.app import make_app
 from pairsmith.core.errors import FolderError, InputError, MissingExtra
 from pairsmith.core.progress import Silent
+from pairsmith.data.documents import read_documents
 from pairsmith.data.files import reading
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.retrieval.chunk import chunk
@@ -154,6 +155,11 @@ def test_columns_of_tables_may_be_named(tmp_path):
         run(table, tmp_path / "other", column="words", title_column="name")
 
 
+def test_steps_that_read_documents_read_the_texts_of_chunks(library, tmp_path):
+    folder = run(library, tmp_path / "out")
+    assert [each.document for each in read_documents(folder.path)] == [row["text"] for row in rows(folder)]
+
+
 def test_chunks_can_be_cut_again(library, tmp_path):
     first = run(library, tmp_path / "first", words=50)
     again = run(first.path, tmp_path / "again", words=3)
@@ -196,7 +202,7 @@ def test_sources_without_a_document_are_refused(tmp_path):
 
 def test_an_output_within_the_documents_is_refused(library):
     with pytest.raises(FolderError, match="within the documents"):
-        run(library, library / "out")
+        run(library, library / "b" / ".." / "out")
 
 
 def test_a_missing_package_is_named_before_anything_is_read(library, tmp_path, monkeypatch):

@@ -242,7 +242,7 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
     every = cells(x, y)
     device = torch.device(pick_device(settings.device))
     most = looked_up(settings)
-    indexes = _Indexes(settings.index) if settings.index else None
+    indexes = Indexes(settings.index) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
         found: list[pa.Table] = []
@@ -279,7 +279,7 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
     return search
 
 
-class _Indexes:
+class Indexes:
     """A worker's index, trained once for all texts of a side of a group, and filled once for each stretch."""
 
     def __init__(self, name: str) -> None:

@@ -28,7 +28,15 @@ from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
 from pairsmith.search.permitted import permitted
 from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.neighbours import NEAR, Part, SearchBlock, SearchGroup, parts_by_index, rows_of
+from pairsmith.steps.mine.neighbours import (
+    NEAR,
+    Indexes,
+    Part,
+    SearchBlock,
+    SearchGroup,
+    parts_by_index,
+    rows_of,
+)
 from pairsmith.steps.negatives.pairs import Keys, of_query
 from pairsmith.steps.negatives.settings import NegativesSettings
 
@@ -101,7 +109,8 @@ def find_nearest(
     group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
     if settings.index:
         needed = needed_vectors(settings.index, queries.width)
-        blocks = [part.pieces[0] for part in parts_by_index([group], settings.index_rows, needed)]
+        most = dict.fromkeys(("x", "y"), looked_up(settings))
+        blocks = [part.pieces[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
         blocks = [block for block in blocks if block.side == "x"]
     else:
         edges = range(0, len(queries), settings.search_rows)
@@ -167,14 +176,16 @@ def _load_search(
     asked, texts = queries.here().all(), every(corpus.here())
     device = torch.device(pick_device(settings.device))
     memory, most = int(settings.memory * 2**30), looked_up(settings)
+    indexes = Indexes(settings.index) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
         (block,) = part.pieces
         some, others = asked[slice(*block.queries)], texts[slice(*block.others)]
         recall = None
-        if settings.index:
+        if indexes:
+            made = indexes.of(block, texts)
             near, recall = faiss_search(
-                some, others, most, index=settings.index, recall=settings.recall, advance=advance
+                some, others, most, index=made, recall=settings.recall, advance=advance
             )
             near.ids.add_(block.others[0])
         else:

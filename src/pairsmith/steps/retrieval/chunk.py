@@ -5,6 +5,7 @@ folders, files and tables -> sections with titles -> chunks of whole sentences -
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +81,11 @@ def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
     """Refuse a folder within the documents, where the next run would read what this one writes."""
     for source in settings.documents:
         folder = place(source)
-        if is_folder(folder) and str(out.absolute()).startswith(f"{folder.absolute()}/"):
+        if isinstance(folder, Path) and isinstance(out, Path):
+            within = out.resolve().is_relative_to(folder.resolve())
+        else:
+            within = str(out).startswith(f"{str(folder).rstrip('/')}/")
+        if within and is_folder(folder):
             raise FolderError(f"--out {out} is a folder within the documents; give another folder as --out")
 
 
@@ -183,4 +188,5 @@ def _card(settings: ChunkSettings, counted: Counted, total: int | None = None) -
         tags=(),
         licence="The rights in the documents apply.",
         sources=sources_of(data=settings.documents),
+        task="text-retrieval",
     )

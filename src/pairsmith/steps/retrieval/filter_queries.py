@@ -317,4 +317,5 @@ def _card(
         sources=sources_of(
             models=[settings.encoder], data=[settings.queries, *settings.corpus, *settings.evaluation]
         ),
+        task="text-retrieval",
     )
