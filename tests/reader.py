@@ -32,12 +32,14 @@ CUT = {
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
     "queries": "--model pairsmith:tiny --queries 1 --tries 2",
+    "negatives --pairs kept": "--positive-share 0",
     "filter-queries": "--within 12 --duplicates 1 --held-back 0.5",
     "run retriever": " ".join(
         [
             "--set written.model=pairsmith:tiny --set written.queries=1 --set kept.encoder=org/encoder",
             "--set kept.within=12 --set kept.duplicates=1 --set kept.held_back=0.5 --set negatives.encoder=org/encoder",
-            "--set retriever.base=org/encoder --set before.model=org/encoder",
+            "--set negatives.positive_share=0 --set retriever.base=org/encoder",
+            "--set before.model=org/encoder",
         ]
     ),
     "run quickstart": "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
