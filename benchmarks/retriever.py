@@ -3,10 +3,10 @@
 python benchmarks/retriever.py --data DATA --work FOLDER --json FILE
 
 SQuAD's development articles are the documents, their paragraphs the chunks, and people's questions the
-queries to measure with. An encoder is measured as it is; trained on all written queries; on those that lead back to
-their chunks; on these with hard negatives; and, as a ceiling, on people's questions about half of the
-articles, where all are measured on the other half (``other half``). BM25 stands beside them. Interrupted, it
-goes on where it was.
+queries to measure with. An encoder is measured as it is; trained on all written queries; on those that lead
+back to their chunks; on these with hard negatives; and, as a ceiling, on people's questions about half of
+the articles, where all are measured on the other half (``other half``). BM25 stands beside them.
+Interrupted, it goes on where it was.
 """
 
 import argparse
