@@ -8,6 +8,7 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.chunk_rows import QueryExample, read_chunks, read_query_examples
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.retrieval.queries import chunks as chunks_of
 from pairsmith.steps.retrieval.queries import write_queries
 from pairsmith.steps.retrieval.settings import QueriesSettings
 
@@ -101,3 +102,12 @@ def test_the_command_and_its_errors(model, chunks, tmp_path, capsys):
     with pytest.raises(InputError):
         write_queries(settings(model, str(empty)), Run(tmp_path / "no", Silent()))
     assert not (tmp_path / "no" / "data").exists()
+
+
+def test_a_chunk_is_written_for_once_and_ids_have_to_differ(model, tmp_path):
+    rows = [{"text": "One boat."}, {"text": "Two boats."}, {"text": "One boat."}]
+    again = settings(model, lines(tmp_path / "again.jsonl", rows))
+    assert [chunk.text for chunk in chunks_of(again)] == ["One boat.", "Two boats."]
+    other = settings(model, lines(tmp_path / "other.jsonl", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]))
+    with pytest.raises(InputError, match="two chunks have the id '1'"):
+        list(chunks_of(other))

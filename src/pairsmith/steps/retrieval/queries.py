@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.chunk_rows import Chunk, read_chunks, read_query_examples
 from pairsmith.data.schemas import REJECT, text_schema, to_table
@@ -19,6 +19,7 @@ from pairsmith.models.language.remote import is_remote
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
+from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.steps.shared import hashes, refuse_sources
@@ -39,6 +40,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
     refuse_sources(run, chunks=settings.chunks, model=settings.model, examples=sources[1:])
     count = sum(1 for _ in chunks(settings))
+    if again := sum(1 for _ in read_chunks(settings.chunks, settings.column)) - count:
+        run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
     writer = FolderWriter.start(
         run,
         step="queries",
@@ -64,8 +67,18 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
 
 
 def chunks(settings: QueriesSettings) -> Iterator[Chunk]:
-    """The chunks, one at a time."""
-    return read_chunks(settings.chunks, settings.column)
+    """The chunks, one at a time, each once; the ids of different ones have to differ."""
+    texts: dict[int, int] = {}  # the key of a chunk's text by that of its id
+    for chunk in read_chunks(settings.chunks, settings.column):
+        name, text = stream_key(chunk.id), stream_key(chunk.text)
+        known = texts.get(name)
+        if known is None:
+            texts[name] = text
+            yield chunk
+        elif known != text:
+            raise InputError(
+                f"{settings.chunks}: two chunks have the id {chunk.id!r} and other texts; ids have to differ"
+            )
 
 
 def load_writer(settings: QueriesSettings) -> QueryWriter:
