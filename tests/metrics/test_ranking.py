@@ -42,7 +42,7 @@ def test_nothing_retrieved_is_worth_nothing():
     assert {measure(grades(), grades(1)) for measure in MEASURES.values()} == {0.0}
 
 
-@pytest.mark.parametrize("name", set(MEASURES) - {"precision@10", "mrr@10"})
+@pytest.mark.parametrize("name", sorted(set(MEASURES) - {"precision@10", "mrr@10"}))
 def test_a_query_without_a_relevant_document_has_no_figure(name):
     with pytest.raises(ValueError, match="without a relevant document"):
         MEASURES[name](grades(0, 0), grades(0, -1))
