@@ -33,7 +33,7 @@ CUT = {
     "train-reader": "--steps 2 --batch-size 4",
     "queries": "--model pairsmith:tiny --queries 1 --tries 2",
     "negatives --pairs kept": "--positive-share 0",
-    "filter-queries": "--within 12 --duplicates 1 --contaminated 1 --held-back 0.5",
+    "filter-queries": "--within 12 --duplicates 1 --contaminated 1",
     "run retriever": " ".join(
         [
             "--set written.model=pairsmith:tiny --set written.queries=1 --set kept.encoder=org/encoder",

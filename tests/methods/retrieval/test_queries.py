@@ -6,7 +6,8 @@ import pytest
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import Chunk, QueryExample
-from pairsmith.methods.retrieval.queries import QueryOptions, QueryWriter
+from pairsmith.methods.retrieval.queries import QueryWriter
+from pairsmith.methods.retrieval.query_options import QueryOptions
 from pairsmith.models.language.scripted import ScriptedModel
 
 ALPHABET = 'abxy "'

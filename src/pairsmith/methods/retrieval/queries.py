@@ -7,11 +7,11 @@ chunk and kind of query -> prompt; the same of the chunks beside it, and of its 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import Chunk, QueryExample
 from pairsmith.data.schemas import Reject
+from pairsmith.methods.retrieval.query_options import KindName, QueryOptions
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -19,7 +19,6 @@ from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
-KindName = Literal["question", "keywords", "statement"]
 KINDS: Mapping[KindName, tuple[str, str]] = {
     "question": ("Write a question that the text answers.", "Question"),
     "keywords": ("Write the words that someone types into a search engine to find the text.", "Search"),
@@ -27,34 +26,11 @@ KINDS: Mapping[KindName, tuple[str, str]] = {
 }
 """What the model is told for each kind of query, and what it begins to write."""
 
-AgainstName = Literal["neighbours", "title"]
 FLOOR = 0.01
 COPIED = 8
 """A query of this many words or more that stands in the text word for word is a copy of it."""
 LEAST = 16
 """Tokens of a text that have to fit the model beside the instruction and the query."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryOptions:
-    """How queries are written.
-
-    ``queries`` are wanted for each chunk, their kinds taking turns, with at most ``tries`` for each. A query
-    should fit its chunk better than what it is written ``against``, with a weight of ``decay``; 0 turns that
-    off. ``max_length`` tokens of a text are read.
-    """
-
-    queries: int = 3
-    kinds: tuple[KindName, ...] = ("question", "keywords", "statement")
-    against: tuple[AgainstName, ...] = ("neighbours", "title")
-    tries: int = 3
-    decay: float = 100.0
-    top_k: int = 5
-    top_p: float = 0.9
-    max_tokens: int = 32
-    max_length: int = 400
-    chat: bool = False
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)

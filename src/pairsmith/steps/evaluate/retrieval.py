@@ -27,11 +27,11 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``documents``, and under ``faults`` how many of them could not be used, and why. ``predictions.jsonl`` has
     a line for each query, with its figures ×100 and the documents that were retrieved first.
     """
+    settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
         raise ModelError(
             f"model {settings.model}: evaluate retrieval takes no GloVe vectors; evaluate sts does"
         )
-    settings = settled(settings, run)
     revision = bm25_revision() if settings.model == BM25 else model_revision(settings.model)
     data = retrieval_data(settings, run.progress)
     data.tell(run.progress.say)

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
-from pairsmith.methods.retrieval.queries import AgainstName, KindName, QueryOptions
+from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
 from pairsmith.steps.mine.settings import MineSettings
 
 
