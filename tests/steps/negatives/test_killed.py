@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills"),
 ]
 
-KILLS = 8
+KILLS = 3
 PARTS = ("", "queries", "corpus", "positives", "search", "scores")
 
 
