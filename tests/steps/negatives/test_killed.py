@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills"),
 ]
 
-KILLS = 3
+KILLS = 8
 PARTS = ("", "queries", "corpus", "positives", "search", "scores")
 
 

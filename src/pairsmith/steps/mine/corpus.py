@@ -5,7 +5,7 @@ other search settings reuses the vectors.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Literal
@@ -141,6 +141,17 @@ class Corpus:
             read_documents(source, column=self.column, group_column=self.group_column, prefer=self.prefer)
             for source in self.sources
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCorpus(Corpus):
+    """A corpus whose documents come from a function."""
+
+    read: Callable[[], Iterator[Document]] = field(kw_only=True)
+
+    def records(self) -> Iterator[Document]:
+        """All documents, one at a time."""
+        return self.read()
 
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:

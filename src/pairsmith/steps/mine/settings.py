@@ -111,13 +111,7 @@ class MineSettings(Settings):
         ge=3,
         description="Longest text in tokens; the rest is cut off. Unset: the encoder's own limit.",
     )
-    batch_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
-        "Unset: what suits the device.",
-        json_schema_extra=NO_EFFECT,
-    )
+    batch_tokens: BatchTokens = None
     memory: float = Field(
         default=1.0,
         gt=0,

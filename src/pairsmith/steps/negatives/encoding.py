@@ -1,7 +1,7 @@
 """Queries, corpus and positives, encoded as ``mine`` does it, each into a dataset folder of its own."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,22 +17,11 @@ from pairsmith.data.schemas import rows_at
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.search.exact import products_with
-from pairsmith.steps.mine.corpus import Corpus, encode_corpus
+from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.negatives.pairs import NO_POSITIVE, Pairs
 from pairsmith.steps.negatives.search import Vectors, every
 from pairsmith.steps.negatives.settings import NegativesSettings
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream(Corpus):
-    """A corpus whose documents come from a function."""
-
-    read: Callable[[], Iterator[Document]] = field(kw_only=True)
-
-    def records(self) -> Iterator[Document]:
-        """All documents, one at a time."""
-        return self.read()
 
 
 def in_beir(source: str) -> str:
@@ -53,7 +42,7 @@ def encode_queries(
     pairs: Pairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
 ) -> DatasetFolder:
     """Encode the distinct queries into ``run.out``."""
-    queries = _Stream("inputs", [settings.pairs], _columns(settings), None, inputs, read=pairs.queries)
+    queries = ReadCorpus("inputs", [settings.pairs], _columns(settings), None, inputs, read=pairs.queries)
     return encode_corpus(queries, settings.encoding(), revision, run)
 
 
@@ -66,7 +55,7 @@ def encode_texts_of(
     def read() -> Iterator[Document]:
         return chain.from_iterable(read_documents(source, column=column, titles=True) for source in corpus)
 
-    texts = _Stream("outputs", corpus, column, None, inputs, read=read)
+    texts = ReadCorpus("outputs", corpus, column, None, inputs, read=read)
     return encode_corpus(texts, settings.encoding(), revision, run)
 
 
@@ -139,7 +128,7 @@ def encode_positives(
     order = first.argsort()
     read = partial(pairs.positives, lacking[first[order]])
     column = _columns(settings, settings.corpus_column)
-    texts = _Stream("outputs", [settings.pairs], column, None, inputs, read=read)
+    texts = ReadCorpus("outputs", [settings.pairs], column, None, inputs, read=read)
     folder = encode_corpus(texts, settings.encoding(), revision, run)
     there = with_vector(folder, read())
     number = np.empty(len(first), np.int64)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
+from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 
@@ -108,13 +108,7 @@ class NegativesSettings(Settings):
         description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
         "limit.",
     )
-    batch_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
-        "Unset: what suits the device.",
-        json_schema_extra=NO_EFFECT,
-    )
+    batch_tokens: BatchTokens = None
     memory: float = Field(
         default=1.0,
         gt=0,

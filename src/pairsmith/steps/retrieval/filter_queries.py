@@ -6,7 +6,7 @@ nearest query of the evaluation -> near-copies of earlier queries left out -> ro
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display
 from pairsmith.runs.mapped import start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.mine.corpus import Corpus, encode_corpus
+from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.retrieval.query_rows import (
     Evaluation,
     Texts,
@@ -89,7 +89,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     }
     folders = {
         name: encode_corpus(
-            _Stream("inputs" if asked else "outputs", [], None, None, inputs[name], read=read),
+            ReadCorpus("inputs" if asked else "outputs", [], None, None, inputs[name], read=read),
             settings.encoding(),
             revision,
             run.part(name),
@@ -113,17 +113,6 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             writer.commit(number, *_shard(written, ranked, verdicts, part, settings.held_back))
     _tell(verdicts, run)
     return finished(writer, _card(settings, written, len(vectors["corpus"]), evaluation), run)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream(Corpus):
-    """A corpus whose documents come from a function."""
-
-    read: Callable[[], Iterator[Document]] = field(kw_only=True)
-
-    def records(self) -> Iterator[Document]:
-        """All documents, one at a time."""
-        return self.read()
 
 
 @dataclass(frozen=True, slots=True)

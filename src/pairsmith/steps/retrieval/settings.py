@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
+from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
 from pairsmith.steps.mine.settings import MineSettings
@@ -203,13 +203,7 @@ class FilterQueriesSettings(Settings):
         description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
         "limit.",
     )
-    batch_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
-        "Unset: what suits the device.",
-        json_schema_extra=NO_EFFECT,
-    )
+    batch_tokens: BatchTokens = None
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
