@@ -6,7 +6,7 @@ import pytest
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import Chunk, QueryExample
-from pairsmith.methods.retrieval.queries import QueryWriter
+from pairsmith.methods.retrieval.queries import KINDS, TEXTS, QueryWriter
 from pairsmith.methods.retrieval.query_options import QueryOptions
 from pairsmith.models.language.scripted import ScriptedModel
 
@@ -134,6 +134,39 @@ def test_examples_are_shown_with_their_texts_or_alone():
         "Question: \"who 'a'\"\n\n"
     )
     assert shown.endswith('Text: "aaa"\nTask: Write a question that the text answers.\nQuestion: "')
+
+
+def test_without_examples_of_the_user_invented_ones_of_the_kind_are_shown():
+    seen = set()
+
+    def script(prompt, text):
+        seen.add(prompt)
+        return following(prompt, text)
+
+    writer(script, replace(OPTIONS, kinds=("statement",))).write([chunk("a")])
+    shown = min(seen)
+    assert shown.count("Task: Write a short claim that the text supports.") == 3
+    assert all(f'Claim: "{example}"' in shown for example in KINDS["statement"].examples)
+    assert shown.index(TEXTS[0]) < shown.index(TEXTS[1]) < shown.index('"aaa"')
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "kept"),
+    [
+        ("a park", "heat and black leaves", False),  # "black" and "leaves" are of an invented text
+        ("black leaves fall in a park", "black leaves in a park", True),
+        ("a park", "the black park", True),  # one such word may be chance
+    ],
+)
+def test_a_query_about_an_example_is_rejected(text, query, kept):
+    def script(_, done):
+        return {query[len(done)]: 1.0} if len(done) < len(query) else {'"': 1.0}
+
+    options = replace(OPTIONS, queries=1, tries=1, max_tokens=40)
+    model = ScriptedModel(script, 'abcdefghijklmnopqrstuvwxyz "')
+    written, rejects = QueryWriter(model, options).write([Chunk("1", "", text)])
+    assert [row.query for row in written] == ([query] if kept else [])
+    assert [reject.filter for reject in rejects] == ([] if kept else ["example"])
 
 
 def test_long_texts_are_cut_to_what_the_model_reads():

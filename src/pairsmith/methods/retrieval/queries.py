@@ -4,6 +4,7 @@ chunk and kind of query -> prompt; the same of the chunks beside it, and of its 
 -> tokens that the prompt makes likelier than these (D3) -> queries
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +20,40 @@ from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
-KINDS: Mapping[KindName, tuple[str, str]] = {
-    "question": ("Write a question that the text answers.", "Question"),
-    "keywords": ("Write the words that someone types into a search engine to find the text.", "Search"),
-    "statement": ("Write a short claim that the text supports.", "Claim"),
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the model is told for a kind of query, what it begins to write, and examples of such queries."""
+
+    task: str
+    label: str
+    examples: tuple[str, ...]
+
+
+KINDS: Mapping[KindName, Kind] = {
+    "question": Kind(
+        "Write a question that the text answers.",
+        "Question",
+        ("What keeps the leaves of green tea from turning brown?", "How wide is the old bridge at Orvel?"),
+    ),
+    "keywords": Kind(
+        "Write the words that someone types into a search engine to find the text.",
+        "Search",
+        ("green tea leaves heated after picking", "orvel old bridge width"),
+    ),
+    "statement": Kind(
+        "Write a short claim that the text supports.",
+        "Claim",
+        ("Heat keeps the leaves of green tea from turning brown.", "Orvel's bridge is too narrow for carts."),
+    ),
 }
-"""What the model is told for each kind of query, and what it begins to write."""
+TEXTS = (
+    "Tea: The leaves of green tea are heated soon after they are picked. The heat ends what would turn them "
+    "brown. Those of black tea are left to lie for hours first.",
+    "Orvel: Two bridges cross the river here. The old one is two metres wide, so that no cart could "
+    "ever pass it. The other was built for the railway.",
+)
+"""Invented texts that the examples of each kind are about; shown unless the user has some."""
 
 FLOOR = 0.01
 COPIED = 8
@@ -67,8 +96,11 @@ class QueryWriter:
         self._options = options
         self._examples = tuple(examples)
         self._special = len(model.encode(""))
-        around = max(len(self._prompt("", kind)) for kind in options.kinds)
-        room = model.context - around - options.max_tokens
+        self._invented = not self._examples
+        around, room = self._space()
+        if self._invented and room < options.max_length:  # a model that reads little reads the text instead
+            self._invented = False
+            around, room = self._space()
         if room < LEAST:
             raise ModelError(
                 f"model {model.name}: reads {model.context} tokens, of which the instruction and examples "
@@ -96,12 +128,23 @@ class QueryWriter:
             for (place, wanted), group in zip(missing, written, strict=True):
                 chunk, kind = chunks[place], kinds[wanted % len(kinds)]
                 query = WrittenQuery(f"{chunk.id}-{wanted}", group.text.strip(), kind, chunk)
-                if fault := _fault(group, query, kept[place].values()):
+                if fault := _fault(group, query, kept[place].values(), self._shown(kind)):
                     rejects.append(Reject.of(f"{query.id}-try-{number}", *fault, query.columns()))
                 else:
                     kept[place][wanted] = query
             advance(len(chunks))
         return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
+
+    def _space(self) -> tuple[int, int]:
+        """The tokens of the longest instruction with its examples, and those that it leaves for a text."""
+        around = max(len(self._prompt("", kind)) for kind in self._options.kinds)
+        return around, self._model.context - around - self._options.max_tokens
+
+    def _shown(self, kind: KindName) -> Sequence[QueryExample]:
+        """The examples that the model sees for a kind of query."""
+        if not self._invented:
+            return self._examples
+        return [QueryExample(query, text) for query, text in zip(KINDS[kind].examples, TEXTS, strict=True)]
 
     def _draw(self, wanted: Sequence[tuple[Chunk, KindName, int]], number: int) -> list[Group]:
         """A continuation of each chunk's prompt for a kind, steered away from its counter-prompts."""
@@ -152,10 +195,10 @@ class QueryWriter:
 
     def _prompt(self, text: str, kind: KindName) -> Prompt:
         """The tokens of the instruction with a text, and of the beginning of what the model writes."""
-        task, label = KINDS[kind]
+        task, label = KINDS[kind].task, KINDS[kind].label
         alone = [f'"{_quotable(example.query)}"' for example in self._examples if not example.text]
         shown = f"Queries are such as {', '.join(alone)}.\n" if alone else ""
-        for example in self._examples:
+        for example in self._shown(kind):
             if example.text:
                 shown += f'Text: "{_quotable(example.text)}"\nTask: {task}\n'
                 shown += f'{label}: "{_quotable(example.query)}"\n\n'
@@ -170,7 +213,9 @@ def _quotable(text: str) -> str:
     return " ".join(text.replace('"', "'").split())
 
 
-def _fault(group: Group, query: WrittenQuery, others: Iterable[WrittenQuery]) -> tuple[str, str] | None:
+def _fault(
+    group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
+) -> tuple[str, str] | None:
     """The filter that rejects a query, and the reason; None if it is kept."""
     text = query.query
     words = text.casefold().split()
@@ -187,4 +232,14 @@ def _fault(group: Group, query: WrittenQuery, others: Iterable[WrittenQuery]) ->
         return "repeat", "the chunk already has this query"
     if len(words) >= COPIED and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
         return "copy", f"{COPIED} words or more that stand in the text word for word"
+    own = _telling(f"{query.chunk.title} {query.chunk.text}")
+    if any(
+        len((_telling(text) & _telling(f"{example.text} {example.query}")) - own) >= 2 for example in examples
+    ):
+        return "example", "two telling words or more of an example that are not in the text"
     return None
+
+
+def _telling(text: str) -> set[str]:
+    """The words of a text that say what it is about: those of five letters or more, and numbers."""
+    return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 4 or word.isdecimal()}
