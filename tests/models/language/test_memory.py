@@ -66,3 +66,10 @@ def test_without_what_packing_needs_a_model_stays_as_it_is(tiny_gpt2, monkeypatc
     monkeypatch.setattr(packing, "_OPS", Ops())
     model = load_model(str(tiny_gpt2), device="cpu", dtype="bfloat16")
     assert not any(isinstance(module, packing.PackedLinear) for module in model._model.modules())
+
+
+def test_on_a_gpu_what_the_process_keeps_for_its_next_tensors_is_free(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (5, 100))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 30)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 10)
+    assert memory.free_memory(torch.device("cuda")) == 25

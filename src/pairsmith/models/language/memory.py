@@ -19,10 +19,13 @@ _UNKNOWN = 4 * 2**30
 def free_memory(device: torch.device) -> int:
     """Bytes that can still be allocated on a device; a container's limit counts.
 
-    Processes that ask at the same time are all told of the same free memory.
+    Processes that ask at the same time are all told of the same free memory. On a GPU the memory that this
+    process keeps for its next tensors is free for them: without it, a decoder after the first would get few
+    rows on a GPU that others use too.
     """
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
     found = [size for size in (_available(), *map(_below_limit, _LIMITS)) if size is not None]
     return max(0, min(found, default=_UNKNOWN))
 
