@@ -172,6 +172,11 @@ def test_overrides(recipe, steps, tmp_path):
     assert (rows.top_p, rows.note, other.seed, after.more) == (0.5, "a=b", 4, ("x",))
 
 
+def test_an_override_without_a_step_is_for_the_only_one_that_gives_the_setting(recipe, steps, tmp_path):
+    plan = load_recipe(recipe(), steps, overrides=["more=[x]"])
+    assert plan.steps[2].settings(tmp_path).more == ("x",)
+
+
 def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     path = recipe(RECIPE.replace("data: ./texts.txt", "data: ./missing"))
     assert faults(path, steps) == [
@@ -186,7 +191,15 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("top_p=0.5", "--set top_p=0.5: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
+        (
+            "top=0.5",
+            "--set top: no step of the recipe gives it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+        ),
+        (
+            "inputs=x",
+            "--set inputs: the steps rows, other give it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+        ),
+        (".top_p=1", "--set .top_p=1: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         ("rows.top_p", "--set rows.top_p: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         (
             "row.top_p=1",

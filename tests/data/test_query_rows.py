@@ -36,7 +36,8 @@ def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):
     assert found.documents == {"b": "They stand.", "a": "Boats They sail."}
     assert list(found.documents) == ["b", "a"]
     by_text = {found.queries[query]: relevant for query, relevant in found.relevance.items()}
-    assert by_text == {"what sails": {"a": 1, "b": 1}, "what stands": {"b": 1}}
+    # A document that is not there is a relevant one that nothing finds.
+    assert by_text == {"what sails": {"a": 1, "b": 1}, "what stands": {"b": 1}, "what flies": {"c": 1}}
     assert {fault: len(ids) for fault, ids in found.faults.items()} == {REPEATED: 1, UNKNOWN_DOCUMENTS: 1}
     assert found.faults[UNKNOWN_DOCUMENTS] == ["c"]
 
@@ -46,3 +47,25 @@ def test_queries_of_another_corpus_are_refused(tmp_path, corpus):
         read_query_rows(lines(tmp_path / "rows.jsonl", {"query": "who", "positive": "Nobody."}), corpus)
     with pytest.raises(InputError, match="query is blank"):
         read_query_rows(lines(tmp_path / "rows.jsonl", {"query": " ", "positive": "They stand."}), corpus)
+
+
+def test_a_document_may_have_the_number_0_as_its_id(tmp_path):
+    corpus = lines(tmp_path / "corpus.jsonl", {"id": 0, "text": "They sail."}, {"id": 1, "text": "No."})
+    found = read_query_rows(lines(tmp_path / "rows.jsonl", {"query": "who", "chunk": 0}), [corpus])
+    assert list(found.relevance.values()) == [{"0": 1}]
+    assert not found.faults
+
+
+def test_an_id_stands_for_one_text(tmp_path, corpus):
+    data = lines(tmp_path / "rows.jsonl", {"query": "who", "chunk": "a"})
+    again = lines(tmp_path / "again.jsonl", {"id": "a", "title": "Boats", "text": "They sail."})
+    assert read_query_rows(data, [*corpus, again]).documents["a"] == "Boats They sail."
+    other = lines(tmp_path / "other.jsonl", {"id": "a", "text": "They fly."})
+    with pytest.raises(InputError, match="has the id 'a', too"):
+        read_query_rows(data, [*corpus, other])
+
+
+def test_a_file_without_queries_is_told(tmp_path, corpus):
+    (tmp_path / "none.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="none.jsonl"):
+        read_query_rows(str(tmp_path / "none.jsonl"), corpus)

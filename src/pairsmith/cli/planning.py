@@ -28,7 +28,10 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         settings = planned.step.settings.model_validate(planned.values)
         before = {f"@{name}": estimate for name, estimate in found.items()}
         for text in (text for value in planned.values.values() for text in texts_in(value)):
-            if text.startswith("@") and text not in before:
+            whole = text.partition(":")[0]  # a split counts as all rows of its step
+            if whole in before:
+                before[text] = before[whole]
+            elif text.startswith("@"):
                 raise SettingsError(
                     f"{planned.name}: {text} is part of a step; plan handles only whole steps"
                 )

@@ -104,12 +104,12 @@ def load_recipe(
 
 
 def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
-    """Parse each ``step.setting=value`` into a value by step name and setting."""
+    """Parse each ``step.setting=value`` into a value by step name, empty if none was given, and setting."""
     found: dict[tuple[str, str], Any] = {}
     for override in overrides:
         target, equals, text = override.partition("=")
-        name, dot, setting = target.partition(".")
-        if not (equals and dot and name and setting):
+        name, dot, setting = target.rpartition(".")
+        if not (equals and setting) or (dot and not name) or "." in name:
             raise SettingsError(f"--set {override}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
         try:
             found[name, setting.replace("-", "_")] = yaml.safe_load(text)
@@ -139,6 +139,7 @@ class _Reader:
         except ValidationError as error:
             self.faults += errors_of(error, RecipeFile)
         entries = data.get("steps")
+        self._name_steps(entries if isinstance(entries, list) else [])
         for position, entry in enumerate(entries if isinstance(entries, list) else []):
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
                 self._entry(("steps", position), entry)
@@ -149,6 +150,27 @@ class _Reader:
         for key, source in (results if isinstance(results, Mapping) else {}).items():
             if isinstance(source, str) and (text := _result_fault(source, self.names)):
                 self._fault(("results", key), text)
+
+    def _name_steps(self, entries: Sequence[Any]) -> None:
+        """Find the step of each override that names none: the only one that gives the setting."""
+        for name, setting in list(self.overrides):
+            if name:
+                continue
+            value = self.overrides.pop((name, setting))
+            with_it = [
+                str(entry.get("name"))
+                for entry in entries
+                if isinstance(entry, Mapping) and setting in (entry.get("settings") or {})
+            ]
+            if len(with_it) == 1:
+                self.overrides.setdefault((with_it[0], setting), value)
+            else:
+                said = (
+                    f"the steps {', '.join(with_it)} give it" if with_it else "no step of the recipe gives it"
+                )
+                self.unplaced.append(
+                    f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example pairs.top_k=10"
+                )
 
     def _fault(self, keys: Keys, text: str) -> None:
         self.faults.append(ValidationFault(keys, text))

@@ -16,32 +16,40 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
     Args:
         data: rows with the columns query and chunk, the id of a document; or query and positive, its text. A
             query with several relevant documents has several rows.
-        corpus: chunks or documents, as ``read_chunks`` reads them; of those with one id the first counts.
+        corpus: chunks or documents, as ``read_chunks`` reads them; an id stands for one text.
     """
+    faults: dict[str, list[str]] = defaultdict(list)
     documents: dict[str, str] = {}
     of_text: dict[str, str] = {}  # a document's id, by its text alone
-    for chunk in (chunk for source in corpus for chunk in read_chunks(source)):
-        documents.setdefault(chunk.id, " ".join(filter(None, (chunk.title, chunk.text))))
-        of_text.setdefault(chunk.text, chunk.id)
+    for source in corpus:
+        for chunk in read_chunks(source):
+            whole = " ".join(filter(None, (chunk.title, chunk.text)))
+            if documents.setdefault(chunk.id, whole) != whole:
+                raise InputError(
+                    f"{source}: another document of {', '.join(corpus)} has the id {chunk.id!r}, too; each "
+                    "has to have an id of its own"
+                )
+            of_text.setdefault(chunk.text, chunk.id)
     queries: dict[str, str] = {}
     relevance: dict[str, dict[str, int]] = defaultdict(dict)
-    faults: dict[str, list[str]] = defaultdict(list)
     for where, row, (name,) in with_names(open_source(data), QUERY_COLUMNS):
         query = column_text(row, name, where)
         column = next((each for each in OF_EXAMPLES if each in row and each != name), None)
         text = column_text(row, column, where) if column else ""
-        known = str(row.get("chunk") or "")
-        relevant = known if known in documents else of_text.get(text, "")
+        named = "" if row.get("chunk") is None else str(row["chunk"])
+        relevant = named if named in documents else of_text.get(text, named or text_id(text))
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
-        if not relevant:
-            faults[UNKNOWN_DOCUMENTS].append(known or text_id(text))
-        elif relevant in relevance[text_id(query)]:
+        if relevant in relevance[text_id(query)]:
             faults[REPEATED].append(text_id(query))
-        else:
-            queries[text_id(query)] = query
-            relevance[text_id(query)][relevant] = 1
+            continue
+        queries[text_id(query)] = query
+        relevance[text_id(query)][relevant] = 1
+        if relevant not in documents:
+            faults[UNKNOWN_DOCUMENTS].append(relevant)
     if not queries:
+        raise InputError(f"{data} holds no queries")
+    if len(faults[UNKNOWN_DOCUMENTS]) == sum(map(len, relevance.values())):
         raise InputError(
             f"{data}: none of its queries has its text among those of {', '.join(corpus)}; the column chunk "
             "has to name one of them, or positive to hold one"

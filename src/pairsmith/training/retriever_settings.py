@@ -79,6 +79,10 @@ class TrainRetrieverSettings(EpochSettings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
+        if len(self.learning_rate) > 1 and not self.validation:
+            raise ValueError("of several learning rates one is chosen by validation rows; give --validation")
+        if len(set(self.matryoshka)) < len(self.matryoshka):
+            raise ValueError(f"matryoshka holds a number twice: {', '.join(map(str, self.matryoshka))}")
         if self.objective == "ranking":
             refuse(self, ("temperature",), "with the objective ranking, which uses no scores")
         elif self.negatives == 0:

@@ -206,3 +206,15 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
         settings(tiny_bert, temperature=2.0)
     with pytest.raises(ValueError, match="negatives 0 leaves the objective kl nothing to learn"):
         settings(tiny_bert, objective="kl", negatives=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"learning_rate": [1e-5, 2e-5]}, "of several learning rates one is chosen by validation rows"),
+        ({"matryoshka": [8, 8]}, "matryoshka holds a number twice: 8, 8"),
+    ],
+)
+def test_settings_that_would_cost_hours_for_nothing_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        TrainRetrieverSettings(base="x", data=["y"], **given)

@@ -2,6 +2,8 @@ import json
 import warnings
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -274,6 +276,7 @@ def test_figures_by_hand():
         ({"model": "bm25", "query_prompt": "x"}, "query_prompt does nothing with bm25, which has no vectors"),
         ({"model": "bm25", "dimensions": 4}, "dimensions does nothing with bm25"),
         ({"model": "org/name", "language": "dutch"}, "language does nothing without bm25"),
+        ({"model": "bm25", "corpus": ["c"], "exclude_own": True}, "exclude_own does nothing with corpus"),
         ({"model": "org/name", "depth": 50}, "greater than or equal to 100"),
     ],
 )
@@ -322,3 +325,22 @@ def test_rows_of_queries_with_their_chunks(tmp_path):
     assert (results["queries"], results["documents"]) == (12, 12)
     with pytest.raises(ValueError, match="split"):
         EvaluateRetrievalSettings(**given, split="test")
+
+
+def test_of_a_folder_with_several_splits_the_test_is_measured_on(tmp_path, capsys):
+    pytest.importorskip("bm25s")
+    (tmp_path / "rows" / "data").mkdir(parents=True)
+    for split, numbers in (("train", range(8)), ("test", range(8, 12))):
+        table = pa.Table.from_pylist([{"query": f"word{n}", "chunk": str(n)} for n in numbers])
+        pq.write_table(table, tmp_path / "rows" / "data" / f"{split}-00000.parquet")
+    chunks = [{"id": str(n), "text": f"word{n} and more"} for n in range(12)]
+    (tmp_path / "chunks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chunks))
+    given = {"model": "bm25", "corpus": [str(tmp_path / "chunks.jsonl")]}
+
+    def measured(data, out):
+        settings = EvaluateRetrievalSettings(**given, data=str(tmp_path / data))
+        return evaluate_retrieval(settings, Run(tmp_path / out, Progress()))["queries"]
+
+    assert measured("rows", "one") == 4
+    assert "its split test is measured on; train is not" in capsys.readouterr().err
+    assert measured("rows:train", "other") == 8

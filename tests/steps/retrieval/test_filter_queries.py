@@ -4,13 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import CHUNK
 from pairsmith.models import encode as encoding
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.retrieval.filter_queries import filter_queries
+from pairsmith.steps.retrieval.filter_queries import filter_queries, held_back
 from pairsmith.steps.retrieval.plan import plan_filter_queries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 
@@ -260,3 +262,104 @@ def test_all_queries_of_some_chunks_are_held_back(world):
     assert of_train
     assert of_test
     assert not of_train & of_test
+
+
+def test_what_is_held_back_goes_by_the_chunk_and_not_by_the_text_of_the_positive(world):
+    tmp_path, settings = world
+    rows = [
+        {"id": f"{n}-{chunk}", "query": query, "positive": f"other {n}", "chunk": chunk}
+        for n, (query, chunk) in enumerate(
+            [("apple bread", "c1"), ("apple", "c1"), ("cheese dates", "c2"), ("dates", "c2"), ("eggs", "c3")]
+        )
+    ]
+    given = settings(
+        queries=lines(tmp_path / "rows.jsonl", rows), held_back=0.5, duplicates=1, contaminated=1
+    )
+    folder = run(given, tmp_path / "out")
+    of_train, of_test = (
+        {row["chunk"] for row in folder.table(split).to_pylist()} for split in ("train", "test")
+    )
+    assert of_train
+    assert of_test
+    assert not of_train & of_test
+
+
+def test_queries_near_to_those_that_are_held_back_are_not_trained_on(world):
+    tmp_path, settings = world
+    rows = [
+        {"id": "1", "query": "cheese dates", "chunk": "c2", "positive": ""},
+        {
+            "id": "2",
+            "query": "cheese dates dates",
+            "chunk": "c3",
+            "positive": "",
+        },  # cosine 3/sqrt(10) = 0.949
+    ]
+    given = settings(queries=lines(tmp_path / "rows.jsonl", rows), held_back=0.5, within=4)
+    folder = run(given, tmp_path / "out")
+    assert len(folder.table("test")) == 1
+    assert not len(folder.table("train"))
+    (reject,) = folder.rejects().to_pylist()
+    assert (reject["filter"], reject["reason"]) == (
+        "evaluation",
+        "a query that is held back has a cosine of 0.9 or more with it",
+    )
+
+
+@drawn(
+    chunks=st.lists(st.integers(0, 9), min_size=1, max_size=30),
+    kept=st.lists(st.booleans(), min_size=30, max_size=30),
+    share=st.sampled_from([0.001, 0.05, 0.5, 0.999]),
+)
+def test_of_two_chunks_or_more_one_is_held_back_and_one_is_not(chunks, kept, share):
+    keys, left = np.array(chunks, np.uint64), np.array(kept[: len(chunks)])
+    held = held_back(keys, left, share)
+    test, train = set(keys[left & held].tolist()), set(keys[left & ~held].tolist())
+    assert not test & train
+    assert test | train == set(keys[left].tolist())
+    if len(test | train) > 1:
+        assert test
+        assert train
+
+
+def test_saved_vectors_are_not_taken_for_those_of_another_column(world):
+    """A run that begins anew in the same folder, with another column of the evaluation, leaves others out."""
+    tmp_path, settings = world
+    rows = lines(tmp_path / "own.jsonl", [{"query": "grapes", "real": "apple"}])
+    first = run(settings(evaluation=[rows], evaluation_column="query"), tmp_path / "out")
+    assert "evaluation" not in {row["filter"] for row in first.rejects().to_pylist()}
+    place = Run(tmp_path / "out", Silent(), fresh=True)
+    again = filter_queries(settings(evaluation=[rows], evaluation_column="real"), place)
+    assert lost(again)["q1"]["filter"] == "evaluation"
+
+
+def test_rows_of_any_program_are_read(world):
+    """Ids and further columns of several types, columns that the first row lacks, and a chunk with the id 0."""
+    tmp_path, settings = world
+    corpus = lines(tmp_path / "numbers.jsonl", [{"id": 0, "text": "apple"}, {"id": 1, "text": "cheese"}])
+    rows = [
+        {"id": 1, "query": "apple", "positive": ""},
+        {"id": "b", "query": "apple apple bread", "positive": "", "chunk": 0, "more": {"a": 1}},
+        {
+            "id": 2**70,
+            "query": "cheese",
+            "positive": "",
+            "chunk": 1,
+            "more": [],
+            "half": "\ud800",
+            "none": {},
+        },
+    ]
+    folder = run(settings(queries=lines(tmp_path / "rows.jsonl", rows), corpus=[corpus]), tmp_path / "out")
+    found = kept(folder)
+    assert found.keys() == {"b", str(2**70)}
+    assert found["b"]["more"] == '{"a": 1}'
+    assert found[str(2**70)]["half"] == '"\\ud800"'
+    assert lost(folder)["1"]["filter"] == "no chunk"
+
+
+def test_an_id_of_two_chunks_is_refused(world):
+    tmp_path, settings = world
+    corpus = lines(tmp_path / "twice.jsonl", [{"id": "c1", "text": "apple"}, {"id": "c1", "text": "cheese"}])
+    with pytest.raises(InputError, match="twice.jsonl.*has the id 'c1', too"):
+        run(settings(corpus=[corpus]), tmp_path / "out")

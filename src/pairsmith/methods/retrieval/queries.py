@@ -128,7 +128,8 @@ class QueryWriter:
             for (place, wanted), group in zip(missing, written, strict=True):
                 chunk, kind = chunks[place], kinds[wanted % len(kinds)]
                 query = WrittenQuery(f"{chunk.id}-{wanted}", group.text.strip(), kind, chunk)
-                if fault := _fault(group, query, kept[place].values(), self._shown(kind)):
+                examples = self._shown(kind) if self._invented else ()
+                if fault := _fault(group, query, kept[place].values(), examples):
                     rejects.append(Reject.of(f"{query.id}-try-{number}", *fault, query.columns()))
                 else:
                     kept[place][wanted] = query
@@ -216,7 +217,11 @@ def _quotable(text: str) -> str:
 def _fault(
     group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
 ) -> tuple[str, str] | None:
-    """The filter that rejects a query, and the reason; None if it is kept."""
+    """The filter that rejects a query, and the reason; None if it is kept.
+
+    ``examples`` are those that it must not speak of: the invented ones, as a user's own are often about what
+    the chunk is about.
+    """
     text = query.query
     words = text.casefold().split()
     known = {" ".join(other.query.casefold().split()) for other in others}

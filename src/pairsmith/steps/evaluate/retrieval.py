@@ -12,6 +12,7 @@ from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.query_rows import read_query_rows
+from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, settled
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, mean_intervals, with_interval
@@ -51,7 +52,8 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
 def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> RetrievalSet:
     """The documents, queries and relevance that the settings name."""
     if settings.corpus:
-        return read_query_rows(settings.data, settings.corpus)
+        data = to_measure_on(settings.data, "measured on", progress.say)
+        return read_query_rows(data, settings.corpus)
     return read_retrieval(settings.data, settings.split, progress.say)
 
 

@@ -111,6 +111,7 @@ class EvaluateRetrievalSettings(Settings):
             refuse(self, ("language",), "without bm25, whose words it is for")
         if self.corpus:
             refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
+            refuse(self, ("exclude_own",), "with corpus, where queries have no ids of documents")
         return self
 
 

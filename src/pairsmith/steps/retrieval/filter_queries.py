@@ -34,7 +34,7 @@ from pairsmith.steps.retrieval.query_rows import (
     read_written,
 )
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import Vectors
+from pairsmith.steps.retrieval.vectors import Keys, Vectors
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 SHARD_ROWS = 10_000
@@ -87,9 +87,12 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         "corpus": (texts.documents, False),
         "evaluation": (evaluation.distinct, True),
     }
+    columns = {"corpus": settings.corpus_column, "evaluation": settings.evaluation_column}
     folders = {
         name: encode_corpus(
-            ReadCorpus("inputs" if asked else "outputs", [], None, None, inputs[name], read=read),
+            ReadCorpus(
+                "inputs" if asked else "outputs", [], columns.get(name), None, inputs[name], read=read
+            ),
             settings.encoding(),
             revision,
             run.part(name),
@@ -106,21 +109,25 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         }
         rows = _Rows.of(written, texts, vectors["queries"], vectors["corpus"], settings)
         ranked = _search(rows, vectors, folders, settings, run.part("search"))
-        verdicts = _verdicts(rows, ranked, vectors["queries"], written, evaluation, settings)
+        verdicts, held = _verdicts(rows, ranked, vectors["queries"], written, evaluation, settings)
     for number in range(-(-len(written) // SHARD_ROWS)):
         if not writer.is_done(number):
             part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
-            writer.commit(number, *_shard(written, ranked, verdicts, part, settings.held_back))
-    _tell(verdicts, run)
+            writer.commit(number, *_shard(written, ranked, verdicts, part, held))
+    _tell(verdicts, held, settings.held_back, run)
     return finished(writer, _card(settings, written, len(vectors["corpus"]), evaluation), run)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The vectors of each row: ``query``, ``(n,)``, and ``own``, its chunk's, likewise; -1 without one."""
+    """The vectors of each row: ``query``, ``(n,)``, and ``own``, its chunk's, likewise; -1 without one.
+
+    ``chunk`` is the key of its chunk's text, ``(n,)``.
+    """
 
     query: NDArray[np.int64]
     own: NDArray[np.int64]
+    chunk: Keys
 
     @classmethod
     def of(
@@ -132,13 +139,14 @@ class _Rows:
         settings: FilterQueriesSettings,
     ) -> "_Rows":
         """Look up the vectors; at least one row has both."""
-        own = corpus.numbers(texts.of_chunks(written))
+        chunk = texts.of_chunks(written)
+        own = corpus.numbers(chunk)
         if (own < 0).all():
             raise InputError(
                 f"{settings.queries}: none of the texts that its queries were written for is in "
                 f"{', '.join(settings.corpus)}; give the folder of the chunks that they were written for"
             )
-        return cls(queries.numbers(written.keys), own)
+        return cls(queries.numbers(written.keys), own, chunk)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -204,8 +212,11 @@ def _verdicts(
     written: WrittenQueries,
     evaluation: Evaluation,
     settings: FilterQueriesSettings,
-) -> list[_Verdict]:
-    """What becomes of each row."""
+) -> tuple[list[_Verdict], NDArray[np.bool_] | None]:
+    """What becomes of each row, and which rows are held back, ``(n,)``; None if none are to be.
+
+    What is held back is an evaluation, too: queries that are trained on must not be near to it.
+    """
     keep = _Verdict(KEPT, "")
     found = [keep] * len(written)
 
@@ -236,11 +247,44 @@ def _verdicts(
                     else f"an earlier query has a cosine of {settings.duplicates:g} or more with it"
                 )
                 found[row] = _Verdict("duplicate", reason, first)
-    return found
+    if not settings.held_back:
+        return found, None
+    kept = np.array([verdict is keep for verdict in found])
+    held = held_back(rows.chunk, kept, settings.held_back)
+    train, test = np.flatnonzero(kept & ~held), np.flatnonzero(kept & held)
+    if settings.contaminated < 1 and len(train) and len(test):
+        every = queries.every()
+        asked, of_test = (every[torch.from_numpy(rows.query[some])] for some in (train, test))
+        threshold = f"a query that is held back has a cosine of {settings.contaminated:g} or more with it"
+        near_test = np.zeros(len(found), bool)
+        near_test[train] = closest(asked, of_test) >= np.float32(settings.contaminated)
+        leave_out(near_test, "evaluation", threshold)
+    return found, held
+
+
+def held_back(chunk: Keys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
+    """Which rows are held back, ``(n,)``: all queries of a share of the chunks, at random.
+
+    With two chunks or more that have queries, at least one is held back and at least one is not.
+
+    Args:
+        chunk: the key of each row's chunk, ``(n,)``; ``kept``: which rows are left.
+        share: of the chunks, above 0 and below 1.
+    """
+    chunks = np.unique(chunk[kept])
+    keys = np.array([stream_key("held back", int(each)) for each in chunks], np.uint64)
+    order = chunks[np.argsort(keys)]
+    below = int((keys < np.uint64(int(share * 2**64))).sum())
+    most = max(len(chunks) - 1, 0)
+    return np.isin(chunk, order[: min(max(below, 1), most)])
 
 
 def _shard(
-    written: WrittenQueries, ranked: pa.Table, verdicts: list[_Verdict], part: slice, held_back: float
+    written: WrittenQueries,
+    ranked: pa.Table,
+    verdicts: list[_Verdict],
+    part: slice,
+    held: NDArray[np.bool_] | None,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows that are kept of a part of the queries, by split, and the rejects."""
     some = verdicts[part]
@@ -258,17 +302,17 @@ def _shard(
             if verdict.like >= 0:
                 row["like"] = written.name_of(verdict.like)
             rejects.append(Reject.of(written.name_of(part.start + at), verdict.filter, verdict.reason, row))
-    if not held_back:
+    if held is None:
         return {"train": table.filter(kept)}, to_table(rejects, REJECT)
-    # All queries of a chunk are in one split.
-    keys = [stream_key("held back", text) for text in written.positives[part]]
-    held = pa.array([key < held_back * 2**64 for key in keys], pa.bool_())
-    train, test = pc.and_(kept, pc.invert(held)), pc.and_(kept, held)
+    of_test = pa.array(held[part])
+    train, test = pc.and_(kept, pc.invert(of_test)), pc.and_(kept, of_test)
     return {"train": table.filter(train), "test": table.filter(test)}, to_table(rejects, REJECT)
 
 
-def _tell(verdicts: list[_Verdict], run: Run) -> None:
+def _tell(verdicts: list[_Verdict], held: NDArray[np.bool_] | None, share: float, run: Run) -> None:
     """Say which share of the queries led back to their chunks, as far as that was looked at."""
+    if held is not None and not held.any():
+        run.progress.say(f"no queries are held back: {share:g} of their chunks is none, as there are too few")
     lost = sum(verdict.filter == "inconsistent" for verdict in verdicts)
     asked = lost + sum(verdict.filter in (KEPT, "duplicate") for verdict in verdicts)
     if asked:

@@ -1,6 +1,8 @@
 """What ``filter-queries`` reads: written queries, the chunks that they are searched in, and an evaluation."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -116,7 +118,9 @@ def as_written(table: pa.Table, source: str) -> WrittenQueries:
     texts, positives = (_texts(table, name, source) for name in (query, positive))
     if not any(texts):
         raise InputError(f"{source}: all of its queries are blank")
-    chunks = [str(each or "") for each in table["chunk"].to_pylist()] if "chunk" in names else None
+    chunks = None
+    if "chunk" in names:
+        chunks = ["" if each is None else str(each) for each in table["chunk"].to_pylist()]
     kept = [name for name in names if name not in {each.name for each in _ADDED}]
     return WrittenQueries(table.select(kept), texts, positives, chunks, source)
 
@@ -127,7 +131,26 @@ def _rows(source: str) -> pa.Table:
     if is_folder(path) and size_of(path / MANIFEST) is not None:
         opened = DatasetFolder.open(path)
         return opened.table(split or opened.splits[0])
-    return pa.Table.from_pylist([dict(row) for _, row in open_source(source).rows()])
+    rows = [row for _, row in open_source(source).rows()]
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: Sequence[object]) -> pa.Array:
+    """A column of rows of any program: of one type if its values are, else of text."""
+    with suppress(pa.ArrowException, OverflowError, UnicodeError):
+        found = pa.array(values)
+        if not pa.types.is_nested(found.type):
+            return found
+    return pa.array([_as_text(value) for value in values], pa.string())
+
+
+def _as_text(value: object) -> str | None:
+    """A value as text; lists, objects and what UTF-8 cannot hold as JSON."""
+    if isinstance(value, str | int | float | None):
+        with suppress(UnicodeError):
+            return None if value is None else str(value).encode().decode()
+    return json.dumps(value, default=str)
 
 
 def _texts(table: pa.Table, name: str, source: str) -> list[str]:
@@ -159,7 +182,17 @@ class Texts:
                 keys.append(keys_of(side))
         if not found[0]:
             raise InputError(f"{', '.join(settings.corpus)}: the corpus holds no texts")
-        return cls(settings, *(np.concatenate(keys) for keys in found))
+        ids, texts, wholes = (np.concatenate(keys) for keys in found)
+        order = np.argsort(ids, kind="stable")
+        again = (np.diff(ids[order]) == 0) & (np.diff(wholes[order]) != 0)
+        if again.any():
+            place = int(order[1:][again][0])
+            row = next(islice(_chunks(settings), place, None))
+            raise InputError(
+                f"{row.where}: another chunk of {', '.join(settings.corpus)} has the id {row.id!r}, too; "
+                "each has to have an id of its own"
+            )
+        return cls(settings, ids, texts, wholes)
 
     def documents(self) -> Iterator[Document]:
         """The chunks with their titles, one at a time."""
