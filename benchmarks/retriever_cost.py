@@ -4,8 +4,8 @@ python benchmarks/retriever_cost.py --documents FOLDER-OR-FILE --work FOLDER --j
 python benchmarks/retriever_cost.py --synthetic 1000 20000 --model pairsmith:tiny --encoder pairsmith:tiny ...
 
 Each step is a process of its own, as from the command line. Synthetic documents are of forty words in three
-sentences, and one query is written for each; all queries are kept, and training ends after three steps, so
-that only memory is to be compared.
+sentences, and one query is written for each; all queries are kept, and training, where it is wanted, ends
+after three steps, so that only memory is to be compared.
 """
 
 import argparse
@@ -31,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--documents", help="Documents of your own, in place of synthetic ones.")
     parser.add_argument("--synthetic", type=int, nargs="*", default=[1_000, 20_000])
+    parser.add_argument("--training", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--model", default=SMOLLM2)
     parser.add_argument("--encoder", default=MINILM)
     parser.add_argument("--work", type=Path, required=True)
@@ -42,7 +43,7 @@ def main() -> None:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         documents = args.documents or str(synthetic(work / "documents.jsonl", size))
-        results[work.name] = costs(documents, work, args.model, args.encoder, few=bool(size))
+        results[work.name] = costs(documents, work, args.model, args.encoder, bool(size), args.training)
     write(args.json, {"settings": {"model": args.model, "encoder": args.encoder}, "results": results})
 
 
@@ -60,32 +61,27 @@ def synthetic(path: Path, count: int) -> Path:
     )
 
 
-def costs(documents: str, work: Path, model: str, encoder: str, *, few: bool) -> dict[str, Cost]:
-    """The cost of each step; with ``few`` queries and steps of training."""
+def costs(documents: str, work: Path, model: str, encoder: str, few: bool, training: bool) -> dict[str, Cost]:
+    """The cost of each step; with ``few`` queries and steps of training, or without it."""
     one = ["--queries", "1", "--tries", "1", "--max-tokens", "16"] if few else []
     chunks, written, kept = (str(work / name) for name in ("chunks", "written", "kept"))
-    within = ["--within", "1000000", "--duplicates", "1"] if few else []
+    within = ["--within", "1000000", "--duplicates", "1", "--contaminated", "1"] if few else []
     stop = ["--max-steps", "3"] if few else []
     corpus = ["--corpus", chunks, "--encoder", encoder]
+    trained = str(work / "retriever") if training else encoder
     steps = {
         "chunk": ["--documents", documents],
         "queries": ["--chunks", chunks, "--model", model, *one],
         "filter-queries": ["--queries", written, *corpus, "--held-back", "0.05", *within],
         "negatives": ["--pairs", f"{kept}:train", *corpus],
         "train-retriever": ["--base", encoder, "--data", str(work / "hard"), "--batch-size", "64", *stop],
-        "evaluate retrieval": [
-            "--model",
-            str(work / "retriever"),
-            "--data",
-            f"{kept}:test",
-            "--corpus",
-            chunks,
-        ],
+        "evaluate retrieval": ["--model", trained, "--data", f"{kept}:test", "--corpus", chunks],
     }
     places = (chunks, written, kept, str(work / "hard"), str(work / "retriever"), str(work / "measured"))
     return {
         step: cost([*step.split(), *options, "--out", place])
         for (step, options), place in zip(steps.items(), places, strict=True)
+        if training or step != "train-retriever"
     }
 
 
