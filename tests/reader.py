@@ -42,7 +42,12 @@ CUT = {
             "--set before.model=org/encoder",
         ]
     ),
-    "run quickstart": "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
+    "run quickstart": " ".join(
+        [
+            "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
+            *(f"--set {step}.data=few/graded-pairs.tsv" for step in ("before", "before-six-layers", "after")),
+        ]
+    ),
 }
 """By how a command begins, the options that are added to it."""
 
@@ -160,6 +165,8 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     header, *graded = (ROOT / "examples" / "graded-pairs.tsv").read_text().splitlines()
     for name in ("my-graded-pairs.tsv", "graded.tsv"):
         lines(folder / name, [header, *graded[:20]])
+    (folder / "few").mkdir()
+    lines(folder / "few" / "graded-pairs.tsv", [header, *graded[:8]])
     scored = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in graded[20:40]]
     write(folder / "scored.jsonl", [{**row, "score": float(row["score"]) / 5} for row in scored])
     reading(folder / "seeds.jsonl", range(6))
