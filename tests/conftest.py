@@ -21,7 +21,6 @@ settings.register_profile("shared machines", deadline=None)
 settings.load_profile("shared machines")
 
 
-
 def pytest_collection_finish() -> None:
     """Leave the libraries, some million objects, out of every later search for garbage: a tenth of the time."""
     gc.collect()

@@ -28,6 +28,9 @@ from pairsmith.tools.settings import AuditSettings
 
 CUT = {
     "generate --task emails.yaml": "--per-input 2",
+    "generate --task sts --model embedded:smollm2-135m-instruct": "--limit 2 --per-input 1",
+    "train-encoder --base embedded:smollm2-135m-instruct": "--max-steps 1",
+    "train-encoder --base pairsmith:tiny": "--max-steps 2",
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
@@ -44,7 +47,7 @@ CUT = {
     ),
     "run quickstart": " ".join(
         [
-            "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
+            "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=1",
             *(f"--set {step}.data=few/graded-pairs.tsv" for step in ("before", "before-six-layers", "after")),
         ]
     ),
