@@ -8,6 +8,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Ray's workers give way to everything else by default, to other tests too, for which they then wait.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
+import gc
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +19,13 @@ from hypothesis import settings
 
 settings.register_profile("shared machines", deadline=None)
 settings.load_profile("shared machines")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the libraries, some million objects, out of every later search for garbage: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+
 
 GPT2_VOCABULARY = 300
 _TEXTS = (

@@ -28,6 +28,9 @@ from pairsmith.tools.settings import AuditSettings
 
 CUT = {
     "generate --task emails.yaml": "--per-input 2",
+    "generate --task sts --model embedded:smollm2-135m-instruct": "--limit 2 --per-input 1",
+    "train-encoder --base embedded:smollm2-135m-instruct": "--max-steps 1",
+    "train-encoder --base pairsmith:tiny": "--max-steps 2",
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
@@ -42,7 +45,12 @@ CUT = {
             "--set before.model=org/encoder",
         ]
     ),
-    "run quickstart": "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
+    "run quickstart": " ".join(
+        [
+            "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=1",
+            *(f"--set {step}.data=few/graded-pairs.tsv" for step in ("before", "before-six-layers", "after")),
+        ]
+    ),
 }
 """By how a command begins, the options that are added to it."""
 
@@ -160,6 +168,8 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     header, *graded = (ROOT / "examples" / "graded-pairs.tsv").read_text().splitlines()
     for name in ("my-graded-pairs.tsv", "graded.tsv"):
         lines(folder / name, [header, *graded[:20]])
+    (folder / "few").mkdir()
+    lines(folder / "few" / "graded-pairs.tsv", [header, *graded[:8]])
     scored = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in graded[20:40]]
     write(folder / "scored.jsonl", [{**row, "score": float(row["score"]) / 5} for row in scored])
     reading(folder / "seeds.jsonl", range(6))

@@ -28,7 +28,7 @@ main(sys.argv[1:])
 
 @pytest.fixture
 def command(tiny_gpt2, tmp_path):
-    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(100)))
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(60)))
 
     def make(out, *more):
         options = ["--model", tiny_gpt2, "--inputs", tmp_path / "in.txt", "--shard-size", "5"]

@@ -8,17 +8,22 @@ commits them, so the kind and number of workers cannot change what is written.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
 _JOIN_SECONDS = 2.0
 
@@ -136,12 +141,31 @@ class _Worker:
     units: int = 0
 
 
+_LARGE = ("torch", "transformers", "sentence_transformers")
+"""Libraries that take seconds to import."""
+
+
+def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
+    """How workers are started: with nothing of this process, and where it is safe without a wait for imports.
+
+    On Linux one process imports what this one has imported of the large libraries, and every worker of this
+    and of later work begins as a copy of it. No computation and no device has been touched there.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    function = load.func if isinstance(load, partial) else load
+    module = getattr(function, "__module__", None) or type(function).__module__
+    context.set_forkserver_preload([*(name for name in _LARGE if name in sys.modules), module])
+    return context
+
+
 class _Pool:
     """The processes and their pipes."""
 
     def __init__(self, load: Load[Any, Any], size: int) -> None:
         self._load = load
-        self._context = multiprocessing.get_context("spawn")
+        self._context = processes_for(load)
         self._threads = max(1, cores() // size)
         self.workers = [self._start(index) for index in range(size)]
 
@@ -194,15 +218,20 @@ class _Pool:
 
     def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(self._load, index, theirs), daemon=True)
         with _threads(self._threads), ignoring_interrupts():
+            given = (self._load, index, theirs, dict(os.environ))
+            process = self._context.Process(target=_serve, args=given, daemon=True)
             process.start()
         theirs.close()
         return _Worker(index, process, ours)
 
 
-def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
-    """Run a worker: load, then process items until the main process closes the pipe, or is gone."""
+def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict[str, str]) -> None:
+    """Run a worker: load, then process items until the main process closes the pipe, or is gone.
+
+    It has the ``environment`` that the main process has now, not that of when the first worker was started.
+    """
+    _settle(environment)
 
     def send(kind: str, value: Any = None) -> None:
         try:
@@ -223,6 +252,15 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
         send("error", error)
     except Exception:
         send("crash", traceback.format_exc())
+
+
+def _settle(environment: dict[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (count := environment.get("OMP_NUM_THREADS", "")).isdigit() and (torch := sys.modules.get("torch")):
+        torch.set_num_threads(max(1, int(count)))  # it read the number when it was imported
 
 
 def _ended(process: BaseProcess) -> str:
