@@ -149,9 +149,11 @@ def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
     """How workers are started: with nothing of this process, and where it is safe without a wait for imports.
 
     On Linux one process imports what this one has imported of the large libraries, and every worker of this
-    and of later work begins as a copy of it. No computation and no device has been touched there.
+    and of later work begins as a copy of it, in which nothing was computed. A copy of a process in which any
+    library has looked for a GPU cannot use it, so that workers of a torch for GPUs begin with nothing.
     """
-    if sys.platform != "linux":
+    torch = sys.modules.get("torch")
+    if sys.platform != "linux" or (torch and (torch.version.cuda or torch.version.hip)):
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     function = load.func if isinstance(load, partial) else load
