@@ -19,6 +19,7 @@ from pairsmith.core.errors import PairsmithError
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import Place, is_folder, place, size_of
+from pairsmith.data.files.folders import shown
 from pairsmith.data.sources import hub_name, is_hub_data
 from pairsmith.data.splits import split_of
 from pairsmith.runs.provenance import OTHER, SEVERAL, UNKNOWN, Attribution, Provenance, joint_licences
@@ -69,7 +70,7 @@ def model_display_name(name: str | Place) -> str:
     if text.startswith(("http://", "https://")):
         return text.rpartition("#")[2].partition("?")[0].rstrip("/").rpartition("/")[2]
     last = text.rstrip("/").replace("\\", "/").rpartition("/")[2].partition("?")[0]
-    return last if last not in ("", ".", "..", "~") else Path(text).expanduser().resolve().name
+    return shown(last if last not in ("", ".", "..", "~") else Path(text).expanduser().resolve().name)
 
 
 def card_facts(text: str) -> tuple[dict[str, Any], str]:
@@ -79,7 +80,7 @@ def card_facts(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     try:
         values = yaml.safe_load(found[1])
-    except yaml.YAMLError:
+    except Exception:  # PyYAML also raises what a date that no calendar has, or a deep list, leads it to
         values = None
     return values if isinstance(values, dict) else {}, text[found.end() :]
 
@@ -182,7 +183,7 @@ def _about(record: Place) -> Provenance | None:
     try:
         values = json.loads(_text(record) or "{}")
         return Provenance.model_validate(values["about"]) if values.get("about") else None
-    except (ValueError, AttributeError, ValidationError):
+    except (ValueError, AttributeError, RecursionError, ValidationError):
         return None
 
 

@@ -33,6 +33,7 @@ from pairsmith.core.paths import (
     several,
     size_of,
 )
+from pairsmith.data.files.folders import written_by_pairsmith
 from pairsmith.data.sources import is_hub_data, missing, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
@@ -74,7 +75,7 @@ def hash_source(source: str | Place) -> str:
 
 
 def _hash_folder(path: Place) -> str:
-    if size_of(path / "manifest.json") is not None:
+    if written_by_pairsmith(path):
         names = {name_in(path, file): file for file in folder_files(path)}
     else:
         names = files_below(path)
@@ -84,7 +85,9 @@ def _hash_folder(path: Place) -> str:
 
 def _hash_files(files: Mapping[str, Place]) -> str:
     hashes = zip(files, several(hash_file, list(files.values())), strict=True)
-    return hash_bytes("".join(f"{name}\t{digest}\n" for name, digest in hashes).encode())
+    lines = "".join(f"{name}\t{digest}\n" for name, digest in hashes)
+    # Names of files may have bytes that are not UTF-8.
+    return hash_bytes(lines.encode("utf-8", "surrogatepass"))
 
 
 def canonical_json(value: JSON) -> str:

@@ -1,6 +1,10 @@
 import codecs
+from contextlib import suppress
+from encodings.aliases import aliases
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pairsmith.data.files.markup import TITLE_WORDS, read_html, read_markdown
 from pairsmith.data.files.parsed import Section, Unreadable
@@ -79,6 +83,22 @@ def test_a_page_declares_its_encoding():
         read_html(b"<p>caf\xe9")
 
 
+@pytest.mark.parametrize(
+    "name", ["base64", "hex", "idna", "undefined", "unicode_escape", "utf-16", "utf-32", "utf-7"]
+)
+def test_what_no_page_is_written_in_is_read_as_utf_8(name):
+    assert read_html(f'<meta charset="{name}"><p>a\\x41+2AA-é'.encode()).sections == [
+        Section("", "a\\x41+2AA-é")
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(set(aliases.values())))
+def test_any_declared_encoding_is_one_of_texts_or_not_used(name):
+    data = f"<meta charset={name}><p>".encode() + bytes(range(1, 256))
+    with suppress(Unreadable):
+        read_html(data)
+
+
 def test_headings_of_markdown_are_titles():
     text = """# Guide
 
@@ -113,6 +133,62 @@ def test_front_matter_has_the_title_and_is_no_text():
         Section("Rules", "Text."),
         Section("Rules › Part", "More."),
     ]
-    assert markdown("---\n: - [\n---\nText.") == [Section("", "Text.")]
-    assert markdown("---\n- a list\n---\nText.") == [Section("", "Text.")]
+    assert markdown("---\ntitle: null\n---\nText.") == [Section("", "Text.")]
+    assert markdown("---\ntitle: [a, list]\n---\nText.") == [Section("", "Text.")]
     assert markdown("A line\n\n---\n\nText.") == [Section("", "A line\nText.")]
+
+
+DEEP = 3_000
+
+
+@pytest.mark.parametrize(
+    ("front", "title"),
+    [
+        ("date: 2024-02-30\ntitle: Day", "Day"),
+        ("d: 2024-01-01T25:00:00Z\ntitle: Hour", "Hour"),
+        (f"deep: {'[' * DEEP}{']' * DEEP}\ntitle: Lists", "Lists"),
+        ('title: "a\\ud800b"', "ab"),
+        ('title: "a \\ud83d\\ude00"', "a 😀"),
+        ('title: "a\\0b\\x01c"', "abc"),
+        ("title: 2024-01-01", "2024-01-01"),
+    ],
+)
+def test_the_title_is_read_whatever_else_is_in_the_front_matter(front, title):
+    assert markdown(f"---\n{front}\n---\nText.") == [Section(title, "Text.")]
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "Some prose that is no list of properties.",
+        "Winter is coming: beware.\nIt is cold.",
+        "- an item",
+        ": - [",
+        "title: " + "[" * DEEP,
+        'title: "\\U00110000"',
+    ],
+)
+def test_what_is_no_front_matter_is_text(front):
+    (section,) = markdown(f"---\n{front}\n---\nText.")
+    assert section.title == ""
+    assert section.text.split() == f"{front.removeprefix('- ')} Text.".split()
+
+
+@given(st.text(st.sampled_from("title:\n -[]{}\"'\\x0ud8|>&*!%@#2024.")))
+def test_no_front_matter_stops_the_reader_or_takes_the_text(front):
+    sections = markdown(f"---\n{front}\n---\n\nThe text.")
+    "\n".join(f"{each.title}\n{each.text}" for each in sections).encode()
+    assert "The text." in sections[-1].text
+
+
+def test_programs_and_styles_in_a_heading_are_no_part_of_the_title():
+    page = "<h1>The <b>end</b><script>var a=1</script> of<style>b {}</style> it</h1><p>Text<h2>x<script>1</script>"
+    assert html(page) == [Section("The end of it", "Text")]
+    assert html(f"{page}</h2>More")[1] == Section("The end of it › x", "More")
+
+
+def test_a_line_break_in_a_heading_is_a_space():
+    assert html("<p>Before<h1>One<br>Two</h1>Text") == [
+        Section("One Two", "Before"),
+        Section("One Two", "Text"),
+    ]

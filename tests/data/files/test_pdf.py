@@ -74,6 +74,15 @@ def test_pages_are_one_text_with_the_title_of_the_file():
     ]
 
 
+def test_a_title_has_no_control_characters():
+    data = make_pdf([["Text."]], title="A\x00 \x02Good\n Book\x7f")
+    assert read_pdf(data).sections == [Section("A Good Book", "Text.")]
+
+
+def test_a_file_without_pages_has_no_text():
+    assert fault(make_pdf([])) == Fault("no text", "the PDF has no pages")
+
+
 def test_headers_and_footers_are_left_out():
     texts = ["Winter came.", "Nobody knew why.", "It stayed for two years.", "Then there was spring."]
     pages = [["Acme report", text, f"Page {page} of 4"] for page, text in enumerate(texts, start=1)]
@@ -86,7 +95,7 @@ def test_pages_without_text_are_named():
     assert parsed.faults == [
         Fault("scanned", "pages of the PDF have no text; they may be pictures", {"pages": [2, 4]})
     ]
-    assert parsed.sections[0].text == "Some text. More text."
+    assert parsed.sections[0].text == "Some text.\nMore text."
 
 
 def test_a_scanned_file_says_so():
@@ -110,7 +119,7 @@ def test_damaged_files_say_so(data):
 def test_a_file_cut_short_is_damaged_or_read_in_part():
     whole = make_pdf([["One."], ["Two."]])
     seen = {_outcome(whole[:end]) for end in range(100, len(whole), 97)}
-    assert seen <= {"One.", "Two.", "One. Two.", "damaged PDF", "scanned", "damaged page", "no text"}
+    assert seen <= {"One.", "Two.", "One.\nTwo.", "damaged PDF", "scanned", "damaged page", "no text"}
 
 
 def _outcome(data: bytes) -> str:

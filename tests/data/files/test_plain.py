@@ -1,9 +1,11 @@
 import codecs
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pairsmith.data.files.parsed import Unreadable
-from pairsmith.data.files.plain import decode, unwrapped
+from pairsmith.data.files.plain import NARROWEST, decode, unwrapped
 
 TEXT = "Grüße, 你好"
 
@@ -45,15 +47,15 @@ def test_what_is_no_text_names_the_byte(data, reason, details):
 
 def test_lines_broken_to_fit_a_page_are_joined():
     text = (
-        "It was the best of times, it was the\n"
-        "worst of times, it was the age of\n"
+        "It was the best of times, it was the worst\n"
+        "of times, it was the age of surprising\n"
         "wisdom.\n"
         "\n"
         "It was the epoch of belief, it was the\n"
         "season of Light."
     )
     assert unwrapped(text) == (
-        "It was the best of times, it was the worst of times, it was the age of wisdom.\n"
+        "It was the best of times, it was the worst of times, it was the age of surprising wisdom.\n"
         "\n"
         "It was the epoch of belief, it was the season of Light."
     )
@@ -65,3 +67,21 @@ def test_lines_that_end_on_purpose_stay():
     long = "A sentence with many words. " * 8 + "\n" + "Another one of that kind. " * 8
     assert unwrapped(long) == long
     assert unwrapped("") == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "E1001 disk full\nE1002 disk gone\nE1003 disk slow\nE1004 no disks",
+        "Tyger Tyger, burning bright,\nIn the forests of the night;\nWhat immortal hand or eye,\nCould frame thy",
+        "def f(x):\n    return x+1",
+    ],
+)
+def test_short_lines_stay_however_even_they_are(text):
+    assert unwrapped(text) == text
+
+
+@given(st.lists(st.text("abc ", max_size=NARROWEST - 1), max_size=8))
+def test_no_line_is_joined_where_none_is_as_wide_as_a_page(lines):
+    text = "\n".join(lines)
+    assert unwrapped(text) == text

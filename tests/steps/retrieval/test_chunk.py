@@ -1,14 +1,16 @@
 """The step ``chunk`` on folders, files and tables, with all that can be wrong with them."""
 
 import json
+import os
 import shutil
+import sys
 from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
-from pairsmith.core.errors import FolderError, InputError, MissingExtra
+from pairsmith.core.errors import FolderError, InputError, MissingExtra, OtherWorkError
 from pairsmith.core.progress import Silent
 from pairsmith.data.documents import read_documents
 from pairsmith.data.files import reading
@@ -100,6 +102,93 @@ def test_ids_depend_on_document_and_place_alone(library, tmp_path):
 def test_workers_and_shards_make_no_difference(library, tmp_path):
     one = rows(run(library, tmp_path / "one"))
     assert rows(run(library, tmp_path / "two", shard_size=2, workers=2)) == one
+
+
+ODD = {
+    b"bomb.md": b"---\ntitle: " + b"[" * 3_000 + b"\n---\nIt has a list.",
+    b"day.md": b"---\ndate: 2024-02-30\n---\nIt has a date.",
+    b"README.md": b"---\ndate: 2024-02-30\n---\nIt looks like a card.",
+    b"manifest.json": b"[" * 100_000,
+    b"hex.html": b'<meta charset="hex"><p>It has letters.',
+    b"half.md": b'---\ntitle: "a\\ud800b"\n---\nIt has half a letter.',
+    b"none.html": b'<meta charset="undefined"><p>It has no encoding.',
+    b"caf\xe9.txt": b"It has a name.",
+    b"caf\xe9 2.txt": b"caf\xe9",
+    b"caf.\xe9": b"It has no kind.",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_odd_files_stop_nothing(tmp_path):
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    for name, data in ODD.items():
+        (folder / os.fsdecode(name)).write_bytes(data)
+    heard = Heard()
+    made = run(folder, tmp_path / "out", heard, workers=2, shard_size=4)
+    assert "\n".join(heard.lines).encode()
+    found = {row["document"]: (row["title"], row["text"]) for row in rows(made)}
+    assert found.pop("bomb.md")[0] == ""
+    assert found == {
+        "day.md": ("", "It has a date."),
+        "README.md": ("", "It looks like a card."),
+        "hex.html": ("", "It has letters."),
+        "half.md": ("ab", "It has half a letter."),
+        "none.html": ("", "It has no encoding."),
+        "caf\\xe9.txt": ("", "It has a name."),
+    }
+    lost = {json.loads(each["row"])["where"]: each["filter"] for each in rejects(made)}
+    assert lost == {
+        f"{folder}/manifest.json": "unknown kind",
+        f"{folder}/caf\\xe9 2.txt": "encoding",
+        f"{folder}/caf.\\xe9": "unknown kind",
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_source_may_have_an_odd_name(tmp_path):
+    folder = tmp_path / os.fsdecode(b"f\xe9")
+    folder.mkdir()
+    file = folder / os.fsdecode(b"caf\xe9.txt")
+    file.write_text("Ann sails.")
+    for number, sources in enumerate([file, folder, [folder, file]]):
+        made = run(sources, tmp_path / str(number))
+        (row,) = rows(made)
+        assert row["document"].endswith("caf\\xe9.txt")
+        assert "\\xe9" in (made.path / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_reader_that_fails_makes_a_reject_that_can_be_stored(library, tmp_path, monkeypatch):
+    def failing(data):
+        raise RuntimeError("half a letter: \ud83d")
+
+    monkeypatch.setattr(reading, "READERS", {**reading.READERS, ".pdf": failing})
+    (lost,) = [
+        each for each in rejects(run(library, tmp_path / "out")) if each["filter"] == "unreadable file"
+    ]
+    assert lost["reason"] == "its reader fails"
+    assert json.loads(lost["row"])["error"] == "half a letter: \\ud83d"
+
+
+def test_the_same_bytes_under_another_name_are_other_work(tmp_path):
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    for file in (one, two):
+        file.write_text("Ann sails.")
+    ids = {row["id"] for row in rows(run(one, tmp_path / "out"))}
+    with pytest.raises(OtherWorkError, match="names of documents"):
+        run(two, tmp_path / "out")
+    assert ids.isdisjoint(row["id"] for row in rows(run(two, tmp_path / "other")))
+    run([one, two], tmp_path / "both")
+    two.rename(tmp_path / "three.txt")
+    with pytest.raises(OtherWorkError, match="names of documents"):
+        run([one, tmp_path / "three.txt"], tmp_path / "both")
+
+
+def test_a_folder_that_was_moved_is_the_same_work(library, tmp_path):
+    run(library, tmp_path / "out")
+    heard = Heard()
+    run(library.rename(tmp_path / "moved"), tmp_path / "out", heard)
+    assert any("finished already" in line for line in heard.lines)
 
 
 def test_an_interrupted_run_ends_with_the_same_bytes(library, tmp_path, monkeypatch):

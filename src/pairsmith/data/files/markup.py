@@ -5,8 +5,7 @@ Markdown is turned into HTML by ``markdown-it-py`` first. ``lxml`` reads HTML, a
 
 import codecs
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -31,6 +30,10 @@ _CELLS = frozenset({"td", "th"})
 TITLE_WORDS = 40
 """A heading of more words than this is a paragraph."""
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_OF_PYTHON = frozenset(
+    {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
+)
+"""Encodings that Python knows and pages are not written in."""
 _FRONT = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -51,11 +54,43 @@ def read_markdown(data: bytes) -> Parsed:
         raise MissingExtra("markdown-it-py", "documents") from None
 
     text, title = decode(data), ""
-    if front := _FRONT.match(text):
-        text = text[front.end() :]
-        with suppress(yaml.YAMLError, AttributeError):
-            title = str(yaml.safe_load(front[1]).get("title") or "")
+    front = _FRONT.match(text)
+    if front:
+        text, properties = text[front.end() :], _properties(front[1])
+        if properties is None:  # prose between two rules; Markdown would take the second for a heading's line
+            text = f"{front[1]}\n{text}"
+        else:
+            title = properties.get("title", "")
     return parse_html(MarkdownIt("commonmark").enable("table").render(text), title)
+
+
+def _properties(text: str) -> Mapping[str, str] | None:
+    """The properties in YAML that are single values, as they are written; None if it is no mapping.
+
+    Nothing is made of the values: a date that no calendar has, or lists in lists in lists, would fail.
+    """
+    nodes: list[str] | None = None  # the mapping's keys and values in turn
+    depth = 0
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.NodeEvent) and depth == 0:
+                if not isinstance(event, yaml.MappingStartEvent):
+                    return None
+                nodes = []
+            elif isinstance(event, yaml.NodeEvent) and depth == 1 and nodes is not None:
+                nodes.append(_value(event))
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+    except Exception:  # besides its own errors, PyYAML raises those of the numbers in escapes
+        return None
+    return None if nodes is None else dict(zip(nodes[::2], nodes[1::2], strict=True))
+
+
+def _value(node: Any) -> str:
+    """A single value as it is written; empty for null, and for lists and mappings."""
+    if not isinstance(node, yaml.ScalarEvent):
+        return ""
+    value = str(node.value)
+    return "" if node.style is None and value.lower() in ("null", "~") else value
 
 
 def _declared(data: bytes) -> str | None:
@@ -64,11 +99,14 @@ def _declared(data: bytes) -> str | None:
     if found is None:
         return None
     try:
-        name = codecs.lookup(found[1].decode("ascii", "replace")).name
+        codec = codecs.lookup(found[1].decode("ascii", "replace"))
     except LookupError:
         return None
-    # Browsers too read what calls itself Latin-1 as Windows' superset of it, and UTF-16 as UTF-8.
-    return {"iso8859-1": "cp1252", "ascii": "cp1252", "utf-16": None, "utf-16-le": None}.get(name, name)
+    # A page that declares UTF-16 in ASCII letters is none; browsers too read it as UTF-8.
+    if not codec._is_text_encoding or codec.name in _OF_PYTHON or codec.name.startswith(("utf-16", "utf-32")):
+        return None
+    # Browsers too read what calls itself Latin-1 as Windows' superset of it.
+    return {"iso8859-1": "cp1252", "ascii": "cp1252"}.get(codec.name, codec.name)
 
 
 def parse_html(page: str, title: str = "") -> Parsed:
@@ -89,7 +127,7 @@ def parse_html(page: str, title: str = "") -> Parsed:
         return Parsed([])
     tops = root.findall(".//h1")
     given = title or " ".join((root.findtext(".//head/title") or "").split())
-    first = " ".join("".join(tops[0].itertext()).split()) if len(tops) == 1 else ""
+    first = _text_of(tops[0]) if len(tops) == 1 else ""
     document = first if 0 < len(first.split()) <= TITLE_WORDS else given
     mains = root.findall(".//main")
     reader = _Page(document)
@@ -109,6 +147,21 @@ def parse_html(page: str, title: str = "") -> Parsed:
     return Parsed(reader.sections(), [fault] if fault else [])
 
 
+def _text_of(heading: Any) -> str:
+    from lxml import etree
+
+    parts: list[str] = []
+    walk: Any = etree.iterwalk(heading, events=("start", "end"))
+    for event, element in walk:
+        if event == "end":
+            parts.append("" if element is heading else element.tail or "")
+        elif element.tag in _LEFT_OUT:
+            walk.skip_subtree()
+        else:
+            parts.append(" " if element.tag == "br" else element.text or "")
+    return " ".join("".join(parts).split())
+
+
 class _Page:
     """A page while it is read: its sections so far, and the line that is being read."""
 
@@ -118,11 +171,15 @@ class _Page:
         self._sections: list[Section] = []
         self._lines: list[str] = []
         self._line: list[str] = []
+        self._heading = 0  # how many headings the line stands in
         self._verbatim = 0  # how many <pre> the line stands in
 
     def begin(self, tag: str, text: str) -> None:
         """Go into an element with this text before its first child."""
-        if tag in _BLOCKS or tag in _HEADINGS:
+        self._heading += tag in _HEADINGS
+        if tag == "br" and self._heading:
+            self._add(" ")
+        elif tag in _BLOCKS or tag in _HEADINGS:
             self._end_line()
         if tag in _CELLS and "".join(self._line).strip():
             self._line.append(" | ")
@@ -131,9 +188,10 @@ class _Page:
 
     def end(self, tag: str, tail: str) -> None:
         """Leave an element with this text behind it."""
+        self._heading -= tag in _HEADINGS
         if tag in _HEADINGS:
             self._end_heading(_HEADINGS[tag])
-        elif tag in _BLOCKS:
+        elif tag in _BLOCKS and not (tag == "br" and self._heading):
             self._end_line()
         self._verbatim -= tag == "pre"
         self._add(tail)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from unicodedata import category
 
 BETWEEN = " › "
 """Stands between the titles of a document, a section and its subsections."""
@@ -49,10 +50,23 @@ class Parsed:
 
 
 def joined_titles(titles: Sequence[str]) -> str:
-    """Titles from the outermost on as one; blank ones, and those equal to the one before, count once."""
+    """Titles from the outermost on as one; blank ones, and those equal to the one before, count once.
+
+    Control characters and halves of characters are left out.
+    """
     kept: list[str] = []
     for title in titles:
-        plain = " ".join(title.split())
+        plain = " ".join("".join(map(_printed, _paired(title))).split())
         if plain and (not kept or plain != kept[-1]):
             kept.append(plain)
     return BETWEEN.join(kept)
+
+
+def _paired(text: str) -> str:
+    """The text with surrogates, of which YAML and PDF make characters, put together to these; others go."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+
+
+def _printed(letter: str) -> str:
+    """The letter, or nothing for what no font draws; letters that Python does not know yet stay."""
+    return letter if letter.isspace() or category(letter) not in ("Cc", "Co", "Cs") else ""

@@ -6,9 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from pairsmith.core.errors import InputError, first_line
-from pairsmith.core.paths import Place, display_name, files_below, inside, is_folder, place, reaching, size_of
+from pairsmith.core.errors import InputError, PairsmithError, first_line
+from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import read_titled
+from pairsmith.data.files.folders import documents_below, shown
 from pairsmith.data.files.markup import read_html, read_markdown
 from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
@@ -35,7 +36,7 @@ class Given:
     """A document before it is read: a file, or a row of a table with its title and text.
 
     ``name`` is the file's path relative to the folder that was given, or the row's id; ``where`` is its
-    location, for messages.
+    location, for messages. Both can be stored, whatever bytes the file's name is made of.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Given:
     @property
     def kind(self) -> str:
         """The end of the file's name, such as ``.pdf``; empty for a row of a table."""
-        return PurePath(display_name(self.file)).suffix.lower() if self.file is not None else ""
+        return shown(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
 
     def read(self) -> Parsed:
         """The document's sections; raises ``Unreadable`` where nothing of it can be read."""
@@ -62,10 +63,21 @@ class Given:
                 raise Unreadable(
                     Fault("unreadable file", "it cannot be opened", {"error": first_line(error)})
                 ) from error
-            parsed = READERS[self.kind](data)
+            parsed = _parsed(self.kind, data)
         if not any(section.text.strip() for section in parsed.sections):
             raise Unreadable(parsed.faults[0] if parsed.faults else EMPTY)
         return parsed
+
+
+def _parsed(kind: str, data: bytes) -> Parsed:
+    try:
+        return READERS[kind](data)
+    except (Unreadable, PairsmithError):
+        raise
+    except Exception as error:  # one file that a library does not expect must not stop the others
+        raise Unreadable(
+            Fault("unreadable file", "its reader fails", {"error": first_line(error)})
+        ) from error
 
 
 def _unknown(kind: str) -> Fault:
@@ -89,7 +101,7 @@ def read_given(
     for source, name in zip(sources, names, strict=True):
         if files := _files(source):
             for path, file in files.items():
-                yield Given(_under(name, path, source), str(file), file)
+                yield Given(_under(name, shown(path), source), shown(str(file)), file)
         else:
             for row in read_titled(source, column=column, title_column=title_column):
                 yield Given(f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text)
@@ -101,11 +113,18 @@ def _under(name: str, path: str, source: str) -> str:
     return f"{name}/{path}" if is_folder(place(source)) else name
 
 
+def given_names(sources: Sequence[str]) -> list[str]:
+    """What names of documents have of the names of their sources; empty where they have nothing of them."""
+    if len(sources) > 1:
+        return _names(sources)
+    return [shown(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
+
+
 def _names(sources: Sequence[str]) -> list[str]:
     """A name for each source, numbered where several have the same."""
     found: list[str] = []
     for source in sources:
-        name = source if is_hub_data(source) else display_name(place(source)) or "documents"
+        name = shown(source if is_hub_data(source) else display_name(place(source)) or "documents")
         same = sum(each == name or each.startswith(f"{name} (") for each in found)
         found.append(f"{name} ({same + 1})" if same else name)
     return found
@@ -118,28 +137,12 @@ def _files(source: str) -> Mapping[str, Place]:
     path = place(source)
     with reaching(path, InputError):
         if is_folder(path):
-            if _is_dataset(path):
-                return {}
-            found = {
-                name: file
-                for name, file in files_below(path).items()
-                if not name.startswith(".") and "/." not in name
-            }
-            if not found:
-                raise InputError(f"{path} holds no files; give a folder of documents, or files")
-            return found
+            return documents_below(path, READERS)
         if size_of(path) is not None:
             return {} if data_suffix(path) in _TABLES else {display_name(path): path}
     if is_hub_data(source):
         return {}
     raise missing(path)
-
-
-def _is_dataset(folder: Place) -> bool:
-    """Whether a folder is one of rows in Parquet files, not of documents."""
-    if size_of(folder / "manifest.json") is not None:
-        return True
-    return any(display_name(file).endswith(".parquet") for file in inside(folder / "data"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,5 +183,5 @@ def count_given(documents: Iterator[Given]) -> Counted:
         )
     for kind in sorted(READERS.keys() & kinds.keys()):
         with suppress(Unreadable):
-            READERS[kind](b"")
+            _parsed(kind, b"")
     return counted

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place, is_folder, place
+from pairsmith.data.files.folders import shown
 from pairsmith.data.files.parsed import Fault, Unreadable
-from pairsmith.data.files.reading import UNKNOWN, Counted, Given, count_given, read_given
+from pairsmith.data.files.reading import UNKNOWN, Counted, Given, count_given, given_names, read_given
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import CHUNK, REJECT, Reject, to_table
 from pairsmith.data.text.folding import folded
@@ -25,6 +26,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS
 from pairsmith.runs.mapped import Made, RecordShard, commit_records, start_part
 from pairsmith.runs.sorting import first_of_each
+from pairsmith.runs.storage import canonical_json, hash_bytes
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.settings import ChunkSettings
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
@@ -47,7 +49,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
         run.progress.say(
             f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN})"
         )
-    decides, inputs = settings.deciding(), hashes("documents", settings.documents)
+    decides, inputs = settings.deciding(), _inputs(settings)
     planned = -(-counted.documents // settings.shard_size)
     writer = FolderWriter.start(
         run, step="chunk", schema=CHUNK, settings=decides, inputs=inputs, models={}, planned=planned
@@ -75,6 +77,14 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
 def documents(settings: ChunkSettings) -> Iterator[Given]:
     """The documents, one at a time."""
     return read_given(settings.documents, column=settings.column, title_column=settings.title_column)
+
+
+def _inputs(settings: ChunkSettings) -> dict[str, str]:
+    """The hashes of the documents, and of the names of sources that the ids of their chunks depend on."""
+    inputs = hashes("documents", settings.documents)
+    if names := given_names(settings.documents):
+        inputs["names of documents"] = hash_bytes(canonical_json(tuple(names)).encode())
+    return inputs
 
 
 def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
@@ -157,7 +167,9 @@ def chunks_of(document: Given, settings: ChunkSettings) -> tuple[pa.Table, list[
 
 
 def _reject(document: Given, fault: Fault) -> Reject:
-    row = {"document": document.name, "where": document.where, **fault.details}
+    # What a library says about a file may have half a character of it, which cannot be stored.
+    details = {key: shown(value) if isinstance(value, str) else value for key, value in fault.details.items()}
+    row = {"document": document.name, "where": document.where, **details}
     return Reject.of(text_id(document.name), fault.filter, fault.reason, row)
 
 

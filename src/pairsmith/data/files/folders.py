@@ -1,0 +1,79 @@
+"""Folders of rows and folders of documents told apart, and names of files as they can be stored."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place, display_name, files_below, inside, size_of
+
+_MANIFEST = "manifest.json"
+_ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
+"""Files that a data set has beside its rows, such as ``README.md``, and that are no documents."""
+_BYTE = re.compile("[\udc80-\udcff]")
+
+
+def shown(name: str) -> str:
+    """A name that can be written: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
+    escaped = _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", name)
+    return escaped.encode("utf-8", "backslashreplace").decode()
+
+
+def written_by_pairsmith(folder: Place) -> bool:
+    """Whether a folder has a manifest of pairsmith; a web app's file of the same name is none."""
+    manifest = folder / _MANIFEST
+    if size_of(manifest) is None:
+        return False
+    try:
+        found = json.loads(manifest.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    # Of all steps and versions, this is the key by which the rows of a folder are read or refused.
+    return isinstance(found, dict) and isinstance(found.get("complete"), bool)
+
+
+def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place]:
+    """The files of a folder of documents by their relative paths, without hidden ones.
+
+    Empty where the folder is a data set, with a manifest of pairsmith or with Parquet files in ``data``.
+
+    Args:
+        folder: an existing folder.
+        kinds: the ends of the names of documents, such as ``.txt``.
+
+    Raises:
+        InputError: the folder is empty, or it has rows and documents, so that one of these would be lost.
+    """
+    if written_by_pairsmith(folder):
+        return {}
+    files = {
+        name: file
+        for name, file in files_below(folder).items()
+        if not name.startswith(".") and "/." not in name
+    }
+    rows = sorted(
+        name for file in inside(folder / "data") if (name := display_name(file)).endswith(".parquet")
+    )
+    if not rows:
+        if not files:
+            raise InputError(f"{folder} holds no files; give a folder of documents, or files")
+        return files
+    if beside := [name for name in files if _is_document(name, kinds)]:
+        named = ", ".join(map(shown, beside[:3])) + (", …" if len(beside) > 3 else "")
+        raise InputError(
+            f"{folder} holds rows (data/{shown(rows[0])}) and documents ({named}), and only one can be read\n"
+            "give the documents, or the Parquet files, by their own folders or files"
+        )
+    if _MANIFEST in files:
+        raise InputError(
+            f"{folder} holds rows (data/{shown(rows[0])}) and a {_MANIFEST} that pairsmith cannot read\n"
+            "give the Parquet files themselves, or run the command again that wrote the folder"
+        )
+    return {}
+
+
+def _is_document(name: str, kinds: Collection[str]) -> bool:
+    path = PurePosixPath(name)
+    about_data = len(path.parts) == 1 and path.stem.lower() in _ABOUT_DATA
+    return path.suffix.lower() in kinds and not about_data
