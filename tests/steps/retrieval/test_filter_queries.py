@@ -363,3 +363,15 @@ def test_an_id_of_two_chunks_is_refused(world):
     corpus = lines(tmp_path / "twice.jsonl", [{"id": "c1", "text": "apple"}, {"id": "c1", "text": "cheese"}])
     with pytest.raises(InputError, match="twice.jsonl.*has the id 'c1', too"):
         run(settings(corpus=[corpus]), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"contaminated": 0.8}, "contaminated does nothing without evaluation or held_back"),
+        ({"evaluation_column": "text"}, "evaluation_column does nothing without evaluation"),
+    ],
+)
+def test_settings_without_effect_are_refused(world, changes, message):
+    with pytest.raises(ValueError, match=message):
+        world[1](**changes)

@@ -111,3 +111,15 @@ def test_a_chunk_is_written_for_once_and_ids_have_to_differ(model, tmp_path):
     other = settings(model, lines(tmp_path / "other.jsonl", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]))
     with pytest.raises(InputError, match="two chunks have the id '1'"):
         list(chunks_of(other))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"shown": 2}, "shown does nothing without examples"),
+        ({"decay": 0.0, "against": ["title"]}, "against does nothing with a decay of 0"),
+    ],
+)
+def test_settings_without_effect_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        QueriesSettings(chunks="x", **given)

@@ -1,12 +1,12 @@
 """Settings of the steps from documents to the training data of a retriever."""
 
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
 from pairsmith.steps.mine.settings import MineSettings
 
@@ -127,6 +127,14 @@ class QueriesSettings(Settings):
             raise ValueError(f"{', '.join(names)}: give each once")
         return names
 
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if not self.examples:
+            refuse(self, ("shown",), "without examples")
+        if not self.decay:
+            refuse(self, ("against",), "with a decay of 0")
+        return self
+
     @property
     def options(self) -> QueryOptions:
         """The settings that belong to the method itself."""
@@ -185,8 +193,8 @@ class FilterQueriesSettings(Settings):
         default=0.9,
         gt=0,
         le=1,
-        description="Drop a query whose cosine with a query of --evaluation is at least this. Copies are "
-        "always dropped; 1: nothing else is.",
+        description="Drop a query whose cosine with a query of --evaluation, or with one that is held back, "
+        "is at least this. Copies are always dropped; 1: nothing else is.",
     )
     held_back: float = Field(
         default=0.0,
@@ -212,6 +220,14 @@ class FilterQueriesSettings(Settings):
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
     )
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if not self.evaluation:
+            refuse(self, ("evaluation_column",), "without evaluation")
+            if not self.held_back:
+                refuse(self, ("contaminated",), "without evaluation or held_back")
+        return self
 
     def encoding(self) -> MineSettings:
         """How ``mine`` encodes the same texts: queries as its inputs, chunks as its outputs."""
