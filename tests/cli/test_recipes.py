@@ -177,6 +177,11 @@ def test_an_override_without_a_step_is_for_the_only_one_that_gives_the_setting(r
     assert plan.steps[2].settings(tmp_path).more == ("x",)
 
 
+def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a_step(recipe, steps):
+    path = recipe(RECIPE.replace("settings: {inputs: ./texts.txt}", "settings: 5"))
+    assert any("rows" in fault for fault in faults(path, steps, overrides=["more=[x]"]))
+
+
 def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     path = recipe(RECIPE.replace("data: ./texts.txt", "data: ./missing"))
     assert faults(path, steps) == [

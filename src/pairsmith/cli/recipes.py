@@ -104,7 +104,7 @@ def load_recipe(
 
 
 def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
-    """Parse each ``step.setting=value`` into a value by step name, empty if none was given, and setting."""
+    """The values of the overrides by the names of step and setting; an override may name no step: ``""``."""
     found: dict[tuple[str, str], Any] = {}
     for override in overrides:
         target, equals, text = override.partition("=")
@@ -160,7 +160,9 @@ class _Reader:
             with_it = [
                 str(entry.get("name"))
                 for entry in entries
-                if isinstance(entry, Mapping) and setting in (entry.get("settings") or {})
+                if isinstance(entry, Mapping)
+                and isinstance(given := entry.get("settings"), Mapping)
+                and setting in given
             ]
             if len(with_it) == 1:
                 self.overrides.setdefault((with_it[0], setting), value)

@@ -64,7 +64,9 @@ def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
     monkeypatch.setattr(reading, "READERS", {".txt": reader})
     with pytest.raises(Unreadable) as caught:
         Given("a", "a", Data("a.txt", b"text")).read()
-    assert caught.value.fault == Fault("unreadable file", "its reader fails", {"error": "no such thing"})
+    assert caught.value.fault == Fault(
+        "unreadable file", "the library that reads it failed", {"error": "no such thing"}
+    )
     with pytest.raises(MissingExtra):  # this is for the user to mend, and stops the step
         Given("a", "a", Data("a.txt", b"")).read()
 

@@ -166,7 +166,7 @@ def test_a_reader_that_fails_makes_a_reject_that_can_be_stored(library, tmp_path
     (lost,) = [
         each for each in rejects(run(library, tmp_path / "out")) if each["filter"] == "unreadable file"
     ]
-    assert lost["reason"] == "its reader fails"
+    assert lost["reason"] == "the library that reads it failed"
     assert json.loads(lost["row"])["error"] == "half a letter: \\ud83d"
 
 

@@ -34,7 +34,7 @@ def written_by_pairsmith(folder: Place) -> bool:
 
 
 def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place]:
-    """The files of a folder of documents by their relative paths, without hidden ones.
+    """The files in a folder of documents, by their paths in it; hidden files are left out.
 
     Empty where the folder is a data set, with a manifest of pairsmith or with Parquet files in ``data``.
 

@@ -33,7 +33,7 @@ _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40
 _OF_PYTHON = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
 )
-"""Encodings that Python knows and pages are not written in."""
+"""Encodings of Python that no web page is written in."""
 _FRONT = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -102,7 +102,7 @@ def _declared(data: bytes) -> str | None:
         codec = codecs.lookup(found[1].decode("ascii", "replace"))
     except LookupError:
         return None
-    # A page that declares UTF-16 in ASCII letters is none; browsers too read it as UTF-8.
+    # A declaration in ASCII letters cannot be true of a page in UTF-16; browsers read such pages as UTF-8.
     if not codec._is_text_encoding or codec.name in _OF_PYTHON or codec.name.startswith(("utf-16", "utf-32")):
         return None
     # Browsers too read what calls itself Latin-1 as Windows' superset of it.

@@ -63,7 +63,10 @@ def joined_titles(titles: Sequence[str]) -> str:
 
 
 def _paired(text: str) -> str:
-    """The text with surrogates, of which YAML and PDF make characters, put together to these; others go."""
+    """The text with each pair of surrogates, as YAML and PDF write some characters, as one character.
+
+    Surrogates without a partner are dropped.
+    """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
 
 

@@ -76,7 +76,7 @@ def _parsed(kind: str, data: bytes) -> Parsed:
         raise
     except Exception as error:  # one file that a library does not expect must not stop the others
         raise Unreadable(
-            Fault("unreadable file", "its reader fails", {"error": first_line(error)})
+            Fault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
         ) from error
 
 

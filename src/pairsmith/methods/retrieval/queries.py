@@ -53,7 +53,7 @@ TEXTS = (
     "Orvel: Two bridges cross the river here. The old one is two metres wide, so that no cart could "
     "ever pass it. The other was built for the railway.",
 )
-"""Invented texts that the examples of each kind are about; shown unless the user has some."""
+"""Invented texts, which the example queries of each kind are for; shown unless the user gives examples."""
 
 FLOOR = 0.01
 COPIED = 8
@@ -137,7 +137,7 @@ class QueryWriter:
         return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
 
     def _space(self) -> tuple[int, int]:
-        """The tokens of the longest instruction with its examples, and those that it leaves for a text."""
+        """How many tokens the longest instruction has with its examples, and how many are left for a text."""
         around = max(len(self._prompt("", kind)) for kind in self._options.kinds)
         return around, self._model.context - around - self._options.max_tokens
 
@@ -217,7 +217,7 @@ def _quotable(text: str) -> str:
 def _fault(
     group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
 ) -> tuple[str, str] | None:
-    """The filter that rejects a query, and the reason; None if it is kept.
+    """The name of the filter that rejects a query, and its reason; None if the query is kept.
 
     ``examples`` are those that it must not speak of: the invented ones, as a user's own are often about what
     the chunk is about.

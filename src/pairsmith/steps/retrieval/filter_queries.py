@@ -213,9 +213,9 @@ def _verdicts(
     evaluation: Evaluation,
     settings: FilterQueriesSettings,
 ) -> tuple[list[_Verdict], NDArray[np.bool_] | None]:
-    """What becomes of each row, and which rows are held back, ``(n,)``; None if none are to be.
+    """The verdict on each row, and a mask of the test split's rows, ``(n,)``; None without such a split.
 
-    What is held back is an evaluation, too: queries that are trained on must not be near to it.
+    A model will be measured on the test split, so training queries near to one of its queries are left out.
     """
     keep = _Verdict(KEPT, "")
     found = [keep] * len(written)
