@@ -30,6 +30,7 @@ from mining import MINILM, SMOLLM2, run
 from mining_data import write_lines
 from mining_downstream import half_interval
 from pairsmith.data.chunk_rows import read_chunks
+from pairsmith.data.documents import with_title
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -117,7 +118,11 @@ def write_files(questions: Sequence[Question], articles: int, work: Path) -> Fil
         (question.title, {"query": question.question, "chunk": ids[question.context]}) for question in some
     ]
     to_learn = [
-        {"query": question.question, "positive": question.context}
+        {
+            "query": question.question,
+            "positive": question.context,
+            "title": question.title.replace("_", " "),
+        }
         for question in some
         if question.title in half
     ]
@@ -228,7 +233,7 @@ def distances(chunks: str, written: DatasetFolder) -> Figures:
     of_text = {chunk.text: i for i, chunk in enumerate(corpus)}
     rows = written.table(columns=["query", "chunk"]).to_pylist()
     encoder = load_sentence_encoder(MINILM)
-    vectors = encode_texts(encoder, [f"{chunk.title} {chunk.text}" for chunk in corpus])
+    vectors = encode_texts(encoder, [with_title(chunk.title, chunk.text) for chunk in corpus])
     asked = encode_texts(encoder, [row["query"] for row in rows])
     cosines = asked @ vectors.T  # MiniLM gives vectors of length 1
     own = np.array([place[row["chunk"]] for row in rows])

@@ -49,7 +49,7 @@ def test_documents_with_their_titles_and_what_is_relevant_to_each_query(put):
     assert list(found.documents.items()) == [
         ("d2", "Cid plays the bell."),
         ("d10", "Bob plays the lute."),
-        ("d1", "Horns Ann plays the horn."),
+        ("d1", "Horns\nAnn plays the horn."),
     ]
     assert found.queries == {"q1": "who plays the horn?", "q2": "who plays the bell?"}
     assert found.relevance == {"q1": {"d1": 1}, "q2": {"d2": 2, "d10": 0}}
@@ -66,7 +66,7 @@ def test_the_package_beir_reads_the_same(put):
     assert ours.queries == queries
     assert ours.relevance == qrels
     assert {
-        name: f"{each['title'] or ''} {each['text']}".strip() for name, each in corpus.items()
+        name: f"{each['title'] or ''}\n{each['text']}".strip() for name, each in corpus.items()
     } == ours.documents
 
 

@@ -33,7 +33,7 @@ def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):
         {"query": "what flies", "chunk": "c", "positive": "They fly."},
     )
     found = read_query_rows(data, corpus)
-    assert found.documents == {"b": "They stand.", "a": "Boats They sail."}
+    assert found.documents == {"b": "They stand.", "a": "Boats\nThey sail."}
     assert list(found.documents) == ["b", "a"]
     by_text = {found.queries[query]: relevant for query, relevant in found.relevance.items()}
     # A document that is not there is a relevant one that nothing finds.
@@ -59,7 +59,7 @@ def test_a_document_may_have_the_number_0_as_its_id(tmp_path):
 def test_an_id_stands_for_one_text(tmp_path, corpus):
     data = lines(tmp_path / "rows.jsonl", {"query": "who", "chunk": "a"})
     again = lines(tmp_path / "again.jsonl", {"id": "a", "title": "Boats", "text": "They sail."})
-    assert read_query_rows(data, [*corpus, again]).documents["a"] == "Boats They sail."
+    assert read_query_rows(data, [*corpus, again]).documents["a"] == "Boats\nThey sail."
     other = lines(tmp_path / "other.jsonl", {"id": "a", "text": "They fly."})
     with pytest.raises(InputError, match="has the id 'a', too"):
         read_query_rows(data, [*corpus, other])

@@ -35,6 +35,8 @@ def only(source, **how):
         ({"query": "q", "positive": "p", "negatives": ["a", "", None, "b"]}, ("a", "b")),
         ({"question": "q", "context": "p", "answers": {"text": []}}, ()),
         ({"input": "q", "output": "p", "score": 0.5, "margin": 1.1}, ()),
+        ({"sentence1": "q", "sentence2": "p"}, ()),
+        ({"query": "q", "positive": "p", "title": None}, ()),
     ],
 )
 def test_the_columns_that_texts_may_stand_in(put, row, negatives):
@@ -82,8 +84,8 @@ def test_rows_of_a_parquet_file_with_lists(tmp_path):
     [
         ({"query": " ", "positive": "p"}, "rows.jsonl:1: query is blank; give both texts or drop the row"),
         ({"query": "q", "positive": None}, "rows.jsonl:1: positive is blank"),
-        ({"query": "q"}, "has none of the columns positive, context, output; .* it has: query"),
-        ({"text": "q"}, "has none of the columns query, anchor, question, input"),
+        ({"query": "q"}, "has none of the columns positive, .*, context, .*; it has: query"),
+        ({"text": "q"}, "has none of the columns query, question, anchor, input"),
         (
             {"query": "q", "positive": "p", "negatives": [1]},
             "rows.jsonl:1: column 'negatives' holds a number, not",
@@ -114,6 +116,16 @@ def test_rows_that_lack_a_text(put, row, message):
 def test_rows_that_lack_scores(put, more, message):
     with pytest.raises(InputError, match=message):
         list(read_tuples(put({"query": "q", "positive": "p", "negative": "a", **more}), scored=True))
+
+
+def test_the_title_of_the_positive_stands_before_it(put):
+    row = {"query": "q", "positive": "p", "title": " a\n title ", "negative": "n"}
+    assert only(put(row)) == RetrievalExample("q", "a title\np", ("n",))
+
+
+def test_pairs_with_a_grade_are_no_queries_with_answers(put):
+    with pytest.raises(InputError, match="has a column score, so not all of its pairs belong together"):
+        list(read_tuples(put({"sentence1": "q", "sentence2": "p", "score": 0.1})))
 
 
 def test_no_rows(put):

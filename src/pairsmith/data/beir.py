@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
+from pairsmith.data.documents import with_title
 from pairsmith.data.readers import column_text, parse_score, with_names
 from pairsmith.data.sources import Columns, Source, is_hub_data, missing, open_source, open_table
 from pairsmith.data.splits import Say
@@ -192,8 +193,8 @@ def _texts(source: Source, faults: dict[str, list[str]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for where, row, (key, column) in with_names(source, _ID, ["text"]):
         name = _id(row, key, where)
-        parts = (column_text(row, each, where) for each in ("title", column) if each in row)
-        text = " ".join(filter(None, parts))
+        title = column_text(row, "title", where) if "title" in row else ""
+        text = with_title(title, column_text(row, column, where))
         if name not in texts:
             texts[name] = text
         elif texts[name] == text:

@@ -1,15 +1,13 @@
 """Reading chunks of documents, each with the chunks beside it, and examples of queries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairsmith.core.paths import Place
-from pairsmith.data.readers import at_least_one, column_text, text_id, with_names
-from pairsmith.data.sources import Columns, Source, open_source
-
-CHUNK_COLUMNS = ("text", "positive", "passage", "context", "document")
-QUERY_COLUMNS = ("query", "question", "text", "anchor")
-OF_EXAMPLES = ("positive", "passage", "context", "document")
+from pairsmith.data.documents import TitledText, read_titled
+from pairsmith.data.query_columns import PASSAGES, POSITIVES, QUERIES_ALONE
+from pairsmith.data.readers import at_least_one, column_text, with_names
+from pairsmith.data.sources import Source, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +35,36 @@ def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chun
 
     Args:
         source: as for ``read_texts``, or a corpus in BEIR's form (``_id``, ``title``, ``text``).
-        column: the column with the texts; by default the first of ``CHUNK_COLUMNS`` that exists.
+        column: the column with the texts; by default as for ``read_passages``.
     """
     opened = open_source(source)
-    rows = at_least_one(_rows(opened, [column] if column else CHUNK_COLUMNS), f"{opened.name} holds no texts")
-    before: tuple[Chunk, str] | None = None
+    rows = at_least_one(read_passages(opened, column), f"{opened.name} holds no texts")
+    before: TitledText | None = None
     now = next(rows)
     while now is not None:
-        chunk, document = now
         after = next(rows, None)
-        beside = [other.text for other, of in filter(None, (before, after)) if document and of == document]
-        yield Chunk(chunk.id, chunk.title, chunk.text, tuple(beside))
+        beside = [other.text for other in (before, after) if other and now.document == other.document != ""]
+        yield Chunk(now.id, now.title, now.text, tuple(beside))
         before, now = now, after  # type: ignore[assignment]  # None ends the loop
 
 
-def _rows(source: Source, columns: Sequence[str]) -> Iterator[tuple[Chunk, str]]:
-    """Each chunk, and the document that it is of."""
-    for where, row, (name,) in with_names(source, columns):
-        if text := column_text(row, name, where):
-            title = column_text(row, "title", where) if "title" in row and name != "title" else ""
-            document = "" if name == "document" else _plain(row, "document")
-            yield Chunk(_plain(row, "id") or _plain(row, "_id") or text_id(text), title, text), document
+def read_passages(source: str | Place | Source, column: str | None = None) -> Iterator[TitledText]:
+    """Read texts that may answer a query, one at a time; blank ones are skipped.
 
-
-def _plain(row: Columns, name: str) -> str:
-    """What a column holds, as text; empty if it is missing or null."""
-    value = row.get(name)
-    return "" if value is None else str(value).strip()
+    Args:
+        source: as for ``read_chunks``.
+        column: the column with the texts; by default the first of ``PASSAGES``, or else of
+            ``DOCUMENT_COLUMNS``, that exists.
+    """
+    return (row for row in read_titled(source, column=column, prefer=PASSAGES) if row.text)
 
 
 def read_query_examples(source: str | Place) -> list[QueryExample]:
-    """Read queries, and the texts that they should find if a column of ``OF_EXAMPLES`` has them."""
+    """Read queries, and the texts that they should find if a column of ``POSITIVES`` has them."""
     opened = open_source(source)
     examples = []
-    for where, row, (name,) in with_names(opened, QUERY_COLUMNS):
-        found = next((column for column in OF_EXAMPLES if column in row and column != name), None)
+    for where, row, (name,) in with_names(opened, QUERIES_ALONE):
+        found = next((column for column in POSITIVES if column in row and column != name), None)
         text = column_text(row, found, where) if found else ""
         if query := column_text(row, name, where):
             examples.append(QueryExample(query, text))

@@ -70,9 +70,14 @@ def _documents(
             summary = _joined(row, summary_name, where) if summary_name else ""
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
             if titles and row.get("title") and name != "title":
-                title = " ".join(_joined(row, "title", where).split())
-                document = f"{title}\n{document}" if title else document
+                document = with_title(_joined(row, "title", where), document)
             yield Document(row_id(row, document), document, summary, group, where)
+
+
+def with_title(title: str, text: str) -> str:
+    """The title on a line of its own, if it is not blank, and the text: what encoders see of a document."""
+    title = " ".join(title.split())
+    return f"{title}\n{text}" if title else text
 
 
 def row_id(row: Columns, text: str) -> str:
@@ -117,26 +122,32 @@ class TitledText:
     title: str
     text: str
     where: str
+    document: str = ""  # the name of the document that it is a part of, where the rows tell
 
     @property
     def whole(self) -> str:
         """The title on a line of its own, if there is one, and the text."""
-        return f"{self.title}\n{self.text}" if self.title else self.text
+        return with_title(self.title, self.text)
 
 
 def read_titled(
-    source: str | Place | Source, *, column: str | None = None, title_column: str | None = None
+    source: str | Place | Source,
+    *,
+    column: str | None = None,
+    title_column: str | None = None,
+    prefer: Sequence[str] = (),
 ) -> Iterator[TitledText]:
     """Read texts with their titles one at a time, stripped of white space; blank texts are read too.
 
     Args:
         source: as for ``read_texts``.
-        column: the column with the texts; by default the first of ``DOCUMENT_COLUMNS`` that exists. A list of
-            texts, e.g. of paragraphs, is joined by line breaks.
+        column: the column with the texts; by default the first of ``prefer`` and ``DOCUMENT_COLUMNS`` that
+            exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
         title_column: the column with the titles; by default ``title``, if it exists.
+        prefer: see ``column``.
     """
     opened = open_source(source)
-    wanted: list[Sequence[str]] = [[column] if column else DOCUMENT_COLUMNS]
+    wanted: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
     if title_column:
         wanted.append([title_column])
     title_name = title_column
@@ -148,4 +159,6 @@ def read_titled(
         if title_name and title_name != names[0] and (title_column or title_name in row):
             title = " ".join(_joined(row, title_name, where).split())
         key = "_id" if "_id" in row else "id"  # as in BEIR's files
-        yield TitledText(row_id({"id": row.get(key)}, text), title, text, where)
+        part_of = row.get("document") if names[0] != "document" else None
+        document = "" if part_of is None else str(part_of).strip()
+        yield TitledText(row_id({"id": row.get(key)}, text), title, text, where, document)

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pairsmith.core.errors import InputError
-from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.query_columns import pick_pair
+from pairsmith.data.readers import column_text
 from pairsmith.data.sources import Columns, open_source
 
-QUERY_COLUMNS = ("query", "question", "anchor", "input", "sentence1")
-POSITIVE_COLUMNS = ("positive", "pos", "positives", "context", "passage", "document", "output", "sentence2")
 ID_COLUMNS = ("query_id", "query-id", "qid")
 
 
@@ -28,18 +26,14 @@ def read_query_pairs(
     """Read pairs one at a time; a row whose positive is a list makes a pair of each of its texts.
 
     ``source`` is as for ``read_texts``; a file needs a header. By default the columns are the first of
-    ``QUERY_COLUMNS`` and of ``POSITIVE_COLUMNS`` that exist.
+    ``query_columns.QUERIES`` and of ``POSITIVES`` that exist.
     """
     opened = open_source(source)
     names: tuple[str, str, str | None] | None = None
     for where, row in opened.rows():
         if names is None:
-            query = pick_column(row, [query_column] if query_column else QUERY_COLUMNS, opened.name)
-            others = [positive_column] if positive_column else [n for n in POSITIVE_COLUMNS if n != query]
-            positive = pick_column(row, others, opened.name)
-            if not positive_column:
-                _refuse_graded(row, positive, opened.name)
-            names = query, positive, next((name for name in ID_COLUMNS if name in row), None)
+            both = pick_pair(row, opened.name, query=query_column, positive=positive_column)
+            names = *both, next((name for name in ID_COLUMNS if name in row), None)
         given = row[names[2]] if names[2] and names[2] in row else None
         query_id = "" if given is None else str(given).strip()
         for text in _texts(row, names[1], where):
@@ -51,13 +45,3 @@ def _texts(row: Columns, name: str, where: str) -> Sequence[str]:
     if isinstance(value, list | tuple):
         return [column_text({name: item}, name, where) for item in value] or [""]
     return [column_text(row, name, where)]
-
-
-def _refuse_graded(row: Columns, positive: str, source: str) -> None:
-    """Refuse pairs of sentences with a grade: of some of them the second is no positive of the first."""
-    graded = [name for name in row if name.casefold() in ("score", "label")]
-    if positive.casefold() == "sentence2" and graded:
-        raise InputError(
-            f"{source} has a column {graded[0]}, so not all of its pairs belong together; keep those that do "
-            "and drop the column, or give --positive-column"
-        )

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet
-from pairsmith.data.chunk_rows import OF_EXAMPLES, QUERY_COLUMNS, read_chunks
+from pairsmith.data.chunk_rows import read_passages
+from pairsmith.data.query_columns import POSITIVES, QUERIES_ALONE
 from pairsmith.data.readers import column_text, text_id, with_names
 from pairsmith.data.sources import open_source
 
@@ -16,15 +17,14 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
     Args:
         data: rows with the columns query and chunk, the id of a document; or query and positive, its text. A
             query with several relevant documents has several rows.
-        corpus: chunks or documents, as ``read_chunks`` reads them; an id stands for one text.
+        corpus: chunks or documents, as ``read_passages`` reads them; an id stands for one text.
     """
     faults: dict[str, list[str]] = defaultdict(list)
     documents: dict[str, str] = {}
     of_text: dict[str, str] = {}  # a document's id, by its text alone
     for source in corpus:
-        for chunk in read_chunks(source):
-            whole = " ".join(filter(None, (chunk.title, chunk.text)))
-            if documents.setdefault(chunk.id, whole) != whole:
+        for chunk in read_passages(source):
+            if documents.setdefault(chunk.id, chunk.whole) != chunk.whole:
                 raise InputError(
                     f"{source}: another document of {', '.join(corpus)} has the id {chunk.id!r}, too; each "
                     "has to have an id of its own"
@@ -32,9 +32,9 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
             of_text.setdefault(chunk.text, chunk.id)
     queries: dict[str, str] = {}
     relevance: dict[str, dict[str, int]] = defaultdict(dict)
-    for where, row, (name,) in with_names(open_source(data), QUERY_COLUMNS):
+    for where, row, (name,) in with_names(open_source(data), QUERIES_ALONE):
         query = column_text(row, name, where)
-        column = next((each for each in OF_EXAMPLES if each in row and each != name), None)
+        column = next((each for each in POSITIVES if each in row and each != name), None)
         text = column_text(row, column, where) if column else ""
         named = "" if row.get("chunk") is None else str(row["chunk"])
         relevant = named if named in documents else of_text.get(text, named or text_id(text))

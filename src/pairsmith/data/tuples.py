@@ -1,7 +1,8 @@
 """Rows that a retriever learns from: a query, a text that answers it, and texts that do not.
 
-Texts stand in the columns query (or anchor, question, input), positive (or context, output), and negative,
-negative_1, negative_2, … or a list negatives; a judge's scores in the columns scores, score or label.
+The query and its positive stand in the columns of ``query_columns``, the positive's title, if it has one, in
+the column title; the other texts in the columns negative, negative_1, negative_2, … or in a list negatives; a
+judge's scores in the columns scores, score or label.
 """
 
 import math
@@ -11,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.readers import at_least_one, column_text, with_names
-from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.documents import with_title
+from pairsmith.data.query_columns import pick_pair
+from pairsmith.data.readers import at_least_one, column_text
+from pairsmith.data.sources import Columns, Source, open_source
 
-QUERY = ("query", "anchor", "question", "input")
-POSITIVE = ("positive", "context", "output")
 _SCORES = ("scores", "score", "label")
 _NEGATIVE = re.compile(r"negatives?|negative_(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalExample:
-    """A query, a text that answers it, and texts that do not.
+    """A query, a text that answers it, with its title if it has one, and texts that do not.
 
     ``scores`` say how well the positive, and then each of the negatives, answers the query. They may be on
     any scale, as only their differences matter. Without a judge it is empty.
@@ -42,15 +43,19 @@ def read_tuples(source: str, *, scored: bool = False) -> Iterator[RetrievalExamp
     each negative, as a list or, with one negative, a number.
     """
     opened = open_source(source)
-    rows = (
-        _example(row, where, query, positive, scored)
-        for where, row, (query, positive) in with_names(opened, QUERY, POSITIVE)
-    )
-    return at_least_one(rows, f"{opened.name} holds no examples")
+    return at_least_one(_examples(opened, scored), f"{opened.name} holds no examples")
+
+
+def _examples(source: Source, scored: bool) -> Iterator[RetrievalExample]:
+    names: tuple[str, str] | None = None
+    for where, row in source.rows():
+        names = names or pick_pair(row, source.name)
+        yield _example(row, where, *names, scored)
 
 
 def _example(row: Columns, where: str, query: str, positive: str, scored: bool) -> RetrievalExample:
     asked, right = column_text(row, query, where), column_text(row, positive, where)
+    title = column_text(row, "title", where) if "title" in row else ""
     if not asked or not right:
         raise InputError(f"{where}: {positive if asked else query} is blank; give both texts or drop the row")
     wrong = _negatives(row, where)
@@ -60,7 +65,7 @@ def _example(row: Columns, where: str, query: str, positive: str, scored: bool) 
         raise InputError(f"{where}: the row has no negative, whose score could be learned; drop it")
     return RetrievalExample(
         asked,
-        right,
+        with_title(title, right),
         tuple(wrong[number] for number in kept),
         (scores[0], *(scores[1 + number] for number in kept)) if scored else (),
     )

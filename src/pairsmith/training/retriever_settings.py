@@ -20,8 +20,9 @@ class TrainRetrieverSettings(EpochSettings):
     )
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="Rows with the columns query (or anchor, question, input), positive (or context, output) "
-        "and, if there are any, negative, negative_1, negative_2, … or a list negatives.",
+        description="Rows with the columns query (or question, anchor, input), positive (or context, "
+        "passage, document, output), title, that of the positive, if there is one, and, if there are any, "
+        "negative, negative_1, negative_2, … or a list negatives, each with its title on a line before it.",
         json_schema_extra=BY_CONTENT,
     )
     validation: str | None = Field(

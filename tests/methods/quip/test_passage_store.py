@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import StorageError
+from pairsmith.data import stored_rows
 from pairsmith.data.questions import Distribution
-from pairsmith.methods.quip import passage_store as lessons
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.passage_store import PassageStore
 
@@ -27,7 +27,7 @@ def test_passages_have_their_questions_in_the_order_in_which_they_came(asked, to
     for text, question in asked:
         expected.setdefault(text, []).append(question)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lessons, "_TOGETHER", together)
+        patch.setattr(stored_rows, "_TOGETHER", together)
         found = PassageStore(asked)
         assert len(found) == len(expected)
         assert found.questions == len(asked)
@@ -50,7 +50,7 @@ def test_some_questions_are_left_in_their_order_and_passages_without_any_are_not
 
 
 def test_the_files_go_with_the_lessons(tmp_path, monkeypatch):
-    monkeypatch.setattr(lessons.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(stored_rows.tempfile, "tempdir", str(tmp_path))
     found = PassageStore([("a", LabelledQuestion("What?", None, None))])
     found = found.only(np.array([True]))
     assert list(tmp_path.glob("*/*.arrow"))

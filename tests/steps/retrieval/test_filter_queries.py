@@ -12,6 +12,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import CHUNK
 from pairsmith.models import encode as encoding
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.retrieval import written
 from pairsmith.steps.retrieval.filter_queries import filter_queries, held_back
 from pairsmith.steps.retrieval.plan import plan_filter_queries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
@@ -333,8 +334,10 @@ def test_saved_vectors_are_not_taken_for_those_of_another_column(world):
     assert lost(again)["q1"]["filter"] == "evaluation"
 
 
-def test_rows_of_any_program_are_read(world):
+@pytest.mark.parametrize("together", [1, 10_000])
+def test_rows_of_any_program_are_read(world, together, monkeypatch):
     """Ids and further columns of several types, columns that the first row lacks, and a chunk with the id 0."""
+    monkeypatch.setattr(written, "_AT_ONCE", together)
     tmp_path, settings = world
     corpus = lines(tmp_path / "numbers.jsonl", [{"id": 0, "text": "apple"}, {"id": 1, "text": "cheese"}])
     rows = [

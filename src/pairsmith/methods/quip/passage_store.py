@@ -1,27 +1,18 @@
 """Passages with their questions, kept on disk, as a student's training data may not fit into memory."""
 
-import shutil
-import tempfile
-import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import copy
-from itertools import islice
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import StorageError, first_line
 from pairsmith.data.questions import DISTRIBUTION, Distribution
+from pairsmith.data.stored_rows import StoredRows
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.runs.seeds import stream_key
-
-_TOGETHER = 4_096
-"""Rows in a record batch."""
 
 _SCHEMA = pa.schema(
     [("text", pa.string()), ("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
@@ -32,14 +23,11 @@ _SCHEMA = pa.schema(
 class PassageStore(Sequence[PassageExample]):
     """Passages in the order of their first occurrence, each with all its questions.
 
-    They are kept in a temporary folder, which is deleted with this object; memory holds only a few numbers
-    for each question.
+    Memory holds only a few numbers for each question.
     """
 
     def __init__(self, asked: Iterable[tuple[str, LabelledQuestion]]) -> None:
         """Write questions with their passages to disk; those of a passage need not be adjacent."""
-        folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         keys, texts = array("Q"), array("q")  # of each question, its passage's key and the row with the text
 
         def rows() -> Iterator[dict[str, Any]]:
@@ -51,14 +39,13 @@ class PassageStore(Sequence[PassageExample]):
                 lists = {"starts": _lists(question.starts), "ends": _lists(question.ends)}
                 yield {"text": text if begins else None, "question": question.question, **lists}
 
-        self._batches = _written(folder / "questions.arrow", rows())
+        self._stored = StoredRows(rows(), _SCHEMA)
         _, first, passage = np.unique(np.array(keys, np.uint64), return_index=True, return_inverse=True)
         order = np.argsort(first)
         numbers = np.argsort(order)[passage]  # each question's passage, numbered by first occurrence
         self._rows = np.argsort(numbers, kind="stable")
         self._ends = np.cumsum(np.bincount(numbers))
         self._text_of = np.array(texts, np.int64)[first[order]]
-        self._whole: PassageStore | None = None
 
     @property
     def questions(self) -> int:
@@ -68,7 +55,6 @@ class PassageStore(Sequence[PassageExample]):
     def only(self, kept: NDArray[np.bool_]) -> "PassageStore":
         """A copy with the questions that are ``kept``, given passage by passage, and their passages."""
         found = copy(self)
-        found._whole = self  # which keeps the files
         sizes = np.diff(self._ends, prepend=0)
         left = np.bincount(np.repeat(np.arange(len(self)), sizes)[kept], minlength=len(self))
         found._rows = self._rows[kept]
@@ -90,40 +76,12 @@ class PassageStore(Sequence[PassageExample]):
         begin = self._ends[number - 1] if number else 0
         rows = self._rows[begin : self._ends[number]].tolist()
         return PassageExample(
-            self._row(int(self._text_of[number]))["text"],
+            self._stored[int(self._text_of[number])]["text"],
             [
                 LabelledQuestion(row["question"], _distribution(row["starts"]), _distribution(row["ends"]))
-                for row in map(self._row, rows)
+                for row in map(self._stored.__getitem__, rows)
             ],
         )
-
-    def _row(self, number: int) -> dict[str, Any]:
-        batch = self._batches[number // _TOGETHER]
-        found: dict[str, Any] = batch.slice(number % _TOGETHER, 1).to_pylist()[0]
-        return found
-
-
-def _written(path: Path, rows: Iterator[dict[str, Any]]) -> list[pa.RecordBatch]:
-    """Write rows to an Arrow file, and read its record batches through a memory map."""
-    with _writing(path):
-        writer = pa.ipc.new_file(str(path), _SCHEMA)
-    while some := list(islice(rows, _TOGETHER)):
-        with _writing(path):
-            writer.write_batch(pa.RecordBatch.from_pylist(some, schema=_SCHEMA))
-    with _writing(path):
-        writer.close()
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"cannot keep the questions in {path.parent}: {first_line(error)}; set TMPDIR to a disk with room"
-        ) from error
 
 
 def _lists(distribution: Distribution | None) -> dict[str, Sequence[float]] | None:

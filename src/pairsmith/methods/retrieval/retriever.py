@@ -3,7 +3,6 @@
 rows -> all documents of a batch -> ranking loss, or a judge's scores of a row's own documents -> encoder
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress
 from pairsmith.data.tuples import RetrievalExample
 from pairsmith.methods.mining.biencoder import contrastive_loss, side_features, side_vectors
+from pairsmith.methods.retrieval.example_store import Positives
 from pairsmith.metrics.ranking import ndcg
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -48,7 +48,7 @@ def train_retriever_on(
     that is read here.
     """
     check_examples(examples, settings)
-    right = positives_of(examples)
+    right = Positives(examples)
     draw = drawn_rows(examples, right, settings.negatives)
 
     def make() -> tuple[Retriever, TrainingTask[Row]]:
@@ -101,28 +101,21 @@ def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieve
         )
 
 
-def positives_of(examples: Sequence[RetrievalExample]) -> Mapping[str, frozenset[str]]:
-    """All positives of each query."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for each in examples:
-        found[each.query].add(each.positive)
-    return {query: frozenset(texts) for query, texts in found.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A query, one of its positives, all of them, some negatives, and scores of the positive and of these."""
+    """A query, one of its positives, some negatives, and scores of the positive and of these.
+
+    ``right`` are all positives of the query, as ``Positives`` gives them.
+    """
 
     query: str
     positive: str
-    right: frozenset[str]
+    right: frozenset[int]
     negatives: Sequence[str]
     scores: Sequence[float]
 
 
-def drawn_rows(
-    examples: Sequence[RetrievalExample], right: Mapping[str, frozenset[str]], negatives: int | None
-) -> Draw[Row]:
+def drawn_rows(examples: Sequence[RetrievalExample], right: Positives, negatives: int | None) -> Draw[Row]:
     """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
 
     def draw(number: int, _: int, rng: np.random.Generator) -> Row:
@@ -132,7 +125,7 @@ def drawn_rows(
         if negatives is not None and negatives < count:
             kept = sorted(rng.choice(count, negatives, replace=False).tolist())
         scores = [each.scores[0], *(each.scores[1 + i] for i in kept)] if each.scores else []
-        return Row(each.query, each.positive, right[each.query], [each.negatives[i] for i in kept], scores)
+        return Row(each.query, each.positive, right.of(each.query), [each.negatives[i] for i in kept], scores)
 
     return draw
 
@@ -166,7 +159,8 @@ class Retriever(nn.Module):
             "documents": side_features(self.encoder, documents, "document"),
         }
         if self._distillation is None:
-            made["same"] = torch.tensor([[text in row.right for text in documents] for row in rows])
+            keys = [Positives.key(text) for text in documents]
+            made["same"] = torch.tensor([[key in row.right for key in keys] for row in rows])
         else:
             made["scores"] = torch.tensor([row.scores for row in rows]) / self._temperature
         return made
@@ -206,22 +200,24 @@ def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) 
 
     None if a vector is not finite.
     """
-    right = positives_of(examples)
+    right = Positives(examples)
+    queries = list(dict.fromkeys(each.query for each in examples))
     documents = list(dict.fromkeys(text for each in examples for text in (each.positive, *each.negatives)))
 
     def vectors(texts: Sequence[str], side: Side) -> Tensor:
         return nn.functional.normalize(torch.from_numpy(encode_texts(encoder, texts, side=side)), dim=1)
 
-    x, y = vectors(list(right), "query"), vectors(documents, "document")
+    x, y = vectors(queries, "query"), vectors(documents, "document")
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         return None
+    keys = [Positives.key(text) for text in documents]
     ranked = nearest(x, y, NEAREST).ids.tolist()
     figures = [
         ndcg(
-            np.array([documents[place] in texts for place in places], np.int64),
-            np.ones(len(texts), np.int64),
+            np.array([keys[place] in positives for place in places], np.int64),
+            np.ones(len(positives), np.int64),
             NEAREST,
         )
-        for places, texts in zip(ranked, right.values(), strict=True)
+        for places, positives in zip(ranked, map(right.of, queries), strict=True)
     ]
     return 100.0 * float(np.mean(figures))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.paths import is_folder, place, size_of
 from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.query_columns import PASSAGES
 from pairsmith.data.schemas import rows_at
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder, Run
@@ -53,7 +54,9 @@ def encode_texts_of(
     column = settings.corpus_column
 
     def read() -> Iterator[Document]:
-        return chain.from_iterable(read_documents(source, column=column, titles=True) for source in corpus)
+        return chain.from_iterable(
+            read_documents(source, column=column, prefer=PASSAGES, titles=True) for source in corpus
+        )
 
     texts = ReadCorpus("outputs", corpus, column, None, inputs, read=read)
     return encode_corpus(texts, settings.encoding(), revision, run)

@@ -7,6 +7,7 @@ nearest query of the evaluation -> near-copies of earlier queries left out -> ro
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +27,10 @@ from pairsmith.runs.mapped import start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
-from pairsmith.steps.retrieval.query_rows import (
-    Evaluation,
-    Texts,
-    WrittenQueries,
-    read_evaluation,
-    read_written,
-)
+from pairsmith.steps.retrieval.query_rows import Evaluation, Texts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import Keys, Vectors
+from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 SHARD_ROWS = 10_000
@@ -59,7 +55,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     settings = settled(settings, run)
     refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
     source = to_train_on(settings.queries, "filtered", run.progress.say)
-    written = read_written(source)
+    found = QuerySource.find(source)
     evaluation = read_evaluation(settings)
     inputs = {
         name: hashes(name, given)
@@ -73,49 +69,52 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     writer = FolderWriter.start(
         run,
         step="filter-queries",
-        schema=written.schema,
+        schema=found.kept_schema,
         settings=settings.deciding(),
         inputs={name: digest for each in inputs.values() for name, digest in each.items()},
         models={"encoder": revision},
-        planned=-(-len(written) // SHARD_ROWS),
+        planned=-(-found.rows // SHARD_ROWS),
     )
     if writer.finished:
         return nothing_to_do(writer, run)
     texts = Texts.of(settings)
-    sides: dict[str, tuple[Callable[[], Iterator[Document]], bool]] = {
-        "queries": (written.distinct, True),
-        "corpus": (texts.documents, False),
-        "evaluation": (evaluation.distinct, True),
-    }
-    columns = {"corpus": settings.corpus_column, "evaluation": settings.evaluation_column}
-    folders = {
-        name: encode_corpus(
-            ReadCorpus(
-                "inputs" if asked else "outputs", [], columns.get(name), None, inputs[name], read=read
-            ),
-            settings.encoding(),
-            revision,
-            run.part(name),
-        )
-        for name, (read, asked) in sides.items()
-        if name != "evaluation" or len(evaluation)
-    }
-    if run.rank is not None:
-        return writer.folder()  # the search needs the vectors of all ranks
     with ExitStack() as scratch:
-        vectors = {
-            name: Vectors.of(folder, scratch.enter_context(scratch_file(run.out, name)))
-            for name, folder in folders.items()
+
+        def file(name: str) -> Path:
+            return scratch.enter_context(scratch_file(run.out, name))
+
+        written = found.mapped(file("rows"))
+        sides: dict[str, tuple[Callable[[], Iterator[Document]], bool]] = {
+            "queries": (written.distinct, True),
+            "corpus": (texts.documents, False),
+            "evaluation": (evaluation.distinct, True),
         }
+        columns = {"corpus": settings.corpus_column, "evaluation": settings.evaluation_column}
+        folders = {
+            name: encode_corpus(
+                ReadCorpus(
+                    "inputs" if asked else "outputs", [], columns.get(name), None, inputs[name], read=read
+                ),
+                settings.encoding(),
+                revision,
+                run.part(name),
+            )
+            for name, (read, asked) in sides.items()
+            if name != "evaluation" or len(evaluation)
+        }
+        if run.rank is not None:
+            return writer.folder()  # the search needs the vectors of all ranks
+        vectors = {name: Vectors.of(folder, file(name)) for name, folder in folders.items()}
         rows = _Rows.of(written, texts, vectors["queries"], vectors["corpus"], settings)
         ranked = _search(rows, vectors, folders, settings, run.part("search"))
         verdicts, held = _verdicts(rows, ranked, vectors["queries"], written, evaluation, settings)
-    for number in range(-(-len(written) // SHARD_ROWS)):
-        if not writer.is_done(number):
-            part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
-            writer.commit(number, *_shard(written, ranked, verdicts, part, held))
+        for number in range(-(-len(written) // SHARD_ROWS)):
+            if not writer.is_done(number):
+                part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
+                writer.commit(number, *_shard(written, ranked, verdicts, part, held))
     _tell(verdicts, held, settings.held_back, run)
-    return finished(writer, _card(settings, written, len(vectors["corpus"]), evaluation), run)
+    card = _card(settings, found.rows, len(vectors["corpus"]), len(evaluation))
+    return finished(writer, card, run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +290,7 @@ def _shard(
     size = part.stop - part.start
     table, numbers = written.rows(part), ranked.slice(part.start, size).select(["rank", "similarity"])
     for name in numbers.column_names:
-        table = table.append_column(written.schema.field(name), numbers[name])
+        table = table.append_column(name, numbers[name])
     kept = pa.array([verdict.filter == KEPT for verdict in some])
     rejects = []
     for at, verdict in enumerate(some):
@@ -330,16 +329,14 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
     )
 
 
-def _card(
-    settings: FilterQueriesSettings, written: WrittenQueries, chunks: int, evaluation: Evaluation
-) -> Card:
+def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation: int) -> Card:
     return Card(
         title="Queries that lead back to their chunks",
         description=(
             f"Queries whose chunk is among the {settings.within} nearest by "
             f"{model_display_name(settings.encoder)}, each once."
         ),
-        counts={"queries": len(written), "chunks": chunks, "queries of the evaluation": len(evaluation)},
+        counts={"queries": queries, "chunks": chunks, "queries of the evaluation": evaluation},
         columns={
             "rank": "the rank of the query's chunk among all chunks, from 1",
             "similarity": "the cosine of the query and its chunk",

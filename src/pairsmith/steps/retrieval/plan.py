@@ -8,6 +8,7 @@ import pyarrow as pa
 import torch
 
 from pairsmith.core.model_names import MINILM
+from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import read_titled
 from pairsmith.data.files.reading import Given, count_given
 from pairsmith.data.schemas import CHUNK
@@ -18,8 +19,9 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import nearest
 from pairsmith.steps.planning import sample_of, sharded, timed
 from pairsmith.steps.retrieval.chunk import chunks_of, documents
-from pairsmith.steps.retrieval.query_rows import as_written, read_evaluation, read_written
+from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
+from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_DOCUMENTS = 32
@@ -71,11 +73,15 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
     """
     begun = time.monotonic()
     made = sample_of(settings.queries, before)
-    written = read_written(settings.queries) if made is None else as_written(made, settings.queries)
-    count = len(written) if made is None else sum(before[settings.queries].rows.values())
+    if made is None:
+        found = QuerySource.find(settings.queries)
+        count, made = found.rows, next(found.tables())
+    else:
+        count = sum(before[settings.queries].rows.values())
+    written = WrittenQueries.of(made, settings.queries)
     chunks, corpus = _some_chunks(settings, before)
     asked = count + len(read_evaluation(settings))
-    queries = [text for text in written.texts[:CALIBRATION_TEXTS] if text]
+    queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
     model = base if settings.encoder in before else settings.encoder
     encoder = load_sentence_encoder(model, **load_options(settings))
     loading = time.monotonic() - begun
@@ -107,9 +113,9 @@ def _some_chunks(settings: FilterQueriesSettings, before: Before) -> tuple[list[
     for source in settings.corpus:
         sample = sample_of(source, before)
         given: str | Source = source if sample is None else _source(sample)
-        rows = read_titled(given, column=settings.corpus_column)
+        rows = read_passages(given, settings.corpus_column)
         first = list(islice(rows, CALIBRATION_TEXTS))
-        some += [row.whole for row in first if row.text]
+        some += [row.whole for row in first]
         there = len(first) + sum(1 for _ in rows)
         count += there if sample is None else sum(before[source].rows.values())
     return some, count

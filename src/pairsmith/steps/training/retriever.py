@@ -1,9 +1,11 @@
 """The step ``train-retriever``: an encoder that finds the documents that answer a query."""
 
 from functools import partial
+from itertools import chain
 
-from pairsmith.data.tuples import RetrievalExample, read_tuples
+from pairsmith.data.tuples import read_tuples
 from pairsmith.methods.dino.encoder import save_encoder
+from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
 from pairsmith.steps.training.reading import QuestionData, first_of
 from pairsmith.steps.training.step import Means, Trained, TrainingStep
@@ -19,17 +21,18 @@ print(encoder.similarity(queries, documents))
 ```"""
 
 
-def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[list[RetrievalExample]]:
+def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[ExampleStore]:
     read = partial(read_tuples, scored=settings.objective != "ranking")
-    examples, unread = first_of(settings.data, read, most)
-    distinct = list(dict.fromkeys(examples))
+    if most is None:  # streamed, as there may be more than fit into memory
+        examples, unread = ExampleStore(chain.from_iterable(map(read, settings.data))), 0
+    else:
+        some, unread = first_of(settings.data, read, most)
+        examples = ExampleStore(some)
     validation = list(read_tuples(settings.validation)) if settings.validation else []
-    return QuestionData(distinct, len(examples), unread, validation)
+    return QuestionData(examples, examples.read, unread, validation)
 
 
-def _train(
-    data: QuestionData[list[RetrievalExample]], settings: TrainRetrieverSettings, means: Means
-) -> Trained:
+def _train(data: QuestionData[ExampleStore], settings: TrainRetrieverSettings, means: Means) -> Trained:
     repeated = data.rows - data.examples
     if repeated:
         means["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")

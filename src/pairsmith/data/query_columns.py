@@ -1,0 +1,32 @@
+"""The columns in which queries, and the texts that answer them, are looked for: the first that exists."""
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.readers import pick_column
+from pairsmith.data.sources import Columns
+
+QUERIES = ("query", "question", "anchor", "input", "sentence1")
+QUERIES_ALONE = (*QUERIES, "text", "sentence")
+"""For files of queries that may come without texts that answer them."""
+POSITIVES = ("positive", "pos", "positives", "context", "passage", "document", "output", "sentence2")
+PASSAGES = ("text", "positive", "passage", "context")
+"""For files of texts that may answer a query; ``document`` may hold the name of what they are parts of."""
+
+
+def pick_pair(
+    row: Columns, source: str, *, query: str | None = None, positive: str | None = None
+) -> tuple[str, str]:
+    """The columns of a query and of a text that answers it, in the first row of a source.
+
+    Pairs of sentences with a grade are refused, unless their columns are given: of some of them the second
+    sentence is no answer to the first.
+    """
+    asked = pick_column(row, [query] if query else QUERIES, source)
+    wanted = [positive] if positive else [name for name in POSITIVES if name != asked]
+    right = pick_column(row, wanted, source)
+    graded = [name for name in row if name.casefold() in ("score", "label")]
+    if not positive and right.casefold() == "sentence2" and graded:
+        raise InputError(
+            f"{source} has a column {graded[0]}, so not all of its pairs belong together; keep those that do "
+            "and drop the column, or name the columns query and positive"
+        )
+    return asked, right

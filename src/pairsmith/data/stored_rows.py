@@ -1,0 +1,61 @@
+"""Rows in a temporary file, for data to train on that may not fit into memory."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import StorageError, first_line
+
+_TOGETHER = 4_096
+"""Rows in a record batch."""
+
+
+class StoredRows:
+    """Rows, each a dict of its columns, that are read from the disk as they are needed.
+
+    They lie in a temporary folder, which is deleted with this object.
+    """
+
+    def __init__(self, rows: Iterable[dict[str, Any]], schema: pa.Schema) -> None:
+        """Write the rows to disk."""
+        folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path, left = folder / "rows.arrow", iter(rows)
+        with _writing(path):
+            writer = pa.ipc.new_file(str(path), schema)
+        while some := list(islice(left, _TOGETHER)):
+            with _writing(path):
+                writer.write_batch(pa.RecordBatch.from_pylist(some, schema=schema))
+        with _writing(path):
+            writer.close()
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        self._batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+    def __len__(self) -> int:
+        return sum(batch.num_rows for batch in self._batches)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        batch = self._batches[number // _TOGETHER]
+        found: dict[str, Any] = batch.slice(number % _TOGETHER, 1).to_pylist()[0]
+        return found
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self._batches:
+            yield from batch.to_pylist()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot keep the rows in {path.parent}: {first_line(error)}; set TMPDIR to a disk with room"
+        ) from error

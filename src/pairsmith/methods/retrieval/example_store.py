@@ -1,0 +1,85 @@
+"""The rows that a retriever learns from, kept on disk, as they may not fit into memory."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from pairsmith.data.stored_rows import StoredRows
+from pairsmith.data.tuples import RetrievalExample
+from pairsmith.runs.seeds import stream_key
+
+_SCHEMA = pa.schema(
+    [
+        ("query", pa.string()),
+        ("positive", pa.string()),
+        ("negatives", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float64())),
+    ]
+)
+
+
+class ExampleStore(Sequence[RetrievalExample]):
+    """The distinct ones of some examples, in their order; ``read`` tells how many there were.
+
+    Memory holds one number for each.
+    """
+
+    def __init__(self, examples: Iterable[RetrievalExample]) -> None:
+        """Write the examples to disk."""
+        keys = array("Q")
+
+        def rows() -> Iterator[dict[str, Any]]:
+            for each in examples:
+                keys.append(stream_key(each.query, each.positive, *each.negatives, *map(repr, each.scores)))
+                yield {name: getattr(each, name) for name in _SCHEMA.names}
+
+        self._stored = StoredRows(rows(), _SCHEMA)
+        self.read = len(keys)
+        self._numbers = np.sort(np.unique(np.array(keys, np.uint64), return_index=True)[1])
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, number: int) -> RetrievalExample: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[RetrievalExample]: ...
+    def __getitem__(self, number: int | slice) -> RetrievalExample | list[RetrievalExample]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        return _example(self._stored[int(self._numbers[number])])
+
+    def __iter__(self) -> Iterator[RetrievalExample]:
+        wanted = np.zeros(self.read, bool)
+        wanted[self._numbers] = True
+        return (_example(row) for row, kept in zip(self._stored, wanted, strict=True) if kept)
+
+
+def _example(row: dict[str, Any]) -> RetrievalExample:
+    return RetrievalExample(row["query"], row["positive"], tuple(row["negatives"]), tuple(row["scores"]))
+
+
+class Positives:
+    """The positives of each query, all of them by numbers that stand for texts (``key``)."""
+
+    def __init__(self, examples: Iterable[RetrievalExample]) -> None:
+        """Read the examples once; memory holds two numbers for each."""
+        pairs = array("Q")
+        for each in examples:
+            pairs.extend((self.key(each.query), self.key(each.positive)))
+        both = np.array(pairs, np.uint64).reshape(-1, 2)
+        self._queries, self._positives = both[np.lexsort(both.T[::-1])].T
+
+    @staticmethod
+    def key(text: str) -> int:
+        """The number of a text."""
+        return stream_key(text)
+
+    def of(self, query: str) -> frozenset[int]:
+        """The numbers of the positives of a query."""
+        key = np.uint64(self.key(query))
+        first, end = (int(np.searchsorted(self._queries, key, side)) for side in ("left", "right"))
+        return frozenset(self._positives[first:end].tolist())

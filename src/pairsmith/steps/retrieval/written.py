@@ -1,0 +1,209 @@
+"""Rows of queries, with the texts that they were written for, as ``filter-queries`` reads them."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import is_folder, place, size_of
+from pairsmith.data.documents import Document
+from pairsmith.data.query_columns import pick_pair
+from pairsmith.data.readers import column_text, text_id
+from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.splits import split_of
+from pairsmith.data.text.folding import folded
+from pairsmith.data.text_keys import text_keys
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.folder import MANIFEST
+from pairsmith.runs.storage import mapped_table
+from pairsmith.steps.retrieval.vectors import Keys
+
+_ADDED = (pa.field("rank", pa.int64()), pa.field("similarity", pa.float32()))
+"""The columns that the filter adds; those of an earlier filter are left out."""
+_AT_ONCE = 10_000
+"""Rows, or texts whose keys are computed, that are held in memory at once."""
+
+
+def keys_of(texts: Iterable[str]) -> Keys:
+    """The key of each text, ``(n,)``."""
+    found, left = [np.zeros(0, np.uint64)], iter(texts)
+    while some := list(map(text_id, islice(left, _AT_ONCE))):
+        found.append(text_keys(pa.chunked_array([some], pa.string())))
+    return np.concatenate(found)
+
+
+def each_once(texts: Callable[[], Iterable[str]], keys: Keys, where: str) -> Iterator[Document]:
+    """Each text that is not blank once, in order; ``keys`` are theirs, ``(n,)``."""
+    first = np.zeros(len(keys), bool)
+    first[np.unique(keys, return_index=True)[1]] = True
+    for text, new in zip(texts(), first, strict=True):
+        if new and text:
+            yield Document(text_id(text), text, "", "", where)
+
+
+@dataclass(frozen=True)
+class WrittenQueries:
+    """Rows of queries with the texts that they were written for.
+
+    Attributes:
+        table: the rows, without a rank and a similarity of an earlier filter.
+        query: the column of the queries; ``positive``: that of the texts that they were written for.
+        source: the name for messages.
+    """
+
+    table: pa.Table
+    query: str
+    positive: str
+    source: str
+
+    @classmethod
+    def of(cls, table: pa.Table, source: str) -> Self:
+        """The rows of a table; its columns are those that ``pick_pair`` finds."""
+        return cls(table, *pick_pair(dict.fromkeys(table.column_names), source), source)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        count: int = self.table.num_rows
+        return count
+
+    def texts(self) -> Iterator[str]:
+        """The queries, stripped of white space; blank ones are empty."""
+        return self._column(self.query)
+
+    def positives(self) -> Iterator[str]:
+        """The texts that they were written for, likewise."""
+        return self._column(self.positive)
+
+    def chunks(self) -> Iterator[str] | None:
+        """The ids of these texts, or None where the rows name none."""
+        if "chunk" not in self.table.column_names:
+            return None
+        return ("" if each is None else str(each) for each in self._values("chunk"))
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The key of each query, ``(n,)``."""
+        return keys_of(self.texts())
+
+    @cached_property
+    def names(self) -> Keys:
+        """A number for each query that is the same for copies: case, spaces and punctuation do not count."""
+        return keys_of(map(folded, self.texts()))
+
+    def distinct(self) -> Iterator[Document]:
+        """Each query once."""
+        return each_once(self.texts, self.keys, self.source)
+
+    def rows(self, part: slice) -> pa.Table:
+        """Some of the rows."""
+        return self.table.slice(part.start, part.stop - part.start)
+
+    def name_of(self, row: int) -> str:
+        """The id of a row, or of its texts if it has none."""
+        if "id" in self.table.column_names and (given := self.table["id"][row].as_py()) is not None:
+            return str(given)
+        values = self.rows(slice(row, row + 1)).to_pylist()[0]
+        return text_id(
+            "\n".join(column_text(values, name, self.source) for name in (self.query, self.positive))
+        )
+
+    def _values(self, name: str) -> Iterator[object]:
+        for batch in self.table.select([name]).to_batches(max_chunksize=_AT_ONCE):
+            yield from batch[name].to_pylist()
+
+    def _column(self, name: str) -> Iterator[str]:
+        for number, value in enumerate(self._values(name), start=1):
+            yield column_text({name: value}, name, f"{self.source}, row {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySource:
+    """Where rows of queries lie; ``tables`` reads them from the beginning, some at a time."""
+
+    name: str
+    schema: pa.Schema
+    rows: int
+    tables: Callable[[], Iterator[pa.Table]]
+
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """One split of a source, whose rows other than those of a dataset folder are read once for this."""
+        folder, split = split_of(name)
+        path = place(folder)
+        if is_folder(path) and size_of(path / MANIFEST) is not None:
+            opened = DatasetFolder.open(path)
+            split = split or opened.splits[0]
+            count, schema = opened.split_rows[split], opened.schema()
+            tables: Callable[..., Iterator[pa.Table]] = partial(opened.batches, split)
+        else:
+            count, types = _types(name)
+            schema, tables = pa.schema(types.items()), partial(_typed, name, types)
+        if not count:
+            raise InputError(f"{name} holds no queries")
+        added = {each.name for each in _ADDED}
+        schema = pa.schema([each for each in schema if each.name not in added])
+        pick_pair(dict.fromkeys(schema.names), name)
+        return cls(name, schema, count, lambda: (table.select(schema.names) for table in tables()))
+
+    @property
+    def kept_schema(self) -> pa.Schema:
+        """The columns of the rows that are kept."""
+        return pa.schema([*self.schema, *_ADDED])
+
+    def mapped(self, file: Path) -> WrittenQueries:
+        """The rows, written to ``file`` and mapped from it; at least one has a query."""
+        written = WrittenQueries.of(mapped_table(self.tables(), self.schema, file), self.name)
+        if not any(written.texts()):
+            raise InputError(f"{self.name}: all of its queries are blank")
+        return written
+
+
+def _some_rows(source: str) -> Iterator[Sequence[Columns]]:
+    rows = (row for _, row in open_source(source).rows())
+    while some := list(islice(rows, _AT_ONCE)):
+        yield some
+
+
+def _types(source: str) -> tuple[int, Mapping[str, pa.DataType]]:
+    """The number of rows, and the type of each column: that of all its values, or else text."""
+    count, found = 0, dict[str, pa.DataType]()
+    for rows in _some_rows(source):
+        count += len(rows)
+        for name in dict.fromkeys(name for row in rows for name in row):
+            new = _type([row.get(name) for row in rows])
+            old = found.get(name, pa.null())
+            found[name] = new if old == pa.null() else old if new in (old, pa.null()) else pa.string()
+    return count, found
+
+
+def _type(values: Sequence[object]) -> pa.DataType:
+    with suppress(pa.ArrowException, OverflowError, UnicodeError):
+        found = pa.array(values).type
+        if not pa.types.is_nested(found):
+            return found
+    return pa.string()
+
+
+def _typed(source: str, types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
+    for rows in _some_rows(source):
+        columns = {
+            name: [_as_text(row.get(name)) if kind == pa.string() else row.get(name) for row in rows]
+            for name, kind in types.items()
+        }
+        yield pa.table({name: pa.array(values, types[name]) for name, values in columns.items()})
+
+
+def _as_text(value: object) -> str | None:
+    """A value as text; lists, objects and what UTF-8 cannot hold as JSON."""
+    if isinstance(value, str | int | float | None):
+        with suppress(UnicodeError):
+            return None if value is None else str(value).encode().decode()
+    return json.dumps(value, default=str)
