@@ -26,6 +26,7 @@ from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.questions import Distribution
 from pairsmith.data.squad import Question
+from pairsmith.methods.mining.marked import MarkedQuestion
 from pairsmith.methods.mining.reader import SpanMarker, batch_of_windows, training_windows
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import Student
@@ -101,7 +102,7 @@ def lesson(questions: Sequence[Question]) -> PassageExample:
 
 
 def student() -> Student:
-    return Student(load_span_encoder(MINILM, fresh_heads=True), concatenated=False)
+    return Student(load_span_encoder(MINILM, fresh_heads=True))
 
 
 def together(batches: Sequence[list[list[Question]]]) -> Way:
@@ -118,9 +119,12 @@ def apart(batches: Sequence[list[list[Question]]]) -> Way:
 
 def crossed(batches: Sequence[list[list[Question]]]) -> Way:
     reader = load_reader(MINILM, fresh_head=True, perceptrons=True)
-    model = SpanMarker(reader, [])
+    model = SpanMarker(reader, 0)
     rows = [
-        [windows[0] for windows in training_windows(reader, [q for some in batch for q in some])]
+        [
+            windows[0]
+            for windows in training_windows(reader, [MarkedQuestion.of(q) for some in batch for q in some])
+        ]
         for batch in batches
     ]
     return Way(model, [partial(batch_of_windows, reader, some) for some in rows], _count(batches))

@@ -13,7 +13,10 @@ def read(path):
 def test_columns_by_any_of_their_names(tmp_path):
     path = tmp_path / "qqp.tsv"
     path.write_text("id\tquestion1\tquestion2\tis_duplicate\n0\tWhy?\tHow come?\t1\n1\tWhy?\tWhen?\t0\n")
-    assert read(path) == [Paraphrase("Why?", "How come?", True), Paraphrase("Why?", "When?", False)]
+    assert read(path) == [
+        Paraphrase("Why?", "How come?", True, "0"),
+        Paraphrase("Why?", "When?", False, "1"),
+    ]
 
 
 def test_rows_without_labels_are_paraphrases_that_nobody_labelled(tmp_path):

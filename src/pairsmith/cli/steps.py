@@ -17,13 +17,15 @@ from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSetting
 from pairsmith.steps.evaluate.settings import (
     EvaluateLabelsSettings,
     EvaluateMtebSettings,
-    EvaluateNerSettings,
-    EvaluateParaphraseSettings,
     EvaluateQaSettings,
-    EvaluateSentimentSettings,
     EvaluateStsSettings,
     EvaluateSummariesSettings,
     check_summarizer_name,
+)
+from pairsmith.steps.evaluate.transfer_settings import (
+    EvaluateNerSettings,
+    EvaluateParaphraseSettings,
+    EvaluateSentimentSettings,
 )
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings

@@ -3,8 +3,10 @@
 MRPC as it was released, PAWS, Quora's questions, and any file with two columns of texts and their labels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, place
@@ -15,6 +17,10 @@ _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
 _LABELS = ("label", "is_duplicate", "Quality")
 _MRPC = "msr_paraphrase_"
+_NEAR = 50
+"""Number of most similar texts from which a negative is drawn."""
+_AT_ONCE = 100
+"""Texts that are compared with all others at once."""
 _VALUES = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
@@ -25,6 +31,7 @@ class Paraphrase:
     sentence1: str
     sentence2: str
     label: bool | None
+    id: str = ""  # empty where the row has none
 
 
 def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
@@ -47,7 +54,9 @@ def _paraphrases(source: Source) -> Iterator[Paraphrase]:
         if not number:
             label = _label_column(row)
         texts = two_texts(row, names, where)
-        yield Paraphrase(*texts, None if label is None else _label(row, label, where))
+        given = row.get("id")
+        name = "" if given is None else str(given).strip()
+        yield Paraphrase(*texts, None if label is None else _label(row, label, where), name)
 
 
 def _label_column(row: Columns) -> str | None:
@@ -61,3 +70,47 @@ def _label(row: Columns, name: str, where: str) -> bool:
     if found is None:
         raise InputError(f"{where}: {name} is {str(value)[:40]!r}; expected 1 (a paraphrase) or 0")
     return found
+
+
+def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
+    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``."""
+    pairs = list(read_paraphrases(source))
+    if pairs[0].label is None:
+        return with_negatives(pairs, seed), "sampled"
+    labels = {pair.label for pair in pairs}
+    if len(labels) < 2:
+        raise InputError(
+            f"{source}: all {len(pairs):,} pairs have the label {int(bool(pairs[0].label))}; both labels "
+            "are needed"
+        )
+    return pairs, "people"
+
+
+def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
+    """The pairs labelled as paraphrases, with as many sampled negatives.
+
+    Each first text is paired with another pair's second text, drawn from the ``_NEAR`` ones with the largest
+    tf-idf cosine, so that not every negative is easy. Some may be paraphrases that nobody has labelled, so
+    figures on them must be reported as figures on sampled negatives. There must be 2 distinct pairs or more.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    firsts, seconds = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
+    vectors = TfidfVectorizer(token_pattern=r"\w+").fit([*firsts, *seconds])
+    a, b = vectors.transform(firsts), vectors.transform(seconds)
+    rng = np.random.default_rng(seed)
+    same: dict[str, set[str]] = {}
+    for pair in pairs:
+        same.setdefault(pair.sentence1, {pair.sentence1}).add(pair.sentence2)
+    found = []
+    for top in range(0, len(pairs), _AT_ONCE):
+        near = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
+        for first, order in zip(firsts[top : top + _AT_ONCE], near[:, : 2 * _NEAR], strict=True):
+            others = [seconds[each] for each in order if seconds[each] not in same[first]][:_NEAR]
+            if not others:
+                raise InputError(
+                    f"there are too few texts to find one that is not a paraphrase of {first[:60]!r}; "
+                    "give more pairs, or labels"
+                )
+            found.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))
+    return [Paraphrase(pair.sentence1, pair.sentence2, label=True) for pair in pairs] + found

@@ -48,10 +48,11 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """The tokens of a text, without special tokens and white space."""
+    """The tokens of a text; those of white space alone count as special."""
 
-    vectors: Tensor  # (tokens, d)
+    vectors: Tensor  # (tokens, d), without special tokens
     offsets: Tensor  # (tokens, 2) int64, where the tokens begin and end in the text, in characters
+    special: Tensor  # (special tokens of all windows, d)
 
 
 def text_vectors(
@@ -60,17 +61,20 @@ def text_vectors(
     """The token vectors r(c) of each text; long windows are encoded first, see ``text_windows``."""
     windows = text_windows(encoder.tokens, texts)
     lengths = [len(window.input_ids) for window in windows]
-    found: dict[int, Tensor] = {}
+    found: dict[int, tuple[Tensor, Tensor]] = {}
     at_once = batch_tokens or tokens_at_once(encoder.tokens.model.device)
     for rows in batches_by_length(lengths, len(lengths), at_once):
         features = collate(encoder.tokens, [windows[row] for row in rows])
         for row, vectors in zip(rows, encoder.token_vectors(features), strict=True):
-            kept = windows[row].is_context
-            found[row] = vectors[: len(kept)][kept.to(vectors.device)]
+            window = windows[row]
+            own = vectors[: len(window.is_context)]
+            masks = window.is_context, ~window.offsets.any(dim=1)  # neighbouring windows share other tokens
+            found[row] = own[masks[0].to(own.device)], own[masks[1].to(own.device)]
     return [
         TextVectors(
-            torch.cat([found[row] for row in rows]),
+            torch.cat([found[row][0] for row in rows]),
             torch.cat([windows[row].offsets[windows[row].is_context] for row in rows]),
+            torch.cat([found[row][1] for row in rows]),
         )
         for rows in rows_of_questions(windows)
     ]

@@ -53,7 +53,7 @@ def predict_spans(
         return []
     reader.model.eval()
     windows = encode_questions(reader, questions, contexts)
-    scores = _scores(reader, windows, batch_tokens)
+    scores = window_scores(reader, windows, batch_tokens)
     found = []
     for context, rows in zip(contexts, rows_of_questions(windows), strict=True):
         text = whole_text([windows[row] for row in rows], [scores[row] for row in rows])
@@ -62,7 +62,9 @@ def predict_spans(
     return found
 
 
-def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None) -> list[Tensor]:
+def window_scores(
+    reader: Reader, windows: Sequence[Feature], batch_tokens: int | None = None
+) -> list[Tensor]:
     """Start and end scores of each window, ``(2, tokens)`` float32."""
     device = reader.model.device
     found: list[Tensor] = [torch.empty(0)] * len(windows)

@@ -3,9 +3,9 @@
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.training.settings import (
     FitSettings,
     LabelSmoothing,
@@ -54,6 +54,11 @@ class TrainTeacherSettings(EpochSettings):
     """A teacher: a reader from whose span distributions students learn (Q3)."""
 
     data: QuestionSources
+    labels: Literal["answers", "hard"] = Field(
+        default="answers",
+        description="What is learned. answers: the first answer of each question; hard: the likeliest start "
+        "and the likeliest end, each for itself, by an earlier teacher, as relabel writes them.",
+    )
     max_length: int | None = Field(
         default=512,
         ge=16,
@@ -79,7 +84,13 @@ class InfuseSettings(EpochSettings):
     negatives: Literal["passage", "batch"] = Field(
         default="passage",
         description="Tokens among which the student learns to find the answer: those of the question's "
-        "passage, or those of all passages in a step.",
+        "passage, or those of several passages of the step, see --together.",
+    )
+    together: int = Field(
+        default=9,
+        ge=2,
+        description="With --negatives batch: number of passages of a step whose tokens are joined; the paper "
+        "joins the nine that each of its GPUs had.",
     )
     questions: int = Field(
         default=10,
@@ -95,7 +106,7 @@ class InfuseSettings(EpochSettings):
         ge=1,
         description="Maximum number of tokens of passages, or of questions, in a model call; a step makes as "
         "many calls as it needs. Lower it if memory runs out; a single passage, or its questions, may have "
-        "more. Unset: what suits the device, or with --negatives batch all tokens of a step.",
+        "more. Unset: what suits the device, or with --negatives batch all that are joined.",
         json_schema_extra=NO_EFFECT,
     )
     learning_rate: Annotated[list[float], Several] = Field(
@@ -110,3 +121,9 @@ class InfuseSettings(EpochSettings):
         description="Longest passage in tokens, including special tokens; the rest is cut off. BERT and "
         "RoBERTa have two special tokens, so 458 leaves 456 for the text. Unset: the base's own limit.",
     )
+
+    @model_validator(mode="after")
+    def _together_in_batches(self) -> Self:
+        if self.negatives == "passage":
+            refuse(self, ("together",), "with --negatives passage, which joins no passages")
+        return self

@@ -97,7 +97,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
     some = settings(quick_bert, data)
     lessons = passages(read_asked(data), some)
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
-    student = Student(encoder, concatenated=False).eval()
+    student = Student(encoder).eval()
     whole = student(**student.batch(lessons))["loss"]
     monkeypatch.setattr(chunks, "_CALLS", 10**9)
     groups = student.batch(lessons)
@@ -122,7 +122,7 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
     assert sum(map(sum, asked)) > 2 * sum(read)
 
     def chunks(rows, batch_tokens):
-        found = Student(encoder, concatenated=False, batch_tokens=batch_tokens).batch(rows)
+        found = Student(encoder, batch_tokens=batch_tokens).batch(rows)
         return len(found["passages"]["chunks"])
 
     assert chunks(lessons, 2 * max(read)) == 1
@@ -144,7 +144,9 @@ def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, 
     )
 
     def step(batch_tokens):
-        student = Student(encoder, concatenated=negatives == "batch", batch_tokens=batch_tokens).eval()
+        student = Student(
+            encoder, together=9 if negatives == "batch" else None, batch_tokens=batch_tokens
+        ).eval()
         student.zero_grad()
         calls.clear()
         loss = student(**student.batch(lessons))["loss"]
@@ -173,7 +175,7 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
     lessons = passages(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
-    student = Student(encoder, concatenated=negatives == "batch").eval().double()
+    student = Student(encoder, together=9 if negatives == "batch" else None).eval().double()
     batch = student.batch(lessons)
     student(**batch)["loss"].backward()
     rng, looked = np.random.default_rng(0), 0
@@ -225,7 +227,7 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
         float(student(**student.batch(lessons))["loss"].detach())
-        for student in (Student(encoder, concatenated=share).eval() for share in (False, True))
+        for student in (Student(encoder, together=share).eval() for share in (None, 9))
     )
     assert among > alone
 
@@ -311,7 +313,7 @@ def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
 
     some = settings(quick_bert, "", labels="answers")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
-    student = Student(encoder, concatenated=False).eval()
+    student = Student(encoder).eval()
     losses = []
     for places in ((2,), (2, 30)):
         lessons = passages(read_asked(behind(tmp_path / "rows.jsonl", *places)), some)

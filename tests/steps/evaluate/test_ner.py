@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from pydantic import ValidationError
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
@@ -16,10 +17,17 @@ from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import tagging
-from pairsmith.steps.evaluate.ner import QUESTIONS, drawn, entity_f1, evaluate_ner, questions_of
+from pairsmith.steps.evaluate.ner import (
+    QUESTIONS,
+    drawn,
+    entity_f1,
+    evaluate_ner,
+    few_and_test,
+    questions_of,
+)
 from pairsmith.steps.evaluate.plan import plan_evaluate_ner
-from pairsmith.steps.evaluate.settings import EvaluateNerSettings
 from pairsmith.steps.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
+from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +114,7 @@ def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
     taggers = []
     monkeypatch.setattr(tagging, "_tag", lambda tagger, *_: taggers.append(tagger))
     some = settings(str(tiny_bert), dtype="bfloat16", learning_rate=1e-6, epochs=3)
-    tag_after_training(some, SENTENCES, SENTENCES, None)
+    tag_after_training(some, SENTENCES, SENTENCES, None, seed=1)
     before = load_token_encoder(str(tiny_bert), device="cpu").model.encoder.state_dict()
     for name, weight in taggers[0].model.encoder.state_dict().items():
         moved = (weight - before[name]).abs()
@@ -121,17 +129,97 @@ def test_sums_in_numbers_of_two_bytes_are_of_the_weights_as_they_are(tiny_bert, 
         found.append((tagger, words, tagger(words)))
 
     monkeypatch.setattr(tagging, "_tag", tag)
-    tag_after_training(settings(str(tiny_bert), dtype="bfloat16", epochs=9), SENTENCES, SENTENCES, None)
+    tag_after_training(
+        settings(str(tiny_bert), dtype="bfloat16", epochs=9), SENTENCES, SENTENCES, None, seed=1
+    )
     ((tagger, words, scores),) = found
     assert scores.dtype == torch.bfloat16
     assert torch.equal(scores, tagger(words))  # when nothing is kept any more of what was converted
+
+
+def test_the_rate_falls_in_equal_steps_and_gradients_are_cut_to_a_norm_of_1(tiny_bert, monkeypatch):
+    """As Hugging Face's trainer does by default: batches of 8, no warm-up, and no weight decay."""
+    sentences = SENTENCES * 5  # two batches an epoch, of 8 and of 2
+    rates, norms, decays = [], [], []
+    whole = torch.optim.AdamW.step
+
+    def step(self, *args, **named):
+        (group,) = self.param_groups
+        rates.append(group["lr"])
+        decays.append(group["weight_decay"])
+        squares = [weight.grad.square().sum() for weight in group["params"] if weight.grad is not None]
+        norms.append(float(torch.stack(squares).sum().sqrt()))
+        return whole(self, *args, **named)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    given = EvaluateNerSettings(model=str(tiny_bert), data="", epochs=3, device="cpu")
+    large = 100 * torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), large)
+    tags = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    tagging._train(tagger, sentences, tags, given, 0, lambda _: None)
+    assert rates == pytest.approx([2e-5 * (6 - step) / 6 for step in range(6)], rel=1e-12)
+    assert norms == pytest.approx([1.0] * 6, rel=1e-4)
+    assert decays == [0.0] * 6
+
+
+def test_dropout_before_the_output_layer_is_off_when_tagging(tiny_bert):
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.eye(16)[:2])
+    words = Words.of(tagger.encoder, SENTENCES)
+    assert tagger.dropout.p == 0.1
+    tagger.model.eval()
+    assert not torch.equal(tagger(words), tagger(words))
+    tagger.eval()
+    assert torch.equal(tagger(words), tagger(words))
+
+
+def test_each_split_has_a_seed_of_its_own_and_both_tags_of_a_type(student, data, tmp_path, monkeypatch):
+    seen = []
+
+    def tag(settings, train, test, questions, *, seed, advance):
+        seen.append(seed)
+        return [list(each.tags) for each in test]
+
+    monkeypatch.setattr(tagging, "tag_after_training", tag)
+    evaluate_ner(settings(student, data, start=["random"]), Run(tmp_path / "out", Silent()))
+    assert seen == [0, 1]
+    monkeypatch.undo()
+    taggers = []
+    monkeypatch.setattr(tagging, "_tag", lambda tagger, _, tags, *__: taggers.append((tagger, tags)))
+    begun = [TaggedSentence(("Ann", "ran"), ("B-PER", "O"))]
+    tag_after_training(settings(student, epochs=1), begun, begun, None, seed=0)
+    tag_after_training(settings(student, epochs=1), begun, begun, None, seed=1)
+    assert [tags for _, tags in taggers] == [["O", "B-PER", "I-PER"]] * 2
+    assert not torch.equal(taggers[0][0].rows, taggers[1][0].rows)
+
+
+def test_all_sentences_may_be_learned_from(student, tmp_path):
+    files = [conll(tmp_path / f"{name}.conll", SENTENCES * 3) for name in ("test", "train")]
+    some = settings(student, files[0], train=files[1], whole=True)
+    few, test = few_and_test(some)
+    assert [len(split) for split in few] == [len(test)] * 2 == [6, 6]
+    with pytest.raises(ValidationError, match="shots does nothing with whole"):
+        settings(student, files[0], train=files[1], whole=True, shots=2)
+    with pytest.raises(ValidationError, match="whole does nothing without train"):
+        settings(student, files[0], whole=True)
+
+
+def test_the_first_word_has_the_tokens_that_it_has_behind_another(tiny_gpt2, tiny_bert):
+    for model, before in ((tiny_gpt2, " "), (tiny_bert, "")):
+        encoder = load_token_encoder(str(model), device="cpu")
+        if encoder.tokenizer.pad_token is None:
+            encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
+        sentence = TaggedSentence(("dogs", "and", "dogs"), ("O",) * 3)
+        words = Words.of(encoder, [sentence])
+        ids = words.features["input_ids"][0]
+        assert ids[words.token[0]] == ids[words.token[2]]
+        assert tagging._before_words(encoder) == before
 
 
 def test_a_word_is_told_by_its_first_token(tiny_bert):
     encoder = load_token_encoder(tiny_bert.as_posix(), device="cpu")
     words = Words.of(encoder, SENTENCES)
     assert len(words.word) == 12
-    tagger = Tagger(encoder, torch.eye(16)[:2])
+    tagger = Tagger(encoder, torch.eye(16)[:2]).eval()
     scores = tagger(words)
     states = encoder.model(**encoder.features(["Two dogs run on the beach ."])).last_hidden_state[0]
     place = int(((words.sentence == 1) & (words.word == 1)).nonzero())
@@ -149,15 +237,17 @@ def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
     sentence = TaggedSentence(("A", nothing, "man", nothing), ("O", "O", "B-PER", "O"))
     words = Words.of(encoder, [sentence])
     assert words.word.tolist() == [0, 2]
-    (tokens,) = encoder.text_tokens([" ".join(sentence.words)])
+    text = tagging._before_words(encoder) + " ".join(sentence.words)
+    (tokens,) = encoder.text_tokens([text])
     place = {int(number): begin for number, (begin, _) in zip(tokens.numbers, tokens.offsets, strict=True)}
-    text = " ".join(sentence.words)
     assert [text[place[int(token)] :].lstrip()[0] for token in words.token] == ["A", "m"]
 
 
 def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
     long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
-    (found,) = tag_after_training(settings(str(tiny_bert), max_length=8, epochs=20), [long], [long], None)
+    (found,) = tag_after_training(
+        settings(str(tiny_bert), max_length=8, epochs=20), [long], [long], None, seed=1
+    )
     assert found[:6] == ["B-PER"] * 6
     assert found[6:] == ["O"] * 34
 

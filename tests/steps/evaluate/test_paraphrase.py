@@ -5,17 +5,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.data.paraphrases import Paraphrase, with_negatives
 from pairsmith.metrics.pair_scores import pair_scores
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import paraphrase
-from pairsmith.steps.evaluate.few_shot_paraphrase import SCALE, Head, drawn, f1, last_layers, tune
-from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, usual_layer, with_negatives
+from pairsmith.steps.evaluate.few_shot_paraphrase import SCALE, Head, f1, last_layers, tune
+from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, usual_layer
 from pairsmith.steps.evaluate.plan import plan_evaluate_paraphrase
-from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
+from pairsmith.steps.evaluate.training_splits import drawn, training_splits
+from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +67,28 @@ def test_the_layer_is_the_one_that_people_agree_with(tmp_path, tiny_bert, data, 
     assert found["layer"] == layer
     expected = [round(100 * np.corrcoef(column, people)[0, 1], 2) for column in every.T]
     assert list(found["layers"].values()) == pytest.approx(expected)
+
+
+def test_each_language_counts_alike_in_the_choice_of_the_layer(tmp_path, tiny_bert, data):
+    """The mean of the languages' correlations, not the correlation over all rows (Q8)."""
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    pairs = [(a, b) for a in TEXTS for b in TEXTS if a != b]
+    every = pair_scores(encoder, pairs, [1, 2]).astype(float)
+    languages = ["de-en"] * 15 + ["fi-en"] * 5
+    people = np.concatenate([every[:15, 0], 50 + 30 * every[15:, 1]])  # on another scale
+    path = tmp_path / "judged.tsv"
+    rows = [
+        f"{a}\t{b}\t{score}\t{lp}\n"
+        for (a, b), score, lp in zip(pairs, people.tolist(), languages, strict=True)
+    ]
+    path.write_text("".join(["sentence1\tsentence2\tscore\tlp\n", *rows]))
+    found = run(tmp_path, tiny_bert, data=data, judgements=str(path))
+    expected = [
+        100 * np.mean([np.corrcoef(column[part], people[part])[0, 1] for part in (slice(15), slice(15, 20))])
+        for column in every.T
+    ]
+    assert list(found["layers"].values()) == pytest.approx(expected, abs=0.01)
+    assert abs(expected[0] - 100 * np.corrcoef(every[:, 0], people)[0, 1]) > 1
 
 
 def test_judgements_that_are_all_equal_choose_nothing(tmp_path, tiny_bert, data):
@@ -123,17 +146,18 @@ def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"tune": True}, "tune does nothing without train"),
         ({"shots": 4}, "shots does nothing without train"),
         ({"splits": [1]}, "splits does nothing without train"),
+        ({"ids": "folder"}, "ids does nothing without train"),
         ({"layer": 2, "judgements": "j.tsv"}, "both choose the layer"),
     ],
 )
-def test_settings_that_would_do_nothing_are_refused(given, message):
+def test_settings_that_would_do_nothing_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
-        EvaluateParaphraseSettings(model="some", data="d.tsv", **given)
+        EvaluateParaphraseSettings(model="some", data="d.tsv", **settings)
 
 
 def test_examples_are_drawn_of_each_class_and_by_the_seed():
@@ -141,6 +165,82 @@ def test_examples_are_drawn_of_each_class_and_by_the_seed():
     found = drawn(pairs, 4, seed=13)
     assert [pair.label for pair in found] == [False] * 4 + [True] * 4
     assert found == drawn(pairs, 4, seed=13) != drawn(pairs, 4, seed=21)
+
+
+def split_files(folder, name, lines_of, shots=2, splits=(13, 21)):
+    for split in splits:
+        (folder / f"{shots}-{split}").mkdir(parents=True)
+        (folder / f"{shots}-{split}" / name).write_text("".join(lines_of(split)))
+    return str(folder)
+
+
+def given(train, **more):
+    return EvaluateParaphraseSettings(model="m", data="d", train=train, shots=2, splits=[13, 21], **more)
+
+
+def test_splits_may_be_files_as_gao_et_al_give_them(tmp_path):
+    """Each has a header and is as GLUE's files are, e.g. MRPC's."""
+
+    def rows(split):
+        yield "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        yield from (f"{n % 2}\t{n}\t{n}\tfirst {split} {n}\tsecond\n" for n in range(4))
+
+    folder = split_files(tmp_path / "MRPC", "train.tsv", rows)
+    found = training_splits(given(folder))
+    assert found.negatives == "people"
+    assert {n: [(pair.sentence1, pair.label) for pair in pairs] for n, pairs in found.pairs.items()} == {
+        split: [(f"first {split} {n}", bool(n % 2)) for n in range(4)] for split in (13, 21)
+    }
+    with pytest.raises(InputError, match="2-42/train.tsv does not exist; expected a file 2-N/train.tsv"):
+        training_splits(given(folder).model_copy(update={"splits": [42]}))
+
+
+def test_splits_may_be_lists_of_ids_as_for_paws(tmp_path):
+    rows = ["id\tsentence1\tsentence2\tlabel\n", *(f"{10 * n}\ta{n}\tb\t{n % 2}\n" for n in range(6))]
+    (tmp_path / "train.tsv").write_text("".join(rows))
+    ids = split_files(tmp_path / "ids", "train_ids.tsv", lambda split: [f"{split % 4 * 10}\n", "50\n", "\n"])
+    found = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+    assert {n: [pair.sentence1 for pair in pairs] for n, pairs in found.pairs.items()} == {
+        13: ["a1", "a5"],
+        21: ["a1", "a5"],
+    }
+    (tmp_path / "ids" / "2-21" / "train_ids.tsv").write_text("7\n")
+    with pytest.raises(InputError, match="train_ids.tsv: .*train.tsv has no row with the id '7'"):
+        training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+
+
+def test_changed_splits_are_another_evaluation(tmp_path, tiny_bert, data):
+    def rows(split):
+        yield "sentence1\tsentence2\tlabel\n"
+        yield from (f"{TEXTS[n]}\t{TEXTS[n - n % 2]}\t{1 - n % 2}\n" for n in range(4))
+
+    folder = split_files(tmp_path / "splits", "train.tsv", rows)
+    few = {"data": data, "train": folder, "shots": 2, "splits": [13, 21]}
+    found = run(tmp_path, tiny_bert, **few)
+    assert set(found["about"]["inputs"]) == {"data", "train, 13", "train, 21"}
+    assert list(found["few_shot"]["frozen"]["splits"]) == ["13", "21"]
+    path = tmp_path / "splits" / "2-13" / "train.tsv"
+    path.write_text(path.read_text().replace(TEXTS[0], "Another."))
+    with pytest.raises(FolderError, match="train, 13"):
+        run(tmp_path, tiny_bert, **few)
+
+
+def test_the_state_of_batch_normalisation_is_the_mean_over_all_batches():
+    """After 40 updates, by the definition: means of the batches' means and of their unbiased variances (Q9)."""
+    rng = np.random.default_rng(0)
+    batches = [0.9 + 1e-4 * rng.standard_normal((16, 8)) for _ in range(40)]
+    head = Head(8).double().train()
+    for batch in batches:
+        found = head.norm(torch.from_numpy(batch)).numpy()
+        expected = (batch - batch.mean(axis=0)) / np.sqrt(batch.var(axis=0) + 1e-8)
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    mean = np.mean([batch.mean(axis=0) for batch in batches], axis=0)
+    variance = np.mean([batch.var(axis=0, ddof=1) for batch in batches], axis=0)
+    np.testing.assert_allclose(head.norm.running_mean.numpy(), mean, rtol=1e-7)
+    np.testing.assert_allclose(head.norm.running_var.numpy(), variance, rtol=1e-7)
+    some = batches[0]
+    found = head.eval().norm(torch.from_numpy(some)).numpy()
+    np.testing.assert_allclose(found, (some - mean) / np.sqrt(variance + 1e-8), rtol=1e-7)
 
 
 def test_tuning_moves_the_encoder_and_leaves_it_able(tiny_bert):

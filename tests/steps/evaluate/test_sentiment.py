@@ -11,14 +11,16 @@ import pairsmith
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
+from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate import sentiment_scores
 from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
 from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, accuracies, evaluate_sentiment, judge
 from pairsmith.steps.evaluate.sentiment_scores import Judged, scores_of
-from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
+from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
 pytestmark = pytest.mark.slow
 
@@ -44,10 +46,22 @@ def settings(model, data="", **rest):
 
 
 def test_the_score_of_a_text_by_hand():
-    text = TextVectors(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0, 1], [2, 3]]))
+    special = torch.tensor([[0.0, 0.0], [1.0, 1.0]])  # products 0, 2 and 0, 3; 0, -1 and 0, 1
+    text = TextVectors(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0, 1], [2, 3]]), special)
     starts = torch.tensor([[1.0, 1.0], [3.0, 0.0]])  # products 1, 2 and 3, 0
     ends = torch.tensor([[-1.0, 0.0], [0.0, 1.0]])  # products -1, 0 and 0, 2
     assert scores_of([text], starts, ends).tolist() == [[[2.0 + 0.0, 3.0 + 2.0]]]
+
+
+def test_the_first_token_counts_where_its_products_are_the_largest():
+    """Eq. 4 is over all tokens, special ones included."""
+    text = TextVectors(
+        torch.tensor([[1.0, 0.0]]), torch.tensor([[0, 1]]), torch.tensor([[9.0, 0.0], [0.0, 4.0]])
+    )
+    starts, ends = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    assert scores_of([text], starts, ends).tolist() == [[[9.0 + 4.0, 4.0 + 18.0]]]
+    nothing = TextVectors(torch.zeros(0, 2), torch.zeros(0, 2, dtype=torch.int64), text.special)
+    assert scores_of([nothing], starts, ends).tolist() == [[[13.0, 22.0]]]
 
 
 def test_calibration_takes_off_what_a_question_gets_for_nothing():
@@ -74,7 +88,7 @@ def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_text
 
     def score(text, question):
         start, end = encoder.heads(vectors(question)[:1])
-        tokens = vectors(text)[1:-1]
+        tokens = vectors(text)
         return float(((tokens @ start[0]).max() + (tokens @ end[0]).max()).detach())
 
     for prompt in (0, 3):
@@ -101,7 +115,7 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
     assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == found
 
 
-def test_a_rationale_answers_the_first_question_of_the_side_that_it_takes_the_text_for(quick_bert, tmp_path):
+def test_a_rationale_answers_the_fifth_question_of_the_side_that_it_takes_the_text_for(quick_bert, tmp_path):
     student = str(shutil.copytree(quick_bert, tmp_path / "student"))
     save_heads(SpanHeads(16, "questions", seed=4), tmp_path / "student")
     words = " ".join(TEXTS).replace(".", "").split()
@@ -112,14 +126,33 @@ def test_a_rationale_answers_the_first_question_of_the_side_that_it_takes_the_te
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert {line["rationale_side"] for line in lines} == {"positive", "negative"}
     encoder, by_sides = pairsmith.load_student(student, device="cpu"), set()
+    asked = [question.format(item="movie") for question in PROMPTS[4]]
     for line in lines:
-        assert line["rationale_side"] == ("positive" if line["taken_for_positive"][0] else "negative")
-        bad, good = pairsmith.answer_with_student(
-            encoder, PROMPTS[0], [line["text"]] * 2, max_answer_tokens=5
-        )
+        assert line["rationale_side"] == ("positive" if line["taken_for_positive"][4] else "negative")
+        bad, good = pairsmith.answer_with_student(encoder, asked, [line["text"]] * 2, max_answer_tokens=5)
         assert line["rationale"] == (good if line["rationale_side"] == "positive" else bad).text
         by_sides.add(bad.text == good.text)
     assert False in by_sides  # the other side's would be another one
+
+
+def test_a_reader_scores_the_tokens_of_a_text_after_each_question(tiny_bert):
+    given = settings(str(tiny_bert), method="reader")
+    with pytest.raises(ModelError, match="question answering"):
+        judge(given, TEXTS, Silent())
+    reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentiment_scores, "load_reader", lambda *_, **__: reader)
+        judged = judge(given, [*TEXTS, " "], Silent())
+    question = PROMPTS[4][1].format(item="movie")
+    both = reader.tokenizer(question, TEXTS[1], return_tensors="pt")
+    of_text = torch.tensor([part == 1 for part in both.sequence_ids(0)])
+    with torch.inference_mode():
+        found = reader.model(**both)
+    expected = found.start_logits[0, of_text].max() + found.end_logits[0, of_text].max()
+    assert judged.scores[4, 1, 1] == pytest.approx(float(expected), rel=1e-5)
+    assert judged.scores[:, 3].tolist() == [[0.0, 0.0]] * 6
+    assert all(each in text for each, text in zip(judged.rationales[:3], TEXTS, strict=True))
+    assert judged.rationales[3] == ""
 
 
 def test_as_much_is_read_at_once_as_was_said(student, monkeypatch):
@@ -242,9 +275,10 @@ def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
     assert later.disk == found.disk
 
 
-def test_a_text_without_tokens_is_judged_as_one_that_says_nothing(student):
+def test_a_text_without_tokens_is_judged_by_its_special_ones(student):
     judged = judge(settings(student), ["\u200b", TEXTS[0]], Silent())
-    assert not judged.scores[:, 0].any()
+    assert np.isfinite(judged.scores).all()
+    assert judged.scores[:, 0].all()
     assert judged.rationales[0] == ""
     assert judged.rationales[1]
 

@@ -8,11 +8,8 @@ import pytest
 
 from pairsmith.core.errors import InputError
 from pairsmith.steps.evaluate.results import at_splits
-from pairsmith.steps.evaluate.settings import (
-    EvaluateParaphraseSettings,
-    EvaluateQaSettings,
-    EvaluateSentimentSettings,
-)
+from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings, EvaluateSentimentSettings
 
 
 @pytest.fixture

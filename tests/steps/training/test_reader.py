@@ -15,6 +15,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsE
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question, to_question_table
 from pairsmith.methods.mining import reader as module
+from pairsmith.methods.mining.marked import MarkedQuestion, marks_of
 from pairsmith.methods.mining.reader import (
     SpanMarker,
     answer_tokens,
@@ -112,8 +113,12 @@ def settings(base="", seeds="", **rest):
     return TrainReaderSettings(base=str(base), seeds=str(seeds), **(fast | rest))
 
 
+def marked(questions):
+    return list(map(MarkedQuestion.of, questions))
+
+
 def train_on(base, questions=QUESTIONS, validation=(), **rest):
-    return train_reader_on(questions, validation, settings(base, **rest), "cpu")
+    return train_reader_on(marked(questions), validation, settings(base, **rest), "cpu")
 
 
 def test_dropout_of_attention_can_be_left_out(tiny_bert):
@@ -132,7 +137,7 @@ def bert(tiny_bert):
 def spelled(reader, asked):
     """The text that each window's target covers, and how many windows there are."""
     windows = encode_questions(reader, [asked.question], [asked.context])
-    found = [answer_tokens(window, asked.answers[0]) for window in windows]
+    found = [answer_tokens(window, marks_of(asked.answers[0])) for window in windows]
     places = [
         (window.offsets[start, 0], window.offsets[end, 1])
         for window, (start, end) in ((w, place) for w, place in zip(windows, found, strict=True) if place)
@@ -173,7 +178,7 @@ def test_a_letter_that_is_two_tokens_is_covered_from_the_first_to_the_last(tiny_
     (window,) = encode_questions(reader, ["Who?"], [context])
     tokens = [list(place) for place in window.offsets[window.is_context].tolist()]
     assert tokens.count([3, 4]) + tokens.count([2, 4]) == 2  # two bytes
-    start, end = answer_tokens(window, Answer("é", 3))
+    start, end = answer_tokens(window, marks_of(Answer("é", 3)))
     assert end == start + 1
     assert window.offsets[end].tolist() == [3, 4]
 
@@ -185,7 +190,7 @@ def test_every_window_that_holds_all_of_an_answer_is_learned_from(bert):
     context = FILLER * 3 + "Two dogs run on the beach. " + FILLER * 3
     asked = question("What run on the beach?", context, "Two dogs")
     windows = encode_questions(bert, [asked.question], [context])
-    (targets,) = training_windows(bert, [asked])
+    (targets,) = training_windows(bert, marked([asked]))
     assert 0 < len(targets) < len(windows)
     for target in targets:
         start, end = target.window.offsets[target.start, 0], target.window.offsets[target.end, 1]
@@ -203,7 +208,7 @@ def test_every_window_that_holds_all_of_an_answer_is_learned_from(bert):
 def test_where_no_window_holds_the_first_answer_the_next_is_learned(bert):
     context = FILLER * 6
     asked = Question("q", "", context, "What fell?", (Answer(context.strip(), 0), Answer("stock market", 4)))
-    (targets,) = training_windows(bert, [asked])
+    (targets,) = training_windows(bert, marked([asked]))
     assert {context[t.window.offsets[t.start, 0] : t.window.offsets[t.end, 1]] for t in targets} == {
         "stock market"
     }
@@ -221,12 +226,12 @@ def test_learning_rates_that_make_no_sense_are_told(tiny_bert, rates, message):
 def test_questions_whose_answer_is_in_no_window_are_left_out_and_that_is_said_once(tiny_bert, capsys):
     long = question("What fell?", FILLER * 6, (FILLER * 6).strip())
     given = settings(tiny_bert, steps=2, learning_rate=[1e-3, 1e-4])
-    trained = train_reader_on([*QUESTIONS, long, long], [], given, "cpu", progress=Progress())
+    trained = train_reader_on(marked([*QUESTIONS, long, long]), [], given, "cpu", progress=Progress())
     assert trained.questions == 8
     said = capsys.readouterr().err
     assert said.count("2 of 10 questions are left out: no window of 64 tokens holds their answer") == 1
     with pytest.raises(InputError, match="no window of 64 tokens holds an answer to any of the 1 questions"):
-        train_reader_on([long], [], given, "cpu")
+        train_reader_on(marked([long]), [], given, "cpu")
 
 
 def test_with_longer_windows_a_longer_answer_is_held(tiny_bert):
@@ -269,8 +274,8 @@ def test_tokens_that_are_not_allowed_get_no_gradient():
 
 def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tiny_bert, monkeypatch):
     reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
-    rows = [targets[0] for targets in training_windows(reader, QUESTIONS)]
-    marker = SpanMarker(reader, [])
+    rows = [targets[0] for targets in training_windows(reader, marked(QUESTIONS))]
+    marker = SpanMarker(reader, 0)
     alone = [marker(**module.batch_of_windows(reader, [row]))["loss"] for row in rows]
     losses = {}
     for most in (32, 10_000):
@@ -512,13 +517,13 @@ def test_added_questions_are_trained_on(tiny_bert, seeds, mined, tmp_path, extra
     seen = []
 
     def noted(questions, *rest, **named):
-        seen.extend(each.id for each in questions)
+        seen.extend(each.question for each in questions)
         return train_reader_on(questions, *rest, **named)
 
     monkeypatch.setattr("pairsmith.steps.training.reader.train_reader_on", noted)
     given = settings(tiny_bert, seeds, added=list(map(str, mined)), extra=extra, steps=1)
     train_reader(given, Run(tmp_path / "out", Progress()))
-    assert seen == [f"q{number}" for number in [*range(8), *range(10, 10 + count)]]
+    assert seen == [*(each.question for each in QUESTIONS), *["Who?"] * count]
     assert f"| added questions | {count} |" in (tmp_path / "out" / "README.md").read_text()
     assert ("--added has 5 questions, fewer than --extra 9; all are used" in capsys.readouterr().err) == (
         extra == 9

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.squad import Answer, Question
+from pairsmith.data.squad import Question
+from pairsmith.methods.mining.marked import MarkedQuestion, Marks
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import (
     Feature,
@@ -33,6 +35,9 @@ from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 
+_AT_ONCE = 1_000
+"""How many questions are tokenized at a time when answers are looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainedReader:
@@ -48,7 +53,7 @@ class TrainedReader:
 
 
 def train_reader_on(
-    questions: Sequence[Question],
+    questions: Sequence[MarkedQuestion],
     validation: Sequence[Question],
     settings: TrainReaderSettings | TrainTeacherSettings,
     device: str,
@@ -76,8 +81,8 @@ def train_reader_on(
             max_length=settings.max_length,
         )
         reader.tokenizer.model_max_length = reader.max_length  # saved for later use with the same windows
-        examples = training_windows(reader, questions)
-        if left_out := len(questions) - len(examples):
+        known = answerable(reader, questions)
+        if left_out := len(questions) - len(known):
             say_once(
                 f"{left_out:,} of {len(questions):,} questions are left out: no window of "
                 f"{reader.max_length} tokens holds their answer"
@@ -85,15 +90,15 @@ def train_reader_on(
 
         def draw(number: int, _: int, rng: np.random.Generator) -> Target:
             """A window at random, as several overlapping ones may contain the answer."""
-            targets = examples[number]
+            (targets,) = training_windows(reader, [questions[int(known[number])]])
             return targets[int(rng.integers(len(targets)))]
 
         measure = partial(validation_f1, partial(answer, reader), validation) if validation else None
-        task = TrainingTask(len(examples), draw, partial(batch_of_windows, reader), measure, "F1")
-        return SpanMarker(reader, examples), task
+        task = TrainingTask(len(known), draw, partial(batch_of_windows, reader), measure, "F1")
+        return SpanMarker(reader, len(known)), task
 
     marker, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
-    return TrainedReader(marker.reader, rate, training, len(marker.examples))
+    return TrainedReader(marker.reader, rate, training, marker.questions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,23 +110,33 @@ class Target:
     end: int
 
 
-def training_windows(reader: Reader, questions: Sequence[Question]) -> list[list[Target]]:
-    """For each question that has any, the windows that contain its first answer or else its next one."""
-    windows: list[list[Feature]] = [[] for _ in questions]
-    texts = [question.question for question in questions]
-    for window in encode_questions(reader, texts, [question.context for question in questions]):
-        windows[window.question].append(window)
-    found = [_targets(windows[number], question.answers) for number, question in enumerate(questions)]
-    if not any(found):
+def answerable(reader: Reader, questions: Sequence[MarkedQuestion]) -> NDArray[np.int64]:
+    """The numbers of the questions of which a window contains an answer, ascending; at least one."""
+    found = [
+        first + place
+        for first in range(0, len(questions), _AT_ONCE)
+        for place, targets in enumerate(training_windows(reader, questions[first : first + _AT_ONCE]))
+        if targets
+    ]
+    if not found:
         raise InputError(
             f"no window of {reader.max_length} tokens holds an answer to any of the {len(questions)} "
             "questions; give a larger --max-length, or questions with shorter answers"
         )
-    return [targets for targets in found if targets]
+    return np.array(found, np.int64)
 
 
-def _targets(windows: Sequence[Feature], answers: Sequence[Answer]) -> list[Target]:
-    for each in answers:
+def training_windows(reader: Reader, questions: Sequence[MarkedQuestion]) -> list[list[Target]]:
+    """For each question the windows with its first answer, or else with its next one; there may be none."""
+    windows: list[list[Feature]] = [[] for _ in questions]
+    texts = [question.question for question in questions]
+    for window in encode_questions(reader, texts, [question.context for question in questions]):
+        windows[window.question].append(window)
+    return [_targets(windows[number], question.marks) for number, question in enumerate(questions)]
+
+
+def _targets(windows: Sequence[Feature], marks: Sequence[Marks]) -> list[Target]:
+    for each in marks:
         tokens = [(window, answer_tokens(window, each)) for window in windows]
         found = [Target(window, *place) for window, place in tokens if place]
         if found:
@@ -129,17 +144,12 @@ def _targets(windows: Sequence[Feature], answers: Sequence[Answer]) -> list[Targ
     return []
 
 
-def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
-    """The first token on an answer's first character and the last on its last; None if either is missing.
-
-    White space around the answer does not count.
-    """
-    first = gold.start + len(gold.text) - len(gold.text.lstrip())
-    last = gold.start + len(gold.text.rstrip()) - 1
+def answer_tokens(window: Feature, marks: Marks) -> tuple[int, int] | None:
+    """The first token on an answer's first character and the last on its last; None if either is missing."""
     begins, ends = window.offsets.unbind(1)
     starts, finals = (
         (window.is_context & (begins <= character) & (character < ends)).nonzero().flatten().tolist()
-        for character in (first, last)
+        for character in marks
     )
     return (starts[0], finals[-1]) if starts and finals else None
 
@@ -160,13 +170,13 @@ def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any
 
 
 class SpanMarker(nn.Module):
-    """A reader's model and its training windows; called with a batch of windows, it returns the loss."""
+    """A reader's model, trained on so many ``questions``; called with windows, it returns the loss."""
 
-    def __init__(self, reader: Reader, examples: Sequence[Sequence[Target]]) -> None:
+    def __init__(self, reader: Reader, questions: int) -> None:
         super().__init__()
         self.model = reader.model
         self.reader = reader
-        self.examples = examples
+        self.questions = questions
 
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch."""

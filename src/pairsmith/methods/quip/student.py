@@ -64,11 +64,12 @@ def _with_targets(asked: GeneratedQuestion, settings: InfuseSettings) -> Labelle
             "--labels answers"
         )
     if settings.labels == "hard":
-        return LabelledQuestion(asked.question, _likeliest(asked.starts), _likeliest(asked.ends))
+        return LabelledQuestion(asked.question, likeliest(asked.starts), likeliest(asked.ends))
     return LabelledQuestion(asked.question, asked.starts, asked.ends)
 
 
-def _likeliest(distribution: Distribution) -> Distribution:
+def likeliest(distribution: Distribution) -> Distribution:
+    """All probability on the likeliest position; none where there is none."""
     if not distribution.positions:
         return distribution
     best = int(np.argmax(distribution.probabilities))
@@ -116,8 +117,8 @@ def train_student_on(
             seed=settings.seed,
         )
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
-        concatenated = settings.negatives == "batch"
-        student = Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
+        together = settings.together if settings.negatives == "batch" else None
+        student = Student(encoder, together=together, batch_tokens=settings.batch_tokens)
         known = known or read_by(encoder.tokens, lessons, shown)  # once, not for each learning rate
         draw = partial(_drawn, known, settings.questions, settings.seed)
         answer = partial(answer_by_vectors, encoder)
@@ -171,25 +172,27 @@ def _drawn(
 class Student(nn.Module):
     """A bi-encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
 
-    If ``concatenated``, the softmax is over the tokens of all passages of a batch (Q6). At most
-    ``batch_tokens`` tokens of passages, or of questions, are computed at once, unless a passage or its
-    questions have more; if None, what suits the device, or all if concatenated.
+    If ``together`` is given, the softmax is over the tokens of so many passages of the batch, in its order
+    (Q6). At most ``batch_tokens`` tokens of passages, or of questions, are computed at once, unless a passage
+    or its questions have more; if None, what suits the device, or all of the passages together.
     """
 
-    def __init__(self, encoder: SpanEncoder, *, concatenated: bool, batch_tokens: int | None = None) -> None:
+    def __init__(
+        self, encoder: SpanEncoder, *, together: int | None = None, batch_tokens: int | None = None
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.model = encoder.tokens.model
         self.heads = encoder.heads
-        self._concatenated = concatenated
+        self._together = together
         self._batch_tokens = batch_tokens
 
     def batch(self, rows: Sequence[PassageExample]) -> Mapping[str, Any]:
         """The arguments of ``forward``: chunks of passages with their questions, both grouped by length."""
         tokens = self.encoder.tokens
         short = self.encoder.cut(QUESTION_TOKENS).tokens
-        # If the softmax is over all passages, they form one chunk, whose groups may be computed one by one.
-        most = self._batch_tokens if self._concatenated else None
+        # Passages under one softmax form one chunk, whose groups may be computed one by one.
+        most = self._batch_tokens if self._together else None
 
         def features(numbers: list[int]) -> dict[str, Any]:
             some = [rows[number] for number in numbers]
@@ -200,8 +203,10 @@ class Student(nn.Module):
                 **targets(tokens.text_tokens([row.text for row in some]), some),
             }
 
-        if self._concatenated:
-            return {"passages": {"chunks": [features(list(range(len(rows))))]}}
+        if self._together:
+            every = list(range(len(rows)))
+            parts = [every[first : first + self._together] for first in range(0, len(rows), self._together)]
+            return {"passages": {"chunks": list(map(features, parts))}}
         read = tokens.token_counts([row.text for row in rows])
         asked = iter(short.token_counts(_questions(rows)))
         larger = [
@@ -221,7 +226,7 @@ class Student(nn.Module):
         vectors = self._vectors(chunk["passages"])
         masks = [each["attention_mask"].bool() for each in chunk["passages"]["chunks"]]
         there = _in_order(masks, chunk["passages"]).to(vectors.device)
-        if self._concatenated:
+        if self._together:
             own = torch.arange(len(counts)).repeat_interleave(counts)
             first = (own * vectors.shape[1]).to(vectors.device)[:, None]
             counts = counts.sum(dim=0, keepdim=True)
@@ -238,7 +243,7 @@ class Student(nn.Module):
     def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
         """Token vectors of n texts in their order, ``(n, longest, d)``; 0 beyond a group's longest text."""
         compute = self.encoder.token_vectors
-        if self._concatenated and self._batch_tokens and torch.is_grad_enabled():
+        if self._together and self._batch_tokens and torch.is_grad_enabled():
             # Only one group's activations are held at a time: each group is recomputed in the backward pass.
             compute = partial(checkpoint, compute, use_reentrant=False)
         return _in_order([compute(each) for each in texts["chunks"]], texts)

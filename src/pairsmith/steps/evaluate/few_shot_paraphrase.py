@@ -3,7 +3,7 @@
 frozen: logistic regression on the standardised scores. tuned: the encoder is fine-tuned through the scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.paraphrases import Paraphrase
 from pairsmith.data.schemas import GradedPair
 from pairsmith.metrics.pair_scores import batch_scores, pair_features, pair_scores
 from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.steps.evaluate.results import over_splits
-from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
+from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
 LAYERS = 8
 """The scores of this many last layers are the features."""
@@ -32,34 +32,34 @@ EPOCHS = 20
 BATCH = 16
 SCALE = 1e3
 """Factor on the output layer's logits, which makes its steps this much larger than the encoder's."""
+EPSILON = 1e-8
+"""Added to the variances of batch normalisation, as those of BERTScores are small."""
 
 Floats = NDArray[np.float64]
 
 
 def few_shot_figures(
     encoder: TokenEncoder,
-    train: Sequence[Paraphrase],
+    splits: Mapping[int, Sequence[Paraphrase]],
     test: Sequence[Paraphrase],
     of_test: Floats,
     settings: EvaluateParaphraseSettings,
     progress: Progress,
 ) -> dict[str, Any]:
-    """F1 ×100 on ``test`` after training on ``shots`` pairs of each class, ``frozen`` and ``tuned`` (Q9).
+    """F1 ×100 on ``test`` after training on the pairs of each split, ``frozen`` and ``tuned`` (Q9).
 
-    They are drawn from ``train`` for each of the ``splits``; ``of_test`` holds the scores of the test pairs
-    by the last layers, ``(pairs, layers)``. For each way there are the figures of ``over_splits``, and
-    ``shots``.
+    ``of_test`` holds the scores of the test pairs by the last layers, ``(pairs, layers)``. For each way there
+    are the figures of ``over_splits``, and ``shots``.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    splits = {seed: drawn(train, settings.shots, seed) for seed in settings.splits}
     positive = np.array([pair.label for pair in test])
     layers = last_layers(encoder)
 
     def frozen(some: Sequence[Paraphrase], _: int) -> float:
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=C))
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=C, solver="liblinear"))
         model.fit(scored(encoder, some, layers, settings), [pair.label for pair in some])
         return f1(model.predict(of_test).astype(bool), positive)
 
@@ -76,21 +76,6 @@ def few_shot_figures(
         found = {seed: 100 * way(some, seed) for seed, some in splits.items()}
         figures[name] = over_splits(found) | {"shots": settings.shots}
     return figures
-
-
-def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
-    """The first ``shots`` pairs of each class after shuffling."""
-    order = np.random.default_rng(seed).permutation(len(pairs))
-    found: list[Paraphrase] = []
-    for label in (False, True):
-        some = [pairs[place] for place in order if pairs[place].label is label][:shots]
-        if len(some) < shots:
-            raise InputError(
-                f"--train has {len(some)} pairs with the label {int(label)}, but {shots} are needed; "
-                "give more pairs, or fewer --shots"
-            )
-        found += some
-    return found
 
 
 def last_layers(encoder: TokenEncoder) -> range:
@@ -156,11 +141,12 @@ def tune(
 
 
 class Head(nn.Module):
-    """Logits from features: batch normalisation and a linear layer that starts at 0 (Q9)."""
+    """Logits from features: batch normalisation, by cumulative averages, and a linear layer from 0 (Q9)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm1d(width, affine=False)
+        # Without a momentum, the state is the plain mean over all batches so far.
+        self.norm = nn.BatchNorm1d(width, eps=EPSILON, momentum=None, affine=False)
         self.weights = nn.Linear(width, 1)
         nn.init.zeros_(self.weights.weight)
         nn.init.zeros_(self.weights.bias)

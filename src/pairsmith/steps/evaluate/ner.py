@@ -1,4 +1,4 @@
-"""Few-shot NER: a linear layer on token vectors, initialised from questions or at random (Q10)."""
+"""NER with few labels: a linear layer on token vectors, initialised from questions or at random (Q10)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_line, over_splits
-from pairsmith.steps.evaluate.settings import EvaluateNerSettings
+from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
 QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",
@@ -89,7 +89,9 @@ def few_and_test(
     """The training sentences of each split, and the test sentences."""
     *few, test = sources_of(settings).values()
     splits = [read_tagged(source) for source in few]
-    if settings.train:
+    if settings.whole:
+        splits *= len(settings.splits)
+    elif settings.train:
         splits = [drawn(splits[0], settings.shots, seed) for seed in settings.splits]
     return splits, read_tagged(test)
 
@@ -129,9 +131,8 @@ def _compute(
         for start in settings.start:
             found = {}
             for number, split in zip(settings.splits, splits, strict=True):
-                tags = tag_after_training(
-                    settings, split, test, asked if start == "questions" else None, advance=bar.advance
-                )
+                questions = asked if start == "questions" else None
+                tags = tag_after_training(settings, split, test, questions, seed=number, advance=bar.advance)
                 found[number] = entity_f1(gold, tags)
                 shown = tags if number == settings.splits[0] else shown
             figures[start] = over_splits(found)

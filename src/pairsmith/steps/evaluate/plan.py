@@ -9,6 +9,7 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.progress import Silent
+from pairsmith.data.paraphrases import labelled_pairs
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
@@ -19,10 +20,9 @@ from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.models.span_reader import text_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
+from pairsmith.steps.evaluate.few_shot_paraphrase import EPOCHS, last_layers, scored, tune
 from pairsmith.steps.evaluate.mteb import load_encoder, tasks_of, with_mteb
 from pairsmith.steps.evaluate.ner import few_and_test
-from pairsmith.steps.evaluate.paraphrase import labelled_pairs
 from pairsmith.steps.evaluate.qa import answerer
 from pairsmith.steps.evaluate.results import at_splits
 from pairsmith.steps.evaluate.retrieval import retrieval_data
@@ -31,16 +31,19 @@ from pairsmith.steps.evaluate.retrievers import searcher
 from pairsmith.steps.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.steps.evaluate.settings import (
     EvaluateMtebSettings,
-    EvaluateNerSettings,
-    EvaluateParaphraseSettings,
     EvaluateQaSettings,
-    EvaluateSentimentSettings,
     EvaluateStsSettings,
     EvaluateSummariesSettings,
 )
 from pairsmith.steps.evaluate.sts import distinct_texts, encoder_of
 from pairsmith.steps.evaluate.summaries import labelled_documents, summarizer
 from pairsmith.steps.evaluate.tagging import tag_after_training
+from pairsmith.steps.evaluate.training_splits import training_splits
+from pairsmith.steps.evaluate.transfer_settings import (
+    EvaluateNerSettings,
+    EvaluateParaphraseSettings,
+    EvaluateSentimentSettings,
+)
 from pairsmith.steps.planning import spread, timed
 from pairsmith.steps.shared import load_options
 
@@ -192,7 +195,7 @@ def plan_evaluate_paraphrase(
     )
     rounds = 1.0
     if settings.train and settings.tune:
-        some = drawn(labelled_pairs(settings.train, settings.seed)[0], settings.shots, settings.splits[0])
+        some = training_splits(settings).pairs[settings.splits[0]]
         begun = time.monotonic()
         tune(encoder, some, layers, settings, settings.splits[0], epochs=1)
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
@@ -226,17 +229,18 @@ def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str =
     """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation."""
     settings = at_splits(settings)
     splits, test = few_and_test(settings)
-    sample = spread(test, CALIBRATION_PAIRS)
+    sample, few = spread(test, CALIBRATION_PAIRS), spread(splits[0], CALIBRATION_PAIRS)
     some = settings.model_copy(update={"model": base}) if settings.model in before else settings
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
         begun = time.monotonic()
-        tag_after_training(some.model_copy(update={"epochs": epochs}), splits[0], sentences, None)
+        cut = some.model_copy(update={"epochs": epochs})
+        tag_after_training(cut, few, sentences, None, seed=settings.splits[0])
         return time.monotonic() - begun
 
     first = seconds_of(1, sample[:8])
     short = seconds_of(1, sample[:8])
-    epoch = max(0.0, seconds_of(3, sample[:8]) - short) / 2
+    epoch = max(0.0, seconds_of(3, sample[:8]) - short) / 2 * len(splits[0]) / len(few)
     tagging = max(0.0, seconds_of(1, sample) - short) * len(test) / len(sample)
     each = short + epoch * settings.epochs + tagging
     seconds = first - short + each * len(splits) * len(settings.start)

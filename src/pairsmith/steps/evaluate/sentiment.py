@@ -13,8 +13,14 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
-from pairsmith.steps.evaluate.sentiment_scores import Judged, judge_by_mask, judge_by_questions
-from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
+from pairsmith.steps.evaluate.sentiment_scores import (
+    RATIONALES,
+    Judged,
+    judge_by_mask,
+    judge_by_questions,
+    judge_by_reader,
+)
+from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
 PROMPTS = (
     ("Why is it bad?", "Why is it good?"),
@@ -34,9 +40,10 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
     """Classify texts as positive or negative, write results into the run's folder, and show a table.
 
     ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
-    rationale, and the class that it supports, which is the first prompt's prediction; ``results.json``, which
-    is returned, for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which is the mean over the
-    prompts, its standard ``error``, and the accuracy of each of the ``prompts``; and the ``count`` of texts.
+    rationale, and the class that it supports, which is the prediction of the prompt ``RATIONALES``;
+    ``results.json``, which is returned, for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
+    is the mean over the prompts, its standard ``error``, and the accuracy of each of the ``prompts``; and the
+    ``count`` of texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(
@@ -63,7 +70,7 @@ def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> Evaluat
             "positive": each.positive,
             "taken_for_positive": taken,
             "rationale": rationale,
-            "rationale_side": ("positive" if taken[0] else "negative") if rationale else "",
+            "rationale_side": ("positive" if taken[RATIONALES] else "negative") if rationale else "",
         }
         for each, taken, rationale in rows
     ]
@@ -83,7 +90,8 @@ def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: P
         judged = judge_by_mask(settings, texts, NEUTRAL, progress)
     else:
         pairs = [[question.format(item=settings.item) for question in pair] for pair in PROMPTS]
-        judged = judge_by_questions(settings, texts, pairs, NEUTRAL, progress)
+        by = judge_by_questions if settings.method == "questions" else judge_by_reader
+        judged = by(settings, texts, pairs, NEUTRAL, progress)
     if not np.isfinite(judged.scores).all():
         raise ModelError(f"model {settings.model}: gives scores that are not finite; try dtype float32")
     return judged

@@ -14,19 +14,31 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
 from pairsmith.models.heads import load_with_head
-from pairsmith.models.reader import best_span
+from pairsmith.models.reader import (
+    TextScores,
+    best_span,
+    encode_questions,
+    load_reader,
+    rows_of_questions,
+    whole_text,
+)
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
 from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
-from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
+from pairsmith.models.teacher import window_scores
+from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.shared import load_options
 
 WORDS = ("terrible", "great")
 _BEHIND = " It was {mask}."
 _AT_ONCE = 256
 """Number of texts whose vectors are held in memory at once."""
+_READ_AT_ONCE = 32
+"""Number of texts whose scores with all questions are held in memory at once."""
 
 RATIONALE_TOKENS = 5
 """Longest rationale in tokens."""
+RATIONALES = 4
+"""The prompt that rationales come from, counted from 0: QUIP's best one on SST-2."""
 
 Scores = NDArray[np.float64]
 
@@ -38,8 +50,8 @@ class Judged:
     Attributes:
         scores: ``(p, n, 2)``: S(x, y), for negative and positive.
         neutral: ``(p, 2)``: C_y, the mean score of neutral texts.
-        rationales: for each text, the span that best answers the first prompt's question for the class that
-            this prompt, calibrated, predicts; empty if there is none.
+        rationales: for each text, the span that best answers the question of the prompt ``RATIONALES`` for
+            the class that this prompt, calibrated, predicts; empty if there is none.
     """
 
     scores: Scores
@@ -74,7 +86,7 @@ def judge_by_questions(
                 read = text_vectors(encoder, some, batch_tokens=settings.batch_tokens)
                 found = scores_of(read, *asked)
                 scores[:, first : first + len(some)] = found
-                sides = (found[0] - empty[0]).argmax(axis=1)
+                sides = (found[RATIONALES] - empty[RATIONALES]).argmax(axis=1) + 2 * RATIONALES
                 rationales += [
                     _rationale(*each, asked) for each in zip(some, read, sides.tolist(), strict=True)
                 ]
@@ -85,31 +97,76 @@ def judge_by_questions(
 def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Scores:
     """S(x, y): the largest product with a question's start vector plus the largest with its end vector (Q11).
 
-    ``starts`` and ``ends``, ``(2 · p, d)``, are f_start and f_end of the questions, two for each prompt; the
-    scores are ``(p, n, 2)``. A text without tokens, such as a zero-width space, has the score 0.
+    They are the largest over all tokens of a text, special ones included. ``starts`` and ``ends``,
+    ``(2 · p, d)``, are f_start and f_end of the questions, two for each prompt; the scores are ``(p, n, 2)``.
     """
     found = []
     for text in texts:
-        if not len(text.offsets):
-            found.append(np.zeros(len(starts)))
-            continue
-        start, end = span_logits(text.vectors[None], starts, ends, [len(starts)])
+        every = torch.cat([text.vectors, text.special])
+        start, end = span_logits(every[None], starts, ends, [len(starts)])
         found.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
     return np.stack(found).reshape(len(texts), -1, 2).swapaxes(0, 1)
 
 
-def _rationale(text: str, read: TextVectors, side: int, asked: tuple[Tensor, Tensor]) -> str:
-    """The span that best answers the first prompt's question for a class, by the sum of the two products.
+def _rationale(text: str, read: TextVectors, question: int, asked: tuple[Tensor, Tensor]) -> str:
+    """The span that best answers a question, by the sum of the two products.
 
     The score S(x, y), in contrast, takes the best start and the best end, even if they form no span.
     """
     if not len(read.offsets):
         return ""
-    starts, ends = (each[side : side + 1] for each in asked)
+    starts, ends = (each[question : question + 1] for each in asked)
     start, end = span_logits(read.vectors[None], starts, ends, [1])
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)
     begin, finish = int(read.offsets[spans.starts[0], 0]), int(read.offsets[spans.ends[0], 1])
     return text[begin:finish].strip()
+
+
+def judge_by_reader(
+    settings: EvaluateSentimentSettings,
+    texts: Sequence[str],
+    prompts: Sequence[Sequence[str]],
+    neutral: Sequence[str],
+    progress: Progress,
+) -> Judged:
+    """The same by a reader that reads question and text together: its largest start and end scores.
+
+    They are the largest over the tokens of the text; of a text without tokens they are 0.
+    """
+    reader = load_reader(settings.model, **load_options(settings))
+    reader.model.eval()
+    asked = [question for pair in prompts for question in pair]
+
+    def read(some: Sequence[str]) -> list[TextScores]:
+        """The scores of each text with each question, text by text."""
+        questions, contexts = asked * len(some), [text for text in some for _ in asked]
+        windows = encode_questions(reader, questions, contexts)
+        scores = window_scores(reader, windows, settings.batch_tokens)
+        return [
+            whole_text([windows[row] for row in rows], [scores[row] for row in rows])
+            for rows in rows_of_questions(windows)
+        ]
+
+    def largest(of: Sequence[TextScores]) -> Scores:
+        sums = [
+            float(each.scores[:, each.allowed].amax(dim=1).sum()) if each.allowed.any() else 0.0
+            for each in of
+        ]
+        return np.array(sums).reshape(-1, len(prompts), 2).swapaxes(0, 1)
+
+    empty = largest(read(neutral)).mean(axis=1)
+    parts: list[Scores] = []
+    rationales: list[str] = []
+    with progress.task("judge", len(texts), "texts") as bar:
+        for first in range(0, len(texts), _READ_AT_ONCE):
+            some = texts[first : first + _READ_AT_ONCE]
+            of = read(some)
+            parts.append(largest(of))
+            sides = (parts[-1][RATIONALES] - empty[RATIONALES]).argmax(axis=1) + 2 * RATIONALES
+            for number, (text, side) in enumerate(zip(some, sides.tolist(), strict=True)):
+                rationales.append(of[number * len(asked) + side].best(text, RATIONALE_TOKENS).text)
+            bar.advance(len(some))
+    return Judged(np.concatenate(parts, axis=1), empty, rationales)
 
 
 def judge_by_mask(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from transformers import get_linear_schedule_with_warmup
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import pick_dtype
@@ -17,8 +18,15 @@ from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder, start_tokens
 from pairsmith.runs.seeds import generator
-from pairsmith.steps.evaluate.settings import EvaluateNerSettings
+from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.training.processor import quick_training
+
+DROPOUT = 0.1
+"""Before the output layer."""
+DEVIATION = 0.02
+"""Standard deviation of an output layer at random, where the encoder does not name its own."""
+LARGEST_NORM = 1.0
+"""Of the gradients of all weights together; larger ones are scaled down to it."""
 
 
 def tag_after_training(
@@ -27,6 +35,7 @@ def tag_after_training(
     test: Sequence[TaggedSentence],
     questions: Mapping[str, str] | None,
     *,
+    seed: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
     """Train an encoder and a linear layer on some sentences, and give others BIO tags (Q10).
@@ -41,20 +50,22 @@ def tag_after_training(
         test: the sentences to tag.
         questions: the question for each entity type and for O, whose start vectors initialise the linear
             layer; None: the layer is initialised at random.
+        seed: of the order of the sentences, of dropout, and of the random layer.
         advance: called with the number of sentences that were trained on, in each epoch, or tagged.
     """
-    tags = ["O", *sorted({tag for each in train for tag in each.tags if tag != "O"})]
+    types = sorted({tag[2:] for each in train for tag in each.tags if tag != "O"})
+    tags = ["O", *(f"{place}-{name}" for name in types for place in "BI")]
     if questions is None:
         encoder = load_token_encoder(settings.model, device=settings.device, max_length=settings.max_length)
-        with torch.random.fork_rng(devices=[]):  # the default initialisation of a linear layer in torch
-            torch.manual_seed(settings.seed)
-            layer = nn.Linear(int(encoder.model.config.hidden_size), len(tags), bias=False)
-        rows = layer.weight.detach().clone()
+        config = encoder.model.config
+        draw = torch.Generator().manual_seed(seed)
+        deviation = getattr(config, "initializer_range", None) or DEVIATION
+        rows = deviation * torch.randn(len(tags), int(config.hidden_size), generator=draw)
     else:
         encoder, rows = _question_rows(settings, tags, questions)
     in_bfloat16 = pick_dtype(settings.dtype, encoder.model.device.type) == "bfloat16"
     tagger = Tagger(encoder, rows, in_bfloat16=in_bfloat16)
-    _train(tagger, train, tags, settings, advance)
+    _train(tagger, train, tags, settings, seed, advance)
     return _tag(tagger, test, tags, advance)
 
 
@@ -71,13 +82,17 @@ def _question_rows(
 
 
 class Tagger(nn.Module):
-    """An encoder and a matrix M with a row for each tag, in float32; products may be computed in bfloat16."""
+    """An encoder, dropout, and a matrix M with a row for each tag, without biases (Q10).
+
+    All is float32; products may be computed in bfloat16.
+    """
 
     def __init__(self, encoder: TokenEncoder, rows: Tensor, *, in_bfloat16: bool = False) -> None:
         super().__init__()
         self._in_bfloat16 = in_bfloat16
         self.encoder = encoder
         self.model = encoder.model
+        self.dropout = nn.Dropout(DROPOUT)
         self.rows = nn.Parameter(rows.to(encoder.model.device))
 
     def forward(self, words: "Words") -> Tensor:
@@ -87,7 +102,8 @@ class Tagger(nn.Module):
         # Entered anew at each call, as autocast caches converted weights, which are stale after a step.
         with torch.autocast(device.type, torch.bfloat16, enabled=self._in_bfloat16):
             states = self.model(**moved).last_hidden_state
-            found: Tensor = states[words.sentence.to(device), words.token.to(device)] @ self.rows.T
+            of_words = self.dropout(states[words.sentence.to(device), words.token.to(device)])
+            found: Tensor = of_words @ self.rows.T
         return found
 
 
@@ -106,11 +122,12 @@ class Words:
 
     @classmethod
     def of(cls, encoder: TokenEncoder, sentences: Sequence[TaggedSentence]) -> "Words":
-        """The words of n sentences, whose words are joined by spaces."""
-        texts = [" ".join(each.words) for each in sentences]
+        """The words of n sentences, which are joined by spaces (and see ``_before_words``)."""
+        before = _before_words(encoder)
+        texts = [before + " ".join(each.words) for each in sentences]
         found: list[NDArray[np.int64]] = []
         for number, (tokens, each) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
-            ends = np.cumsum([len(word) + 1 for word in each.words]).astype(np.int64) - 1
+            ends = np.cumsum([len(word) + 1 for word in each.words]).astype(np.int64) - 1 + len(before)
             begins = ends - np.array([len(word) for word in each.words])
             at = start_tokens(tokens.offsets, begins)
             # Where a word has no token of its own, the token found is a later word's and starts after it.
@@ -121,23 +138,38 @@ class Words:
         return cls(encoder.features(texts), table[:, 0], table[:, 1], table[:, 2])
 
 
+def _before_words(encoder: TokenEncoder) -> str:
+    """What stands before a sentence, so that its first word has the tokens that it has in the middle.
+
+    That is a space for byte-level tokens such as RoBERTa's, where a word without one is another token.
+    """
+    alone, behind = (encoder.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
+    return " " if alone != behind and len(alone) == len(behind) else ""
+
+
 def _train(
     tagger: Tagger,
     sentences: Sequence[TaggedSentence],
     tags: Sequence[str],
     settings: EvaluateNerSettings,
+    seed: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Train on the cross-entropy of the words' tags, with AdamW at a constant learning rate."""
+    """Train on the cross-entropy of the words' tags, as Hugging Face's trainer does by default (Q10).
+
+    That is AdamW at a learning rate that falls linearly, with the norm of the gradients at most 1.
+    """
     number = {tag: place for place, tag in enumerate(tags)}
     optimizer = torch.optim.AdamW(
         tagger.parameters(), lr=settings.learning_rate, weight_decay=0.0, fused=True
     )
+    steps = settings.epochs * -(-len(sentences) // settings.batch_size)
+    schedule = get_linear_schedule_with_warmup(optimizer, 0, steps)
     tagger.train()
     with torch.random.fork_rng(), quick_training(tagger, tagger.model.device.type):
-        torch.manual_seed(settings.seed)
+        torch.manual_seed(seed)
         for epoch in range(settings.epochs):
-            order = generator(settings.seed, "order", epoch).permutation(len(sentences))
+            order = generator(seed, "order", epoch).permutation(len(sentences))
             for first in range(0, len(order), settings.batch_size):
                 batch = [sentences[place] for place in order[first : first + settings.batch_size]]
                 words = Words.of(tagger.encoder, batch)
@@ -147,7 +179,9 @@ def _train(
                 loss = nn.functional.cross_entropy(scores.float(), gold.to(scores.device))
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+                nn.utils.clip_grad_norm_(tagger.parameters(), LARGEST_NORM)
                 optimizer.step()
+                schedule.step()
                 advance(len(batch))
     tagger.eval()
 

@@ -1,17 +1,22 @@
 """The step ``ask``: generate questions on passages (Q1, Q2).
 
-texts -> passages of whole sentences -> sampled answers with questions -> distinct questions -> rows
+texts -> passages of whole sentences -> those that are drawn -> sampled answers with questions -> distinct
+questions -> rows
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.questions import ASKED
@@ -19,11 +24,12 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import CLOZE
-from pairsmith.methods.quip.passages import QuestionGenerator, cut
+from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
 from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.shared import hashes, refuse_sources
@@ -39,6 +45,9 @@ _UNUSED = {
     "cloze": {"instruction", "chat", "separator", "decoding", "top_p", "beams", "dtype"},
 }
 """The settings that a kind of question generator (Q2, Q6) does not use."""
+
+LIMITS = "sample.json"
+"""The file with what ``passage_limits`` found."""
 
 _OF_EVERY_STEP = {"seed", "dtype"}
 """Settings that a recipe may give to all its steps, whether they need them or not."""
@@ -60,19 +69,24 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*batch, *_unused(settings, kind)}
+    deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
+    inputs = hashes("inputs", settings.inputs)
     writer = FolderWriter.start(
         run,
         step="ask",
         schema=ASKED,
-        settings={name: value for name, value in settings.deciding().items() if name not in left_out},
-        inputs=hashes("inputs", settings.inputs),
+        settings=deciding,
+        inputs=inputs,
         models=models,
         planned=-(-count // settings.shard_size),
     )
+    limits = None
+    if settings.sample and not writer.finished:
+        limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
     commit = partial(
         commit_records,
         writer,
-        partial(_load_worker, settings, models),
+        partial(_load_worker, settings, models, limits),
         partial(texts, settings),
         count,
         settings.shard_size,
@@ -95,11 +109,49 @@ def texts(settings: AskSettings) -> Iterator[Document]:
 
 
 def _every(settings: AskSettings) -> Iterator[Document]:
-    return chain.from_iterable([read_documents(each, column=settings.column) for each in settings.inputs])
+    """All texts, each with the number of its input as its group."""
+    for number, source in enumerate(settings.inputs):
+        for document in read_documents(source, column=settings.column):
+            yield replace(document, group=str(number))
+
+
+def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSON], run: Run) -> list[int]:
+    """The highest ``_key`` of the passages that are drawn from each input: ``sample`` of them, or all (Q1).
+
+    They are written into the run's folder with the ``identity`` of the work, as it takes long to cut many
+    texts. ``count`` is the number of texts.
+    """
+    assert settings.sample is not None
+    file, of = run.out / LIMITS, hash_bytes(canonical_json(dict(identity)).encode())
+    if size_of(file) is not None and (found := json.loads(file.read_bytes()))["of"] == of:
+        known: list[int] = found["limits"]
+        return known
+    generator = load_generator(settings.model_copy(update={"device": "cpu"}))
+    keys = [array("Q") for _ in settings.inputs]
+    with run.progress.task("draw passages", count, "texts") as bar:
+        for document in texts(settings):
+            (passages,), _ = cut(generator, [document])
+            keys[int(document.group)].extend(_key(settings.seed, passage) for passage in passages)
+            bar.advance(1)
+    limits = [2**64 - 1] * len(keys)
+    for number, (source, some) in enumerate(zip(settings.inputs, keys, strict=True)):
+        if len(some) < settings.sample:
+            run.progress.say(
+                f"{source} has {len(some):,} passages, fewer than --sample {settings.sample:,}; all are used"
+            )
+        else:
+            limits[number] = int(np.sort(np.array(some, np.uint64))[settings.sample - 1])
+    write_json(file, {"of": of, "limits": tuple(limits)})
+    return limits
+
+
+def _key(seed: int, passage: Passage) -> int:
+    """Passages are drawn in the order of these numbers."""
+    return stream_key(seed, "draw passages", passage.id)
 
 
 def _load_worker(
-    settings: AskSettings, models: Mapping[str, str], worker: int
+    settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
 ) -> Work[RecordShard[Document], Made]:
     """Load the question generator; what is returned makes the rows and rejects of a shard of texts."""
     if _models(settings) != models:
@@ -108,7 +160,12 @@ def _load_worker(
 
     def work(shard: RecordShard[Document], advance: Advance) -> Made:
         of_texts, lost = cut(generator, shard.records)
-        passages = [each for some in of_texts for each in some]
+        passages = [
+            passage
+            for document, some in zip(shard.records, of_texts, strict=True)
+            for passage in some
+            if limits is None or _key(settings.seed, passage) <= limits[int(document.group)]
+        ]
         share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
         rejects = [*lost, *generator.generate(passages, share)]
         share.finish()

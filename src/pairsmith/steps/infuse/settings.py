@@ -30,6 +30,11 @@ class AskSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column that holds the texts.")
+    sample: int | None = Field(
+        default=None,
+        ge=1,
+        description="Ask about so many passages of each of --inputs, drawn at random. Unset: about all.",
+    )
     model: str = Field(
         description="Question generator: a folder that train-asker wrote; a Hub id of a model with an "
         "encoder and a decoder that writes an answer, a separator and a question; a causal language model, "

@@ -6,6 +6,7 @@ from itertools import chain, islice
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.data.squad import Question, read_questions
+from pairsmith.methods.mining.marked import MarkedQuestion
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.reading import SeedData, read_asked_seeds
@@ -47,7 +48,7 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, means: Means
             f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
         )
     questions = [*data.seeds.each, *data.added]
-    trained = train_reader_on(questions, data.validation, settings, **means)
+    trained = train_reader_on(list(map(MarkedQuestion.of, questions)), data.validation, settings, **means)
     facts = {
         **data.seeds.facts(),
         "added questions": len(data.added),

@@ -3,11 +3,17 @@
 questions with answers -> windows that contain an answer -> two perceptrons classify start and end -> teacher
 """
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from pairsmith.data.squad import Question, read_questions
+from pairsmith.core.errors import InputError
+from pairsmith.data.questions import GeneratedQuestion, read_asked
+from pairsmith.data.squad import read_questions
+from pairsmith.methods.mining.marked import MarkedQuestion, MarkedStore
 from pairsmith.methods.mining.reader import train_reader_on
+from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.reading import QuestionData, first_of
@@ -21,13 +27,34 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 ```"""
 
 
-def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[list[Question]]:
-    questions, unread = first_of(settings.data, read_questions, most)
+def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[MarkedStore]:
+    def read(source: str) -> Iterator[MarkedQuestion]:
+        if settings.labels == "hard":
+            return map(_at_the_likeliest, read_asked(source))
+        return map(MarkedQuestion.of, read_questions(source))
+
+    if most is None:  # streamed, as there may be more than fit into memory
+        questions, unread = MarkedStore(chain.from_iterable(map(read, settings.data))), 0
+    else:
+        some, unread = first_of(settings.data, read, most)
+        questions = MarkedStore(some)
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return QuestionData(questions, len(questions), unread, validation)
 
 
-def _train(data: QuestionData[list[Question]], settings: TrainTeacherSettings, means: Means) -> Trained:
+def _at_the_likeliest(asked: GeneratedQuestion) -> MarkedQuestion:
+    """The question with a teacher's likeliest start and likeliest end, each for itself (Q6)."""
+    if asked.starts is None or asked.ends is None:
+        raise InputError(
+            f"question {asked.id}: has no distributions of a teacher; make them with relabel, or set "
+            "--labels answers"
+        )
+    both = [likeliest(each).positions for each in (asked.starts, asked.ends)]
+    marks = ((both[0][0], both[1][0] - 1),) if all(both) else ()
+    return MarkedQuestion(asked.question, asked.context, marks)
+
+
+def _train(data: QuestionData[MarkedStore], settings: TrainTeacherSettings, means: Means) -> Trained:
     trained = train_reader_on(data.each, data.validation, settings, perceptrons=True, **means)
     facts = {
         "questions": trained.questions,

@@ -1,0 +1,34 @@
+"""Pairs of texts with people's judgements of how alike they are, in several languages (Q8)."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place
+from pairsmith.data.readers import column_text, parse_score, two_texts, with_names
+from pairsmith.data.schemas import GradedPair
+from pairsmith.data.sources import open_source
+
+_LANGUAGES = ("languages", "language_pair", "lp", "language", "lang")
+
+
+def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
+    """Read the columns sentence1, sentence2 and score, grouped by the languages that were translated.
+
+    These are in the first of the columns ``_LANGUAGES`` that exists, e.g. ``de-en``; without one, all pairs
+    are one group. Of each group the scores must not all be equal.
+    """
+    opened = open_source(source)
+    found: dict[str, list[GradedPair]] = defaultdict(list)
+    for where, row, names in with_names(opened, ["sentence1"], ["sentence2"], ["score"]):
+        column = next((name for name in _LANGUAGES if name in row), None)
+        languages = column_text(row, column, where) if column else ""
+        score = parse_score(row.get(names[2]), where)
+        found[languages].append(GradedPair(*two_texts(row, names, where), score))
+    if not found:
+        raise InputError(f"{opened.name} holds no graded pairs")
+    for languages, pairs in found.items():
+        if len({pair.score for pair in pairs}) < 2:
+            of = f" of {languages}" if languages else ""
+            raise InputError(f"{opened.name}: all scores{of} are equal, so they cannot choose a layer")
+    return found

@@ -1,0 +1,99 @@
+"""The labelled pairs that few-shot paraphrase detection learns from, for each of several splits (Q9).
+
+They are in files, one for each split; or the rows of one file that lists of ids name; or drawn from one file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import is_folder, place, reaching, size_of
+from pairsmith.data.paraphrases import Paraphrase, labelled_pairs
+from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSplits:
+    """The pairs of each split by its number, and the origin of their negatives: ``people`` or ``sampled``."""
+
+    pairs: Mapping[int, Sequence[Paraphrase]]
+    negatives: str
+
+
+def training_sources(settings: EvaluateParaphraseSettings) -> dict[str, str]:
+    """All that is read to make the splits, by a name for each."""
+    if settings.train is None:
+        return {}
+    if _has_splits(settings.train):
+        return {f"train, {n}": _file(settings.train, settings, n, "train.tsv") for n in settings.splits}
+    ids = settings.ids
+    lists = {f"ids, {n}": _file(ids, settings, n, "train_ids.tsv") for n in settings.splits} if ids else {}
+    return {"train": settings.train, **lists}
+
+
+def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
+    """Read the pairs of the splits; ``train`` is set."""
+    assert settings.train is not None
+    sources = training_sources(settings)
+    if _has_splits(settings.train):
+        read = [labelled_pairs(source, settings.seed) for source in sources.values()]
+        origins = {negatives for _, negatives in read}
+        found = {n: pairs for n, (pairs, _) in zip(settings.splits, read, strict=True)}
+        return TrainingSplits(found, "sampled" if "sampled" in origins else "people")
+    pairs, negatives = labelled_pairs(settings.train, settings.seed)
+    if not settings.ids:
+        return TrainingSplits({n: drawn(pairs, settings.shots, n) for n in settings.splits}, negatives)
+    if negatives == "sampled":
+        raise InputError(f"{settings.train} has no labels, so --ids cannot choose among its rows")
+    known = {pair.id: pair for pair in pairs if pair.id}
+    lists = {n: _ids(sources[f"ids, {n}"]) for n in settings.splits}
+    for number, ids in lists.items():
+        if lacking := [each for each in ids if each not in known]:
+            raise InputError(
+                f"{sources[f'ids, {number}']}: {settings.train} has no row with the id {lacking[0]!r}; it "
+                "needs a column id with these ids"
+            )
+    return TrainingSplits({n: [known[each] for each in ids] for n, ids in lists.items()}, negatives)
+
+
+def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
+    """The first ``shots`` pairs of each class after shuffling."""
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    found: list[Paraphrase] = []
+    for label in (False, True):
+        some = [pairs[place] for place in order if pairs[place].label is label][:shots]
+        if len(some) < shots:
+            raise InputError(
+                f"--train has {len(some)} pairs with the label {int(label)}, but {shots} are needed; "
+                "give more pairs, or fewer --shots"
+            )
+        found += some
+    return found
+
+
+def _has_splits(train: str) -> bool:
+    """Whether a source is a folder of splits: no dataset folder, whose rows are in its folder ``data``."""
+    folder = place(train)
+    return is_folder(folder) and not is_folder(folder / "data")
+
+
+def _file(folder: str, settings: EvaluateParaphraseSettings, split: int, name: str) -> str:
+    """The file of one split, e.g. ``16-13/train.tsv``."""
+    path = place(folder) / f"{settings.shots}-{split}" / name
+    with reaching(path, InputError):
+        if size_of(path) is None:
+            raise InputError(
+                f"{path} does not exist; expected a file {settings.shots}-N/{name} for each of --splits N"
+            )
+    return str(path)
+
+
+def _ids(source: str) -> list[str]:
+    """The ids in a file, one on each line."""
+    with place(source).open(encoding="utf-8-sig") as file:
+        found = [line.strip() for line in file if line.strip()]
+    if not found:
+        raise InputError(f"{source} holds no ids")
+    return found

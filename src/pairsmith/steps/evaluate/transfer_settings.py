@@ -1,0 +1,190 @@
+"""Settings of the evaluations of an encoder with few labels or none: paraphrases, sentiment and names."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import BatchTokens, Device, Dtype, TrainingDtype
+from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
+from pairsmith.steps.evaluate.settings import Bootstrap, TextLength
+
+
+class EvaluateParaphraseSettings(Settings):
+    """How well BERTScore ranks paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2.",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Pairs with the columns sentence1, sentence2 (or question1, question2) and label, MRPC's "
+        "file, or a Hub id. Without labels, all pairs count as paraphrases, and as many negatives are "
+        "sampled.",
+        json_schema_extra=BY_CONTENT,
+    )
+    layer: int | None = Field(
+        default=None,
+        ge=0,
+        description="Layer whose token vectors are compared. Unset: the one that --judgements selects, or "
+        "the one five sixths of the way up.",
+    )
+    judgements: str | None = Field(
+        default=None,
+        description="Pairs with human scores (sentence1, sentence2, score and, if there are several, the "
+        "languages that were translated), such as WMT16's; the layer whose scores correlate best with them, "
+        "in the mean over the languages, is used.",
+        json_schema_extra=BY_CONTENT,
+    )
+    special_tokens: bool = Field(
+        default=True,
+        description="Include the special tokens at a text's start and end in the means, as the figures of "
+        "QUIP do.",
+    )
+    train: str | None = Field(
+        default=None,
+        description="Labelled pairs for few-shot training, of which --shots are drawn for each class; or a "
+        "folder with a file SHOTS-N/train.tsv for each split N, such as 16-13/train.tsv.",
+        json_schema_extra=BY_CONTENT,
+    )
+    ids: str | None = Field(
+        default=None,
+        description="Folder with a file SHOTS-N/train_ids.tsv for each split N, as published for PAWS: the "
+        "ids of the rows of --train to train on, one on each line.",
+        json_schema_extra=BY_CONTENT,
+    )
+    shots: int = Field(default=16, ge=2, description="Number of training pairs per class.")
+    splits: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[13, 21, 42, 87, 100],
+        min_length=1,
+        description="Random seeds, or the numbers of the splits that are given; the training is repeated for "
+        "each of them, with other training pairs.",
+    )
+    tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
+    max_length: TextLength = None
+    batch_tokens: BatchTokens = None
+    bootstrap: Bootstrap = 1000
+    seed: int = Field(
+        default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
+    )
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.train is None:
+            refuse(self, ("tune", "shots", "splits", "ids"), "without train, the pairs to learn from")
+        if self.layer is not None and self.judgements is not None:
+            raise ValueError("layer and judgements both choose the layer; give only one of them")
+        return self
+
+
+class EvaluateSentimentSettings(Settings):
+    """Zero-shot accuracy on positive and negative texts (Q11)."""
+
+    model: str = Field(
+        description="A folder that infuse wrote; with --method reader one that train-reader or train-teacher "
+        "wrote; with --method mask a masked language model such as RoBERTa.",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Texts with the column label (0 or 1), as in SST-2, or a folder with NAME.pos.txt and "
+        "NAME.neg.txt, as for MR and CR.",
+        json_schema_extra=BY_CONTENT,
+    )
+    method: Literal["questions", "reader", "mask"] = Field(
+        default="questions",
+        description="How texts are classified. questions: by which of two questions a text answers better; "
+        "reader: the same by a model that reads question and text together; "
+        'mask: the baseline, by whether great or terrible is likelier as the mask in "It was [MASK]."',
+    )
+    item: str = Field(
+        default="movie",
+        min_length=1,
+        description="Word for what the texts are about, which is put into the questions, e.g. product.",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=16,
+        description="Longest text in tokens that is read at once. Unset: the model's own limit.",
+    )
+    batch_tokens: BatchTokens = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _item_of_questions(self) -> Self:
+        if self.method == "mask" and self.item != type(self).model_fields["item"].default:
+            raise ValueError("item does nothing with the method mask, which asks no questions; leave it out")
+        return self
+
+
+class EvaluateNerSettings(Settings):
+    """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
+
+    model: str = Field(
+        description="A folder that infuse wrote, or with --start random any encoder of transformers.",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Tagged test sentences: a file in CoNLL's format, or rows with the columns tokens and "
+        "ner_tags (a file, a dataset folder or a Hub id). Without --train: a folder with test.words and "
+        "test.ner, and for each split few_shot_SHOTS_N.words and .ner, with the words and the tags of one "
+        "sentence per line.",
+        json_schema_extra=BY_CONTENT,
+    )
+    train: str | None = Field(
+        default=None,
+        description="Tagged sentences from which the training sentences are drawn, --shots for each entity "
+        "type.",
+        json_schema_extra=BY_CONTENT,
+    )
+    whole: bool = Field(
+        default=False,
+        description="Learn from all sentences of --train, not from a few; usual with 3 epochs.",
+    )
+    shots: int = Field(
+        default=5,
+        ge=1,
+        description="Number of training sentences per entity type; without --train, it selects the files in "
+        "--data.",
+    )
+    splits: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[0, 1, 2, 3, 4],
+        min_length=1,
+        description="Numbers of the splits in --data; with --train, of which each draws other sentences. "
+        "They are also the random seeds of the order of sentences, of dropout, and of a random start.",
+    )
+    start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
+        default=["random", "questions"],
+        min_length=1,
+        description="How the layer that predicts tags is initialised: at random, or with the vectors of "
+        "questions.",
+    )
+    questions: str | None = Field(
+        default=None,
+        description="YAML file with a question for each entity type that has no built-in question.",
+        json_schema_extra=BY_CONTENT,
+    )
+    epochs: int = Field(default=200, ge=1, description="Number of passes over the training sentences.")
+    learning_rate: float = Field(
+        default=2e-5,
+        gt=0,
+        lt=1,
+        description="Learning rate of the first step, which falls linearly to 0 after the last.",
+    )
+    batch_size: int = Field(default=8, ge=1, description="Number of sentences per training step.")
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Longest sentence in tokens; words beyond it are tagged O. Unset: the model's own limit.",
+    )
+    device: Device = "auto"
+    dtype: TrainingDtype = "float32"
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.train is None:
+            refuse(self, ("whole",), "without train, the sentences to learn from")
+        if self.whole:
+            refuse(self, ("shots",), "with whole, which learns from all sentences")
+        return self
