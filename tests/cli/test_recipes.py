@@ -3,9 +3,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import Field, ValidationError
 
-from pairsmith.cli.recipes import find_recipe, load_recipe, texts_in
+from pairsmith.cli.recipes import expanded, find_recipe, load_recipe, texts_in
 from pairsmith.cli.running import figure_of, results_table, run_recipe
 from pairsmith.cli.steps import STEPS, Step
 from pairsmith.core.bundled import recipe_path
@@ -261,6 +262,76 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
 def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected):
     assert old in RECIPE
     assert expected in faults(recipe(RECIPE.replace(old, new, 1)), steps)
+
+
+EACH = """\
+name: several
+steps:
+  - name: "{size}-{n}"
+    each: {size: [small, large], n: [1, 2]}
+    step: make
+    settings: {inputs: "org/{size}", seed: "{n}"}
+  - name: "after-{size}"
+    each: {size: [small, large]}
+    step: measure
+    settings: {model: "@{size}-2", data: ./texts.txt, more: ["{other} of {size}"]}
+    results: {"figure, {size}": graded.all}
+results: {rows: "large-1:rows"}
+"""
+
+
+def test_a_step_for_each_combination_of_values(recipe, steps, calls, tmp_path):
+    plan = load_recipe(recipe(EACH), steps)
+    found = {each.name: each.settings(tmp_path) for each in plan.steps}
+    assert list(found) == ["small-1", "small-2", "large-1", "large-2", "after-small", "after-large"]
+    assert [(found[f"{size}-{n}"].inputs, found[f"{size}-{n}"].seed) for size in ("small", "large") for n in (1, 2)] == [
+        ("org/small", 1), ("org/small", 2), ("org/large", 1), ("org/large", 2),
+    ]  # fmt: skip
+    assert found["after-large"].model == str(tmp_path / "large-2")
+    assert list(found["after-large"].more) == ["{other} of large"]  # braces around anything else stay
+    assert plan.results == {
+        "figure, small": "after-small/graded.all", "figure, large": "after-large/graded.all", "rows": "large-1:rows",
+    }  # fmt: skip
+    run_recipe(plan, tmp_path / "run", Silent())
+    assert calls.names == list(found)
+    changed = load_recipe(recipe(EACH), steps, overrides=["small-2.seed=9"])
+    assert [each.values["seed"] for each in changed.steps[:4]] == [1, 9, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "n: [1, 2]",
+            "n: [1, 1]",
+            [
+                "small.yaml:3: {size}-{n}.name: two steps are called small-1; rename",
+                "two steps are called large-1",
+            ],
+        ),
+        ("n: [1, 2]", "n: []", ["small.yaml:4: {size}-{n}.each.n: "]),
+        (
+            '"{size}-{n}"',
+            '"{sise}-{n}"',
+            ["must be 1 to 64 letters, digits, hyphens or underscores, not '{sise}-1'"],
+        ),
+        (
+            "figure, {size}",
+            "figure",
+            ["small.yaml:11: after-{size}.results: two figures are called figure; rename"],
+        ),
+        (
+            '"@{size}-2"',
+            '"@{size}-3"',
+            ["@small-3 refers to no earlier step", "@large-3 refers to no earlier step"],
+        ),
+        ('seed: "{n}"', "seeds: 1", ["small.yaml:6: {size}-{n}.seeds: "]),
+    ],
+)
+def test_faults_of_several_steps_have_the_line_of_their_entry(recipe, steps, old, new, expected):
+    said = faults(recipe(EACH.replace(old, new)), steps)
+    for text in expected:
+        assert sum(text in line for line in said) == 1, said
 
 
 def test_a_key_with_nothing_behind_it_is_an_empty_mapping(recipe, steps):
@@ -705,7 +776,7 @@ def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
 
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
           "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum", "mining-news-small": "mining-news"}  # fmt: skip
-QUIP = {"quip": "quip", "quip-small": "quip"}
+QUIP = {"quip": "quip", "quip-tables": "quip", "quip-small": "quip"}
 
 
 @pytest.fixture
@@ -716,9 +787,10 @@ def beside(tmp_path):
         path = tmp_path / f"{name}.yaml"
         path.write_text(recipe_path(name).read_text(encoding="utf-8"))
         folder = (MINING | QUIP)[name]
-        (tmp_path / folder).mkdir(exist_ok=True)
-        for file in re.findall(rf"\./{folder}/([\w.-]+)", path.read_text()):
-            (tmp_path / folder / file).touch()
+        steps = [each for entry in yaml.safe_load(path.read_text())["steps"] for each in expanded(entry)]
+        for file in re.findall(rf"'\./({folder}/[\w./-]+)'", str(steps)):
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).touch()
         return load_recipe(path)
 
     return read
@@ -796,6 +868,47 @@ def test_the_recipe_of_questions_is_the_papers(beside, tmp_path):
         [1e-5],
     )
     assert set(plan.results) >= {"squad-f1", "mrpc-auroc", "conll-f1", "wnut-f1", "sst2-accuracy"}
+
+
+def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
+    plan = beside("quip-tables")
+    steps = {each.name: each.settings(tmp_path) for each in plan.steps}
+    students = {"student", "untaught", "direct", "clozed", "joined", "hard", "beamed"}
+    changed = {
+        name: {
+            key: value
+            for key, value in steps[name].model_dump().items()
+            if value != getattr(steps["student"], key)
+        }
+        for name in students
+    }
+    assert {name: set(each) for name, each in changed.items()} == {
+        "student": set(), "untaught": {"labels"}, "direct": {"data", "labels"}, "clozed": {"data", "labels"},
+        "joined": {"negatives"}, "hard": {"labels"}, "beamed": {"data"},
+    }  # fmt: skip
+    assert steps["crossed"].labels == "hard"
+    assert steps["crossed"].base == steps["teacher"].base == steps["student"].base
+    assert (steps["asked"].sample, steps["joined"].together, steps["searched"].beams) == (2_000_000, 9, 20)
+    sets = ["HotpotQA", "NaturalQuestions", "NewsQA", "SQuAD", "SearchQA", "TriviaQA", "BioASQ", "TextbookQA", "DuoRC", "RACE", "RelationExtraction", "DROP"]  # fmt: skip
+    of_qa = {
+        f"{name}-{model}"
+        for name in sets
+        for model in ("teacher", "crossed", *students - {"joined", "hard", "beamed"})
+    }
+    assert of_qa | {f"squad-{model}" for model in (*students, "teacher", "crossed")} <= steps.keys()
+    everyone = (*students, "teacher", "crossed", "roberta")
+    pairs = {f"{name}-{model}" for name in ("QQP", "MRPC", "paws-wiki", "paws-qqp") for model in everyone}
+    names = {f"{name}-{model}" for name in ("conll2003", "wnut17") for model in everyone}
+    opinions = {
+        f"{name}-{model}" for name in ("sst2", "mr", "cr") for model in ("roberta", "student", "crossed")
+    }
+    assert pairs | names | opinions <= steps.keys()
+    assert steps["QQP-student"].tune
+    assert steps["conll2003-whole-student"].whole
+    assert {"SQuAD 1.1 F1, hard", "paws-qqp AUROC, beamed", "wnut17 F1 from questions, joined"} <= set(
+        plan.results
+    )
+    assert plan.results["DROP EM, clozed"] == "DROP-clozed/exact"
 
 
 def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside, tmp_path):

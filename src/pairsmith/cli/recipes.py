@@ -4,11 +4,15 @@ A setting that begins with ``@`` refers to the folder of an earlier step: ``@pai
 ``@pairs/data`` a folder in it, ``@pairs:validation`` a split of it. A setting that begins with ``./`` or
 ``../`` is a path relative to the recipe's folder.
 Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
+
+A step with ``each: {model: [small, large]}`` stands for two steps, with these values in place of ``{model}``
+in its name, settings and results.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +39,14 @@ class Entry(Settings):
     step: str = Field(description="Which step: generate, postprocess, …")
     settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
         default={}, description="Its settings, as on the command line."
+    )
+    each: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = Field(
+        default={},
+        description="Names and values: the step stands for one step for each combination of the values, with "
+        "them in place of {NAME} in its name, settings and results.",
+    )
+    results: dict[str, str] = Field(
+        default={}, description="Its figures in the table at the end: `key.key` from its results.json."
     )
 
 
@@ -98,9 +110,7 @@ def load_recipe(
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
-    results = file.data.get("results") or {}
-    assert isinstance(results, dict)  # checked by RecipeFile
-    return Recipe(str(file.data["name"]), tuple(reader.planned), results)
+    return Recipe(str(file.data["name"]), tuple(reader.planned), reader.results)
 
 
 def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
@@ -128,19 +138,25 @@ class _Reader:
     seed: Any
     names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
     faults: list[ValidationFault] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
 
     def read(self) -> None:
-        """Fill ``names``, ``planned``, ``faults`` and ``unplaced``."""
+        """Fill ``names``, ``planned``, ``results``, ``faults`` and ``unplaced``."""
         data = self.file.data
         try:
             RecipeFile.model_validate(data)
         except ValidationError as error:
             self.faults += errors_of(error, RecipeFile)
-        entries = data.get("steps")
-        self._name_steps(entries if isinstance(entries, list) else [])
-        for position, entry in enumerate(entries if isinstance(entries, list) else []):
+        given = data.get("steps")
+        entries = [
+            (position, each)
+            for position, entry in enumerate(given if isinstance(given, list) else [])
+            for each in expanded(entry)
+        ]
+        self._name_steps([entry for _, entry in entries])
+        for position, entry in entries:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
                 self._entry(("steps", position), entry)
                 self.names.append(entry["name"])
@@ -148,8 +164,10 @@ class _Reader:
             self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, self.names)}")
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
-            if isinstance(source, str) and (text := _result_fault(source, self.names)):
-                self._fault(("results", key), text)
+            if isinstance(source, str):
+                self.results[str(key)] = source
+                if text := _result_fault(source, self.names):
+                    self._fault(("results", key), text)
 
     def _name_steps(self, entries: Sequence[Any]) -> None:
         """Find the step of each override that names none: the only one that gives the setting."""
@@ -175,7 +193,9 @@ class _Reader:
                 )
 
     def _fault(self, keys: Keys, text: str) -> None:
-        self.faults.append(ValidationFault(keys, text))
+        fault = ValidationFault(keys, text)
+        if fault not in self.faults:  # several steps may be made from one entry
+            self.faults.append(fault)
 
     def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
@@ -184,6 +204,11 @@ class _Reader:
             self._fault((*keys, "name"), text)
         if name in self.names:
             self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
+        of_step = entry.get("results")
+        for key, source in (of_step if isinstance(of_step, Mapping) else {}).items():
+            if key in self.results:
+                self._fault((*keys, "results"), f"two figures are called {key}; rename one of them")
+            self.results[str(key)] = f"{name}/{source}"
         if not isinstance(kind, str):
             return
         if kind not in self.known:
@@ -236,6 +261,30 @@ class _Reader:
         if not text.startswith(("./", "../")):
             return text
         return str((self.file.path.parent / text).resolve())
+
+
+def expanded(entry: Any) -> list[Any]:
+    """The steps that an entry of a recipe stands for: itself, unless it has ``each``."""
+    each = entry.get("each") if isinstance(entry, Mapping) else None
+    if not isinstance(each, Mapping) or not all(isinstance(values, list) for values in each.values()):
+        return [entry]
+    rest = {key: value for key, value in entry.items() if key != "each"}
+    return [
+        _filled(rest, dict(zip(map(str, each), values, strict=True))) for values in product(*each.values())
+    ]
+
+
+def _filled(value: Any, values: Mapping[str, Any]) -> Any:
+    """``value`` with the values in place of their names in braces, in all texts and keys."""
+    if isinstance(value, str):
+        if value.startswith("{") and value.endswith("}") and value[1:-1] in values:
+            return values[value[1:-1]]  # as it is, e.g. a number
+        for name, each in values.items():
+            value = value.replace(f"{{{name}}}", str(each))
+        return value
+    if isinstance(value, Mapping):
+        return {_filled(key, values): _filled(each, values) for key, each in value.items()}
+    return [_filled(each, values) for each in value] if isinstance(value, list) else value
 
 
 def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModel
 
@@ -232,6 +233,23 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     assert among > alone
 
 
+def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
+    """The loss of four passages, two together, is the mean over the questions of both twos (Q6)."""
+    lessons = [*passages(read_asked(data), settings(quick_bert, data))]
+    four = [lessons[0], lessons[1], lessons[1], lessons[0]]
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
+
+    def loss(rows, together):
+        student = Student(encoder, together=together).eval()
+        return float(student(**student.batch(rows))["loss"].detach())
+
+    twos = [loss(four[:2], 9), loss(four[2:], 9)]
+    assert loss(four, 2) == pytest.approx(sum(twos) / 2, rel=1e-5)  # of three questions each
+    assert loss(four, 9) > loss(four, 2)
+    with pytest.raises(ValidationError, match="together does nothing with --negatives passage"):
+        settings(quick_bert, data, together=3)
+
+
 @given(count=st.integers(1, 30), most=st.integers(1, 12), seed=st.integers(0, 9), turn=st.integers(0, 50))
 def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
     lesson = PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(count)])
@@ -361,6 +379,30 @@ def test_a_teacher_learns_the_same_questions(quick_bert, data, tmp_path):
     assert curve[0] < curve[-1] == 100.0
     assert (run.out / "heads.safetensors").is_file()
     AutoModel.from_pretrained(run.out)
+
+
+def test_a_cross_encoder_student_learns_the_likeliest_start_and_end_each_for_itself(tmp_path):
+    """The end may stand before the start, as the two are not learned as a span (Q6)."""
+    row = {
+        "context": CONTEXTS[1],
+        "question": "What run?",
+        "answers": {"text": ["Two dogs"], "answer_start": [0]},
+        "starts": {"position": [0, 9], "probability": [0.3, 0.6]},
+        "ends": {"position": [8, 13], "probability": [0.5, 0.2]},
+    }
+    path = tmp_path / "asked.jsonl"
+    path.write_text(
+        json.dumps(row) + "\n" + json.dumps({**row, "starts": {"position": [], "probability": []}})
+    )
+    given = TrainTeacherSettings(base="", data=[str(path)], labels="hard")
+    read = train_teacher.read(given, None)
+    assert [each.marks for each in read.each] == [((9, 7),), ()]
+    assert train_teacher.read(given, 1).unread == 1
+    answers = train_teacher.read(given.model_copy(update={"labels": "answers"}), None)
+    assert [each.marks for each in answers.each] == [((0, 7),)] * 2
+    path.write_text(json.dumps({name: row[name] for name in ("context", "question", "answers")}))
+    with pytest.raises(InputError, match="has no distributions of a teacher; make them with relabel"):
+        train_teacher.read(given, None)
 
 
 def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):

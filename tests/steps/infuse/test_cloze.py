@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.core.progress import Silent
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import read_asked
 from pairsmith.data.text import Entity
 from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeGenerator, noisy_cloze
@@ -46,6 +46,41 @@ def test_an_answer_that_is_all_of_its_sentence_gives_no_question():
 
 
 WORDS = [f"w{number}" for number in range(40)]
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    """Two corpora, of twelve texts of two passages each and of one text."""
+    names = ["Anna Berg", "Bo Dahl", "Carl Ek"]
+    lines = [f"In {1800 + n} {names[n % 3]} built it by the river. " * 2 for n in range(12)]
+    (tmp_path / "large.txt").write_text("\n".join(lines))
+    (tmp_path / "small.txt").write_text("In 1900 Dora Falk built it by the old river again.")
+    return [str(tmp_path / "large.txt"), str(tmp_path / "small.txt")]
+
+
+def test_so_many_passages_of_each_corpus_are_asked_about(corpora, tmp_path, capsys):
+    def contexts(name, progress=None, **rest):
+        given = AskSettings(inputs=corpora, model="cloze", max_length=16, questions=1, shard_size=5, **rest)
+        return [
+            row["context"]
+            for row in ask(given, Run(tmp_path / name, progress or Silent())).table().to_pylist()
+        ]
+
+    every = contexts("every")
+    assert len(every) == 25
+    some = contexts("some", Progress(), sample=5)
+    assert len(some) == 6
+    assert set(some) < set(every)
+    assert some[-1].startswith("In 1900")
+    assert "small.txt has 1 passages, fewer than --sample 5; all are used" in capsys.readouterr().err
+    assert contexts("some", sample=5) == some
+    assert contexts("other", sample=5, seed=2) != some
+    # What was drawn is kept, so that a run that goes on need not cut all texts again.
+    (tmp_path / "some" / "data" / "train-00000.parquet").unlink()
+    before = (tmp_path / "some" / "sample.json").stat().st_mtime_ns
+    assert contexts("some", sample=5) == some
+    assert (tmp_path / "some" / "sample.json").stat().st_mtime_ns == before
+    assert len(contexts("all", sample=1_000)) == 25
 
 
 @given(seed=st.integers(0, 2**32 - 1))

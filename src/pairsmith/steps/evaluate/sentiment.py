@@ -42,8 +42,8 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
     ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
     rationale, and the class that it supports, which is the prediction of the prompt ``RATIONALES``;
     ``results.json``, which is returned, for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
-    is the mean over the prompts, its standard ``error``, and the accuracy of each of the ``prompts``; and the
-    ``count`` of texts.
+    is the mean over the prompts, its standard ``error``, the accuracy of each of the ``prompts``, and
+    ``best_prompt``; and the ``count`` of texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(
@@ -98,10 +98,18 @@ def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: P
 
 
 def accuracies(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
-    """Accuracy ×100 of each prompt's predictions, ``(p, n)``, their mean, and its standard error."""
+    """Accuracy ×100 of each prompt's predictions, ``(p, n)``, their mean, and its standard error.
+
+    ``best_prompt`` is that of the prompt ``RATIONALES``, which did best on SST-2 in the paper.
+    """
     each = (100.0 * (found == gold).mean(axis=1)).tolist()
     mean, error = mean_and_error(each)
-    return {"accuracy": mean, "error": error, "prompts": [round(value, 4) for value in each]}
+    figures: dict[str, Any] = {
+        "accuracy": mean,
+        "error": error,
+        "prompts": [round(value, 4) for value in each],
+    }
+    return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(each) > RATIONALES else {})
 
 
 def sentiment_table(results: Mapping[str, Any]) -> str:
