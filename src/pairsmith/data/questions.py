@@ -29,7 +29,13 @@ ASKED: pa.Schema = pa.schema([*text_schema("id", "context", "question", "written
 """``written`` is the generated answer; ``answers`` is its place in the passage, if it occurs there."""
 
 RELABELLED: pa.Schema = pa.schema(
-    [*ASKED, ("written_answers", ANSWERS), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
+    [
+        *ASKED,
+        ("written_answers", ANSWERS),
+        ("confidence", pa.float32()),
+        ("starts", DISTRIBUTION),
+        ("ends", DISTRIBUTION),
+    ]
 )
 """``answers`` is the teacher's best span, ``written_answers`` the ``answers`` before. ``starts``: where the
 answer's first token begins; ``ends``: where its last token ends, the position after its last character."""
@@ -69,6 +75,12 @@ class GeneratedQuestion:
     # The teacher's distributions of the answer's start and end; None without a teacher.
     starts: Distribution | None = None
     ends: Distribution | None = None
+    confidence: float | None = None  # the teacher's probability of its span, in [0, 1]
+
+    @property
+    def answered(self) -> str:
+        """The text of ``answer``; empty where there is none."""
+        return self.context[slice(*self.answer)] if self.answer else ""
 
     def columns(self) -> dict[str, Any]:
         """The row of ``ASKED``, or of ``RELABELLED`` if a teacher has answered."""
@@ -81,8 +93,13 @@ class GeneratedQuestion:
         }
         if self.starts is None or self.ends is None:
             return row
-        told = {"starts": self.starts.columns(), "ends": self.ends.columns()}
-        return {**row, "written_answers": self._answers(self.before), **told}
+        return {
+            **row,
+            "written_answers": self._answers(self.before),
+            "confidence": self.confidence,
+            "starts": self.starts.columns(),
+            "ends": self.ends.columns(),
+        }
 
     def _answers(self, span: Span | None) -> dict[str, list[Any]]:
         if span is None:

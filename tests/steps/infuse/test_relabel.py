@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +99,31 @@ def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path)
         assert 0 < sum(question.ends.probabilities) <= 1 + 1e-6
         assert question.answer is not None
     assert "Jia" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_only_sure_answers_and_those_that_were_written_are_kept_if_that_is_asked_for(teacher, data, tmp_path):
+    every = relabel(settings(teacher, data), Run(tmp_path / "every", Silent())).table().to_pylist()
+    reader = load_reader(str(teacher), device="cpu")
+    told = predict_spans(reader, QUESTIONS, [TEXT] * 3)
+    assert [row["confidence"] for row in every] == pytest.approx([each.best.score for each in told])
+    middle = sorted(row["confidence"] for row in every)[1]
+    given = settings(teacher, data, least_confidence=middle * (1 - 1e-6))
+    folder = relabel(given, Run(tmp_path / "sure", Silent()))
+    assert [row["question"] for row in folder.table().to_pylist()] == [
+        row["question"] for row in every if row["confidence"] >= middle
+    ]
+    (lost,) = folder.rejects().to_pylist()
+    assert lost["filter"] == "unsure"
+    answers = [row["answers"]["text"][0] for row in every]
+    rows = [json.loads(line) for line in Path(data).read_text().splitlines()]
+    rows[0]["written"] = f"The {answers[0].upper()}!"
+    rows[1]["written"] = f"{answers[1]} {answers[1]} nothing of it here"
+    rows[2]["written"] = "nothing"
+    path = tmp_path / "trip.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder = relabel(settings(teacher, str(path), agreement=0.9), Run(tmp_path / "same", Silent()))
+    assert [row["question"] for row in folder.table().to_pylist()] == QUESTIONS[:1]
+    assert {row["filter"] for row in folder.rejects().to_pylist()} == {"disagreement"}
 
 
 def test_what_was_kept_for_validation_stays_there(teacher, data, tmp_path, capsys):

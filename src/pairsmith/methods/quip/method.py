@@ -67,8 +67,8 @@ def label_questions(
         advance: called with the number of questions that are answered.
 
     Returns:
-        the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``, which is
-        None where the passage has no tokens.
+        the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``, with its
+        ``confidence``; the answer is None where the passage has no tokens.
     """
     labels = predict_spans(
         teacher,
@@ -117,4 +117,4 @@ def distil(
 def _labelled(question: GeneratedQuestion, label: SpanDistributions) -> GeneratedQuestion:
     best = label.best
     answer = (best.start, best.start + len(best.text)) if best.text else None
-    return replace(question, answer=answer, starts=label.starts, ends=label.ends)
+    return replace(question, answer=answer, starts=label.starts, ends=label.ends, confidence=best.score)

@@ -131,7 +131,7 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
 
     sample = spread(asked, CALIBRATION_QUESTIONS)
     loading, each, labelled = timed(load, sample, few=4)
-    rows = rows_of(labelled)
+    rows = rows_of([question for question in labelled if question.answer])
     return sharded(
         loading=loading,
         shared=each * count,

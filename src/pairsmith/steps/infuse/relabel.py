@@ -1,6 +1,7 @@
 """The step ``relabel``: a teacher answers questions (Q3).
 
-questions on passages -> the teacher's distributions over starts and ends, the top 8 of each -> rows
+questions on passages -> the teacher's distributions over starts and ends, the top 8 of each -> those that it
+is sure of, and whose answer is the one that was written, if that is asked for -> rows
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_asked
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.method import label_questions
+from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
@@ -28,8 +30,8 @@ from pairsmith.steps.shared import hashes, load_options, refuse_sources
 def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     """Have a teacher answer questions; see ``RelabelSettings``. Rows keep their order.
 
-    Of a folder with several splits ``train`` is read, or the one that is named. Questions whose passage has
-    no tokens, so that the teacher finds no answer, become rejects.
+    Of a folder with several splits ``train`` is read, or the one that is named. Questions that are left out,
+    see ``fault_of``, become rejects.
     """
     settings = settled(settings, run)
     where = ExecutorChoice.of(settings)
@@ -85,20 +87,36 @@ def _load_teacher(
             batch_tokens=settings.batch_tokens,
             advance=advance,
         )
+        faults = [fault_of(question, settings) for question in labelled]
         rejects = [
-            Reject.of(question.id, "no answer", "the passage has no tokens", question.columns())
-            for question in labelled
-            if question.answer is None
+            Reject.of(question.id, *fault, question.columns())
+            for question, fault in zip(labelled, faults, strict=True)
+            if fault
         ]
-        return rows_of(labelled), to_table(rejects, REJECT)
+        kept = [question for question, fault in zip(labelled, faults, strict=True) if not fault]
+        return rows_of(kept), to_table(rejects, REJECT)
 
     return answer
 
 
+def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[str, str] | None:
+    """Why a question is left out, as the filter and the reason of a reject; None if it is kept."""
+    if question.answer is None:
+        return "no answer", "the passage has no tokens"
+    if (question.confidence or 0.0) < settings.least_confidence:
+        return "unsure", f"the teacher's answer has a probability below {settings.least_confidence:g}"
+    written = [question.written]
+    if not exact_match(question.answered, written) and f1(question.answered, written) < settings.agreement:
+        return (
+            "disagreement",
+            f"the teacher's answer has a word F1 below {settings.agreement:g} with the written one",
+        )
+    return None
+
+
 def rows_of(labelled: Sequence[GeneratedQuestion]) -> pa.Table:
-    """The questions that have an answer, as rows of ``RELABELLED``."""
-    rows = [question.columns() for question in labelled if question.answer is not None]
-    return pa.Table.from_pylist(rows, schema=RELABELLED)
+    """Questions with answers as rows of ``RELABELLED``."""
+    return pa.Table.from_pylist([question.columns() for question in labelled], schema=RELABELLED)
 
 
 def _card(settings: RelabelSettings) -> Card:
@@ -111,6 +129,7 @@ def _card(settings: RelabelSettings) -> Card:
         columns={
             "written": "the answer as it was written with the question",
             "answers": "the teacher's best answer",
+            "confidence": "the teacher's probability of its answer",
             "written_answers": "where the written answer occurs in the passage, if it does",
             "starts": "character positions at which an answer begins, and the teacher's probability of each",
             "ends": "character positions just after an answer, and the teacher's probability of each",

@@ -152,6 +152,19 @@ class RelabelSettings(Settings):
     max_answer_tokens: int = Field(
         default=17, ge=1, description="Longest answer that the teacher may give, in tokens."
     )
+    least_confidence: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Keep only questions whose answer has this probability or more, by the teacher.",
+    )
+    agreement: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Keep only questions whose answer by the teacher has this word F1 or more with the one "
+        "that was written with the question: a round trip.",
+    )
     max_length: int | None = Field(
         default=None,
         ge=16,
