@@ -161,7 +161,7 @@ def _keep_no_states(network: Any) -> None:
     """Have a decoder-only model keep no keys and values of its layers, which only generation needs."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
-    if type(network.config) not in MODEL_FOR_CAUSAL_LM_MAPPING or _writes_as(network.config) != "decoder":
+    if type(network.config) not in MODEL_FOR_CAUSAL_LM_MAPPING or written_by(network.config) != "decoder":
         return
     for part in (network, network.base_model):  # the body may have a configuration of its own
         part.config.use_cache = False
@@ -185,10 +185,11 @@ def load_config(model: str) -> Any:
 
 def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
     """How ``model`` generates texts, by its config: ``nothing`` means an encoder alone, such as BERT."""
-    return _writes_as(load_config(model))
+    return written_by(load_config(model))
 
 
-def _writes_as(config: Any) -> Literal["encoder-decoder", "decoder", "nothing"]:
+def written_by(config: Any) -> Literal["encoder-decoder", "decoder", "nothing"]:
+    """The same of a model with this config."""
     if config.is_encoder_decoder:
         return "encoder-decoder"
     alone = _lacks_only_a_decoder(config) and not getattr(config, "is_decoder", False)

@@ -86,7 +86,7 @@ def load_reader(
         )
     there = heads_kind(resolve_model(model)) == "tokens"
     if there or (fresh_head and perceptrons):
-        encoder = load_token_encoder(model, bidirectional=True, **how)
+        encoder = load_token_encoder(model, whole=True, **how)
         where, width = resolve_model(model), int(encoder.model.config.hidden_size)
         heads = load_heads(where, width, "tokens") if there else SpanHeads(width, "tokens", seed)
         mark_pairs(encoder.tokenizer)

@@ -17,6 +17,7 @@ from pairsmith.core.model_files import pick_device, pick_dtype
 from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.loading import opened, pad_on_the_right, refuse_missing, seeded
+from pairsmith.models.token_vectors import see_both_ways
 
 
 def load_sentence_encoder(
@@ -51,7 +52,7 @@ def load_sentence_encoder(
         if layers is not None:
             _keep_layers(encoder, layers, model)
         if bidirectional:
-            _see_both_ways(encoder, model)
+            see_both_ways(_network(encoder, model)[0], model)
     if max_length is not None:
         encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
     return encoder
@@ -143,20 +144,6 @@ def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
     config.num_hidden_layers = count
     if isinstance(getattr(config, "layer_types", None), list):
         config.layer_types = config.layer_types[:count]
-
-
-def _see_both_ways(encoder: SentenceTransformer, model: str) -> None:
-    """Remove the causal mask, so that each token sees later ones; the saved configuration records it."""
-    network, config = _network(encoder, model)
-    config.is_causal = False
-    two = torch.tensor([[0, 1], [0, 2]], device=encoder.device)
-    with torch.inference_mode():
-        first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
-    if torch.equal(first[0], first[1]):
-        raise ModelError(
-            f"model {model}: models of type {config.model_type} cannot attend to later tokens; "
-            "turn bidirectional attention off"
-        )
 
 
 def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import moved
-from pairsmith.models.heads import Loading, TextModel, load_with_head
+from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
 
 Ints = NDArray[np.int64]
 
@@ -83,20 +83,35 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
     return found
 
 
-def load_token_encoder(model: str, *, bidirectional: bool = False, **how: Unpack[Loading]) -> TokenEncoder:
+def load_token_encoder(
+    model: str, *, whole: bool = False, bidirectional: bool = False, **how: Unpack[Loading]
+) -> TokenEncoder:
     """Load ``model``, or the encoder of an encoder-decoder, as a token encoder, as ``load_with_head`` loads.
 
-    With ``bidirectional``, anything but an encoder alone, whose tokens attend to each other, is refused.
+    With ``whole`` an encoder-decoder is refused. With ``bidirectional``, too, and the tokens of a causal
+    language model attend to later ones: its mask is removed.
     """
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING
-
     network, tokenizer, longest = load_with_head(model, "token vectors", **how)
-    alone = not network.config.is_encoder_decoder and type(network.config) in MODEL_FOR_MASKED_LM_MAPPING
-    if bidirectional and not alone:
-        raise ModelError(
-            f"model {model}: models of type {network.config.model_type} are not encoder-only models, whose "
-            "first token attends to all others; give BERT, RoBERTa or the like"
-        )
     if network.config.is_encoder_decoder:
+        if whole or bidirectional:
+            raise ModelError(
+                f"model {model}: models of type {network.config.model_type} have an encoder and a decoder; "
+                "give an encoder such as BERT or RoBERTa, or a causal language model"
+            )
         network = network.get_encoder()
+    elif bidirectional and written_by(network.config) == "decoder":
+        see_both_ways(network, model)
     return TokenEncoder(network, tokenizer, longest)
+
+
+def see_both_ways(network: Any, model: str) -> None:
+    """Remove the causal mask of a language model, in place; its saved configuration records it."""
+    network.config.is_causal = False
+    two = torch.tensor([[0, 1], [0, 2]], device=network.device)
+    with torch.inference_mode():
+        first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
+    if torch.equal(first[0], first[1]):
+        raise ModelError(
+            f"model {model}: models of type {network.config.model_type} cannot attend to later tokens; turn "
+            "bidirectional attention off, or give another model"
+        )

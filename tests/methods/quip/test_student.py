@@ -426,13 +426,41 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
 
 
 @pytest.mark.parametrize(("step", "kind"), [(infuse, InfuseSettings), (train_teacher, TrainTeacherSettings)])
-def test_only_an_encoder_alone_can_be_student_or_teacher(step, kind, data, tmp_path, tiny_gpt2):
+def test_an_encoder_with_a_decoder_is_neither_student_nor_teacher(step, kind, data, tmp_path):
     make_bart(tmp_path / "bart")
-    for number, base in enumerate((tmp_path / "bart", tiny_gpt2)):
-        run = Run(tmp_path / f"out-{number}", Silent())
-        given = {"base": str(base), "data": [data], "device": "cpu"}
-        with pytest.raises(ModelError, match="not encoder-only models"):
-            step(kind(**given), run)
+    given = {"base": str(tmp_path / "bart"), "data": [data], "device": "cpu"}
+    with pytest.raises(ModelError, match="models of type bart have an encoder and a decoder"):
+        step(kind(**given), Run(tmp_path / "out", Silent()))
+
+
+@pytest.mark.parametrize("base", ["tiny_llama", "tiny_gpt2"])
+def test_a_language_model_is_a_student_whose_tokens_see_later_ones(base, data, tmp_path, request):
+    model = str(request.getfixturevalue(base))
+    given = settings(model, data, learning_rate=[1e-2], attention_dropout=0.0)
+    infuse(given, Run(tmp_path / "student", Silent()))
+    student = pairsmith.load_student(str(tmp_path / "student"), device="cpu")
+    assert answered(student) == [text for *_, text in ASKED]
+    one, other = (student.token_vectors(student.tokens.features([text]))[0, 0] for text in ("a man", "a dog"))
+    assert not torch.equal(one, other)
+    opened = AutoModel.from_pretrained(tmp_path / "student")
+    features = student.tokens.features([CONTEXTS[0]])
+    with torch.inference_mode():
+        found = opened.eval()(**features).last_hidden_state
+        assert torch.allclose(found, student.token_vectors(features), atol=1e-5)
+
+
+@pytest.mark.parametrize("base", ["tiny_llama", "tiny_gpt2"])
+def test_a_language_model_is_a_teacher_that_reads_the_question_first(base, data, tmp_path, request):
+    given = TrainTeacherSettings(
+        base=str(request.getfixturevalue(base)), data=[data], epochs=150, batch_size=3, learning_rate=[1e-2],
+        warmup=0, device="cpu",
+    )  # fmt: skip
+    train_teacher(given, Run(tmp_path / "teacher", Silent()))
+    teacher = load_reader(str(tmp_path / "teacher"), device="cpu")
+    found = answer(
+        teacher, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
+    )
+    assert [each.text.strip() for each in found] == [text for *_, text in ASKED]
 
 
 def test_a_reader_does_not_begin_as_a_teacher(quick_bert, data, tmp_path):
