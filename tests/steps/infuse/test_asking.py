@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairsmith.core.errors import ModelError, OtherWorkError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.text.instructed import ANSWER, INSTRUCTION, QUESTION
 from pairsmith.methods.quip.causal_generator import CausalGenerator
@@ -20,7 +20,7 @@ from pairsmith.models.language.sequences import search_sequences
 from pairsmith.models.question_generator import SEPARATOR
 from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run
-from pairsmith.steps.infuse.ask import ask
+from pairsmith.steps.infuse.ask import ask, shown_examples
 from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
@@ -230,6 +230,7 @@ def test_a_model_without_an_end_is_told(asker):
     ("given", "message"),
     [
         ({"model": "cloze", "chat": True}, "--chat does nothing with --model cloze"),
+        ({"model": "BART", "examples": "e.jsonl"}, "--examples does nothing with a model with an encoder"),
         ({"model": "cloze", "top_p": 0.5}, "--top-p does nothing with --model cloze"),
         ({"model": "BART", "chat": True}, "--chat does nothing with a model with an encoder and a decoder"),
         ({"model": "BART", "beams": 12}, "--beams .* and --decoding nucleus; leave it out"),
@@ -291,7 +292,8 @@ def told(script, context=4096, **rest):
 
     model = Chat(following, "".join(map(chr, [*range(1, 127), 0xFFFD])), context=context)
     settings = AskSettings(inputs=["x"], model="told", **({"questions": 1, "tries": 1} | rest))
-    return CausalGenerator(model, settings.options), prompts
+    options = replace(settings.options, examples=shown_examples(settings))
+    return CausalGenerator(model, options), prompts
 
 
 @pytest.mark.parametrize(
@@ -330,6 +332,51 @@ def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
         "Text: Ann was here.\nTask: Take an answer from the text, and write the question to which it is the "
         f"answer.\n{ANSWER}"
     )
+
+
+@pytest.fixture
+def examples(tmp_path):
+    rows = [
+        ("Bo ran.", "Bo", 'Who "ran"?'),
+        ("Bo ran.", "Bo", "Who ran?"),
+        ("It is cold.", "cold", "What is it?"),
+    ]
+    path = tmp_path / "examples.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps(
+                {"context": c, "question": q, "answers": {"text": [a], "answer_start": [c.index(a.strip())]}}
+            )
+            + "\n"
+            for c, a, q in rows
+        )
+    )
+    return str(path)
+
+
+def test_examples_stand_before_the_passage_with_their_whole_output(examples):
+    script = [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')]
+    asker, prompts = told(script, examples=examples, shots=2, instruction="Ask of {passage}")
+    asker.generate([Passage("p", "Ann was here.")])
+    before = (
+        'Ask of Bo ran.\nAnswer: "Bo"\nQuestion: "Who ran?"\n\n'
+        'Ask of It is cold.\nAnswer: "cold"\nQuestion: "What is it?"\n\n'
+    )
+    begun = f'{before}Ask of Ann was here.\nAnswer: "'
+    assert prompts == [begun, f'{begun}Ann"\nQuestion: "']
+    asker, prompts = told(script, examples=examples, shots=2, instruction="Ask of {passage}", chat=True)
+    asker.generate([Passage("p", "Ann was here.")])
+    assert prompts[0] == f'[{before}Ask of Ann was here.] Answer: "'
+    plain, few = (
+        told([], max_length=None, context=900, **rest)[0] for rest in ({}, {"examples": examples, "shots": 2})
+    )
+    assert few.limit < plain.limit - 2 * len("Answer: Question: ")
+    with pytest.raises(InputError, match="has 2 questions without quotation marks, fewer than --shots 3"):
+        told(script, examples=examples)
+    with pytest.raises(
+        ModelError, match="with the examples and the output .*; shorten --instruction, or show"
+    ):
+        told([], examples=examples, shots=2, context=400)
 
 
 def test_a_chat_is_told_as_a_user_tells():

@@ -1,5 +1,8 @@
 """The prompt for a causal language model to ask about a passage, and the form of its output (Q2)."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 INSTRUCTION = (
     "Text: {passage}\nTask: Take an answer from the text, and write the question to which it is the answer."
 )
@@ -15,9 +18,27 @@ END = '"'
 """The end of an answer, and of a question."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskedExample:
+    """A passage with an answer that stands in it, and the question to this answer, as an example."""
+
+    passage: str
+    answer: str
+    question: str
+
+
 def told(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
     """The prompt: the instruction with a passage, and the beginning of the model's output."""
     return f"{instruction.replace('{passage}', passage)}\n{begun}"
+
+
+def shown(examples: Sequence[AskedExample], instruction: str = INSTRUCTION) -> str:
+    """What stands before a prompt: the examples, each as a prompt with the whole output."""
+    parts = (
+        told(each.passage, f"{ANSWER}{each.answer}{QUESTION}{each.question}{END}", instruction)
+        for each in examples
+    )
+    return "".join(f"{part}\n\n" for part in parts)
 
 
 def room_for_passage(context: int, around: int, written: int, instruction: str = INSTRUCTION) -> int:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
-from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
+from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, shown, told
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
@@ -41,7 +41,8 @@ class CausalGenerator:
         if room < 1:
             raise ModelError(
                 f"model {model.name}: reads {model.context} tokens, of which the instruction takes "
-                f"{around} and the output {written}; shorten --instruction"
+                f"{around} with the examples and the output {written}; shorten --instruction, or show fewer "
+                "examples"
             )
         self.limit = min(options.max_length or room, room)
         self._special = len(model.encode(""))
@@ -84,9 +85,10 @@ class CausalGenerator:
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The tokens of the instruction with the passage, and of the beginning of the model's output."""
         instruction = self._options.instruction
+        before = shown(self._options.examples, instruction)
         if self._options.chat:
-            return tuple(self.model.encode_chat(instruction.replace("{passage}", passage), begun))
-        return tuple(self.model.encode(told(passage, begun, instruction)))
+            return tuple(self.model.encode_chat(before + instruction.replace("{passage}", passage), begun))
+        return tuple(self.model.encode(before + told(passage, begun, instruction)))
 
     def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Group]:
         """Sample a continuation of each prompt with its stream of random numbers, up to a quotation mark."""

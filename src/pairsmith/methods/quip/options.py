@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.text.instructed import INSTRUCTION
+from pairsmith.data.text.instructed import INSTRUCTION, AskedExample
 
 CLOZE = "cloze"
 """The name of the generator without a model."""
@@ -21,7 +21,7 @@ class GenerationOptions:
     of the probability. For models with an encoder and a decoder, ``decoding`` by ``nucleus`` draws and by
     ``beams`` searches for as many answers as there are ``beams`` (Q2); ``separator`` is the token between
     answer and question. Causal language models are told ``instruction``, in which ``{passage}`` stands for
-    the passage; with ``chat`` as a user's message.
+    the passage; with ``chat`` as a user's message. ``examples`` stand before it.
     Without a model, answers are found in passages by ``answers``: ``rule`` or ``spacy:MODEL``.
     """
 
@@ -36,6 +36,7 @@ class GenerationOptions:
     separator: str = "<sep>"
     instruction: str = INSTRUCTION
     chat: bool = False
+    examples: tuple[AskedExample, ...] = ()
     answers: str = "rule"
 
     def __post_init__(self) -> None:

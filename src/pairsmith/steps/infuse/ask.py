@@ -9,19 +9,22 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.citations import QUIP
-from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.questions import ASKED
 from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
+from pairsmith.data.text.instructed import END, AskedExample
 from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import CLOZE
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
@@ -40,9 +43,9 @@ _NAMES = {
     "cloze": "--model cloze",
 }
 _UNUSED = {
-    "encoder-decoder": {"instruction", "chat", "answers"},
+    "encoder-decoder": {"instruction", "chat", "examples", "shots", "answers"},
     "causal": {"separator", "answers", "decoding", "beams"},
-    "cloze": {"instruction", "chat", "separator", "decoding", "top_p", "beams", "dtype"},
+    "cloze": {"instruction", "chat", "examples", "shots", "separator", "decoding", "top_p", "beams", "dtype"},
 }
 """The settings that a kind of question generator (Q2, Q6) does not use."""
 
@@ -61,7 +64,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     settings = settled(settings, run)
     kind, models = _checked_kind(settings), _models(settings)
     where = ExecutorChoice.of(settings)
-    refuse_sources(run, inputs=settings.inputs, model=[] if settings.model == CLOZE else settings.model)
+    given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
+    refuse_sources(run, inputs=settings.inputs, **given)
     count = sum(1 for _ in texts(settings))
     twice = sum(1 for _ in _every(settings)) - count
     if twice:
@@ -71,6 +75,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     left_out = {*batch, *_unused(settings, kind)}
     deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
     inputs = hashes("inputs", settings.inputs)
+    if settings.examples:
+        inputs |= hashes("examples", [settings.examples])
     writer = FolderWriter.start(
         run,
         step="ask",
@@ -201,9 +207,25 @@ def _models(settings: AskSettings) -> dict[str, str]:
 def load_generator(settings: AskSettings) -> QuestionGenerator:
     """Load the question generator, after a check that the settings suit its kind."""
     _checked_kind(settings)
-    return load_question_generator(
-        settings.model, settings.options, device=settings.device, dtype=settings.dtype
+    options = replace(settings.options, examples=shown_examples(settings))
+    return load_question_generator(settings.model, options, device=settings.device, dtype=settings.dtype)
+
+
+def shown_examples(settings: AskSettings) -> tuple[AskedExample, ...]:
+    """The first questions of ``examples`` with an answer each, without those with a quotation mark."""
+    if settings.examples is None:
+        return ()
+    asked = (
+        AskedExample(each.context, each.answers[0].text.strip(), each.question)
+        for each in read_questions(settings.examples)
     )
+    found = tuple(islice((each for each in asked if END not in each.answer + each.question), settings.shots))
+    if len(found) < settings.shots:
+        raise InputError(
+            f"{settings.examples} has {len(found)} questions without quotation marks, fewer than --shots "
+            f"{settings.shots}"
+        )
+    return found
 
 
 def _card(settings: AskSettings) -> Card:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
 from pairsmith.models.summarizer import add_marker, load_summarizer
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.infuse.ask import load_generator, texts
+from pairsmith.steps.infuse.ask import load_generator, shown_examples, texts
 from pairsmith.steps.infuse.relabel import rows_of
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.planning import sample_of, sharded, spread, timed
@@ -99,7 +100,8 @@ def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
 def _untrained(settings: AskSettings, base: str) -> QuestionGenerator:
     if writes_as(base) == "decoder":
         return CausalGenerator(
-            load_model(base, device=settings.device, dtype=settings.dtype), settings.options
+            load_model(base, device=settings.device, dtype=settings.dtype),
+            replace(settings.options, examples=shown_examples(settings)),
         )
     model = load_summarizer(base, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
     add_marker(model, settings.separator, written=True)

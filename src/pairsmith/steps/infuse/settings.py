@@ -15,7 +15,7 @@ from pairsmith.core.fields import (
     Workers,
     WorldSize,
 )
-from pairsmith.core.settings import BY_CONTENT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
@@ -52,6 +52,13 @@ class AskSettings(Settings):
         description="Use the chat template of a causal language model, with the instruction as the user's "
         "message.",
     )
+    examples: str | None = Field(
+        default=None,
+        description="Questions with answers on short passages, such as SQuAD's, of which the first --shots "
+        "are shown to a causal language model before each passage.",
+        json_schema_extra=BY_CONTENT,
+    )
+    shots: int = Field(default=3, ge=1, le=32, description="Number of --examples that are shown.")
     answers: str = Field(
         default="rule",
         description="With --model cloze: how names and numbers are found in passages, rule or spacy:MODEL.",
@@ -110,10 +117,9 @@ class AskSettings(Settings):
 
     @property
     def options(self) -> GenerationOptions:
-        """The settings that belong to the method itself."""
-        return GenerationOptions(
-            **{each.name: getattr(self, each.name) for each in fields(GenerationOptions)}
-        )
+        """The settings that belong to the method itself, without examples, which are in a file."""
+        names = {each.name for each in fields(GenerationOptions)} - {"examples"}
+        return GenerationOptions(**{name: getattr(self, name) for name in names})
 
     @field_validator("instruction")
     @classmethod
@@ -121,6 +127,12 @@ class AskSettings(Settings):
         if "{passage}" not in instruction:
             raise ValueError("has no {passage}, which stands for the passage")
         return instruction
+
+    @model_validator(mode="after")
+    def _shots_of_examples(self) -> Self:
+        if self.examples is None:
+            refuse(self, ("shots",), "without examples")
+        return self
 
     @model_validator(mode="after")
     def _beams_for_all(self) -> Self:
