@@ -4,8 +4,8 @@ python benchmarks/retriever_cost.py --documents FOLDER-OR-FILE --work FOLDER --j
 python benchmarks/retriever_cost.py --synthetic 1000 20000 --model pairsmith:tiny --encoder pairsmith:tiny ...
 
 Each step is a process of its own, as from the command line. Synthetic documents are of forty words in three
-sentences, and one query is written for each; all queries are kept, and training, where it is wanted, ends
-after three steps, so that only memory is to be compared.
+sentences, and one query is written for each; those are kept whose document is among the thousand nearest, and
+training, where it is wanted, ends after three steps, so that only memory is to be compared.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def costs(documents: str, work: Path, model: str, encoder: str, few: bool, train
     """The cost of each step; with ``few`` queries and steps of training, or without it."""
     one = ["--queries", "1", "--tries", "1", "--max-tokens", "16"] if few else []
     chunks, written, kept = (str(work / name) for name in ("chunks", "written", "kept"))
-    within = ["--within", "1000000", "--duplicates", "1", "--contaminated", "1"] if few else []
+    within = ["--within", "1000", "--duplicates", "1", "--contaminated", "1"] if few else []
     stop = ["--max-steps", "3"] if few else []
     corpus = ["--corpus", chunks, "--encoder", encoder]
     trained = str(work / "retriever") if training else encoder

@@ -25,7 +25,8 @@ def test_a_chunk_s_rank_counts_the_nearer_chunks():
 
 
 @pytest.mark.parametrize("within", [1, 3, 10, 60])
-def test_ranks_are_those_of_all_similarities_sorted(within):
+def test_ranks_are_those_of_all_similarities_sorted(within, monkeypatch):
+    monkeypatch.setattr(consistency, "NEIGHBOURS", 100)  # of few queries at once
     queries, corpus = vectors(30, 8, 1), vectors(50, 8, 2)
     own = np.random.default_rng(3).integers(0, 50, 30)
     found = own_places(queries, corpus, own, within)

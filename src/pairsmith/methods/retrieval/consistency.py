@@ -15,6 +15,8 @@ from pairsmith.search.exact import nearest, products_with
 
 BLOCK = 1_024
 """Queries that are compared with earlier ones at once."""
+NEIGHBOURS = 2**22
+"""Neighbours that are held at once."""
 KEPT = 16_384
 """Earlier queries that they are compared with at once."""
 
@@ -45,9 +47,12 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
     """
     chunks = torch.from_numpy(own)[:, None]
     similarities = products_with(queries, corpus, chunks)
-    found = nearest(queries, corpus, within + 1)
-    nearer = ((found.similarities >= similarities) & (found.ids != chunks)).sum(dim=1)
-    return OwnPlaces((1 + nearer).clamp(max=within + 1).numpy(), similarities[:, 0].numpy())
+    ranks = torch.empty(len(queries), dtype=torch.int64)
+    for some in torch.arange(len(queries)).split(max(1, NEIGHBOURS // min(within + 1, len(corpus)))):
+        found = nearest(queries[some], corpus, within + 1)
+        nearer = ((found.similarities >= similarities[some]) & (found.ids != chunks[some])).sum(dim=1)
+        ranks[some] = (1 + nearer).clamp(max=within + 1)
+    return OwnPlaces(ranks.numpy(), similarities[:, 0].numpy())
 
 
 def closest(queries: Tensor, others: Tensor) -> NDArray[np.float32]:
