@@ -25,7 +25,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.mine.filter import agreement, best_of_each, ranks
+from pairsmith.steps.mine.ranking import agreement, best_of_each, ranks
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 COLUMNS = ["sentence1", "sentence2", "score"]

@@ -30,7 +30,8 @@ from pairsmith.data.squad import Question
 from pairsmith.metrics.rouge import abstractiveness
 from pairsmith.metrics.squad import normalized
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.mine.filter import filter_pairs, standardised, winners
+from pairsmith.steps.mine.filter import filter_pairs
+from pairsmith.steps.mine.ranking import standardised, winners
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder

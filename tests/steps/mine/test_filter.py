@@ -39,9 +39,10 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
 from pairsmith.steps.mine import judges
-from pairsmith.steps.mine.filter import best_of_each, filter_pairs, most_kept, standardised, winners
+from pairsmith.steps.mine.filter import filter_pairs, most_kept
 from pairsmith.steps.mine.judges import cue_for
 from pairsmith.steps.mine.plan import plan_filter
+from pairsmith.steps.mine.ranking import best_of_each, standardised, winners
 from pairsmith.steps.mine.settings import FilterSettings
 
 pytestmark = pytest.mark.slow

@@ -48,7 +48,9 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
     chunks = torch.from_numpy(own)[:, None]
     similarities = products_with(queries, corpus, chunks)
     ranks = torch.empty(len(queries), dtype=torch.int64)
-    for some in torch.arange(len(queries)).split(max(1, NEIGHBOURS // min(within + 1, len(corpus)))):
+    at_once = max(1, NEIGHBOURS // min(within + 1, len(corpus)))
+    for start in range(0, len(queries), at_once):
+        some = slice(start, start + at_once)
         found = nearest(queries[some], corpus, within + 1)
         nearer = ((found.similarities >= similarities[some]) & (found.ids != chunks[some])).sum(dim=1)
         ranks[some] = (1 + nearer).clamp(max=within + 1)

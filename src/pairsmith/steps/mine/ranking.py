@@ -1,0 +1,86 @@
+"""How pairs are ranked by a judge's scores, and which of them win against those with the same text."""
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.text_keys import text_keys
+from pairsmith.metrics.correlation import dense_groups, group_ranks
+from pairsmith.search.margin import each_once
+from pairsmith.steps.mine.settings import OnePer
+
+
+def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArray[np.bool_]:
+    """Which pairs win against those with the same text, ``(n,)`` in the order of ``order``, best first.
+
+    With ``input`` the first pair of each input wins; with ``both`` a pair of which neither text is in an
+    earlier winner; with ``pair`` all win.
+    """
+    wins = np.ones(len(order), bool)
+    if one_per == "pair":
+        return wins
+    if not {"input", "input_id"} & set(pairs.column_names):
+        raise InputError(
+            f"--one-per {one_per} needs pairs with the columns input and output; found "
+            f"{', '.join(pairs.column_names)}"
+        )
+    wins[:] = False
+    if one_per == "input":
+        wins[np.unique(_keys(pairs, "input")[order], return_index=True)[1]] = True
+        return wins
+    x, y = (np.unique(_keys(pairs, side), return_inverse=True)[1] for side in ("input", "output"))
+    wins[each_once(*(torch.from_numpy(side[order]) for side in (x, y))).numpy()] = True
+    return wins
+
+
+def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
+    """A number for each row that is the same where this side's text is, ``(n,)``."""
+    column = pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side]
+    return text_keys(column.cast(pa.string()).fill_null(""))
+
+
+def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers, ``(n,)``, less their mean and divided by their standard deviation; equal ones become 0."""
+    less = values - values.mean() if len(values) else values
+    spread = float(less.std()) if len(values) else 0.0
+    found: NDArray[np.float64] = less / spread if spread > 0 else np.zeros(len(values))
+    return found
+
+
+def probabilities(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The sigmoid of a cross-encoder's unnormalised scores."""
+    found: NDArray[np.float64] = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
+    return found
+
+
+def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The rank of each score among all, from 0 for the lowest to 1 for the highest; equal scores share one.
+
+    Cosines of one encoder lie near 1 and those of another near 0, so only their order can be compared with
+    the scores that pairs were written for.
+    """
+    places = group_ranks(dense_groups(scores))
+    found: NDArray[np.float64] = (places - 1) / max(1, len(places) - 1)
+    return found
+
+
+def agreement(judged: NDArray[np.float64], claims: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How well a judge's scores agree with target scores, both in [0, 1]: ``1 - |judged - claim|``."""
+    found: NDArray[np.float64] = 1 - np.abs(judged - claims)
+    return found
+
+
+def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rank rows so that any prefix holds about the same share of each label's rows, those of highest value.
+
+    The result, ``(n,)`` row numbers, is sorted by relative rank within the label; of equal ranks the higher
+    value comes first.
+    """
+    rank = np.empty(len(values))
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        rank[rows[np.argsort(-values[rows], kind="stable")]] = (np.arange(len(rows)) + 0.5) / len(rows)
+    order: NDArray[np.int64] = np.lexsort((-values, rank))
+    return order
