@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: quickstart test test-fast coverage check docs bench clean
+.PHONY: quickstart test test-all test-fast coverage check docs bench clean
 
 quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into runs/quickstart
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
-test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import layers and tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import layers, and all but the longest tests
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
+
+test-all: $(VENV)/installed-dev check  ## the same with the longest tests, and more of what is drawn at random: half an hour
+	PAIRSMITH_KILLS=10 PAIRSMITH_GROUPS=16 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-fast: $(VENV)/installed-dev  ## the tests that train nothing and start nothing: a minute or so
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" -q

@@ -116,6 +116,9 @@ def mteb(monkeypatch: pytest.MonkeyPatch) -> None:
 MACHINES = {"docs/measuring.md": ("mteb",), "docs/running.md": ("buckets",), "docs/sharing.md": ("hub",)}
 """The fixtures that a page needs besides."""
 
+LONG = {f"docs/{name}.md" for name in ("running", "recipes", "comparing", "models", "retriever")}
+"""Pages that take long to follow."""
+
 
 @pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:(rdflib|mlcroissant)",
@@ -123,7 +126,10 @@ MACHINES = {"docs/measuring.md": ("mteb",), "docs/running.md": ("buckets",), "do
     "ignore::ResourceWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
 )
-@pytest.mark.parametrize("page", [page for page in PAGES if TODO[page]])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long if page in LONG else ()) for page in PAGES if TODO[page]],
+)
 def test_a_page_can_be_followed(
     page: str,
     reader: Path,

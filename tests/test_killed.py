@@ -16,7 +16,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 
 pytestmark = pytest.mark.slow
 
-KILLS = 10
+KILLS = int(os.environ.get("PAIRSMITH_KILLS", "5"))
 
 
 @pytest.fixture

@@ -53,6 +53,7 @@ def here(work, *arguments):
     return work(*arguments)
 
 
+@pytest.mark.long
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", here)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)

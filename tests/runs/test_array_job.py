@@ -154,6 +154,7 @@ def test_in_a_store(world, monkeypatch):
     assert files(out) == files(tmp / "one")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills")
 def test_ranks_killed_in_the_middle(world, monkeypatch):
     tmp, settings = world

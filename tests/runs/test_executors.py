@@ -167,12 +167,14 @@ class TestRay:
         assert squares(run([1, 2, 3], 2, "ray")) == {1: 1, 2: 4, 3: 9}
         assert sum(run.units) == 3
 
+    @pytest.mark.long
     def test_an_item_that_ends_three_workers_is_set_aside_and_the_rest_done(self, run):
         outcomes = run([1, 2, 3], 2, "ray", always=2)
         assert squares(outcomes) == {1: 1, 3: 9}
         assert [outcome.item for outcome in outcomes if isinstance(outcome, LostItem)] == [2]
         assert len(run.said) == 3
 
+    @pytest.mark.long
     def test_errors_meant_for_people_and_bugs(self, run):
         with pytest.raises(InputError, match=r"^2 is refused$"):
             run([1, 2, 3], 2, "ray", refused=2)

@@ -86,6 +86,7 @@ def test_on_two_nodes_the_bytes_are_those_of_one_process(cluster, node, settings
     assert files(tmp_path / "ray") == files(tmp_path / "here")
 
 
+@pytest.mark.long
 def test_mining_and_filtering_on_two_nodes_give_the_bytes_of_one_process(
     cluster, node, tiny_bert, tiny_gpt2, tmp_path
 ):
@@ -129,6 +130,7 @@ def write_judge(base, out):
     return out
 
 
+@pytest.mark.long
 def test_questions_on_two_nodes_are_asked_and_answered_alike(cluster, node, tiny_bert, tmp_path):
     texts = write(tmp_path / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
     asked = AskSettings(inputs=[texts], model="cloze", questions=3, shard_size=3)
@@ -145,6 +147,7 @@ def test_questions_on_two_nodes_are_asked_and_answered_alike(cluster, node, tiny
         assert files(tmp_path / f"{name}-2") == files(tmp_path / name)
 
 
+@pytest.mark.long
 def test_what_a_network_draws_on_two_nodes_is_what_one_process_draws(cluster, node, tmp_path):
     texts = write(tmp_path / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
     asked = AskSettings(
@@ -171,7 +174,7 @@ def write_teacher(base, out):
     return out
 
 
-@pytest.mark.parametrize("room", [True, False])
+@pytest.mark.parametrize("room", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_node_that_is_removed_loses_nothing(cluster, node, room):
     """With room for another worker elsewhere, and without."""
     first, second = node(), node()

@@ -78,7 +78,7 @@ def largest_difference(one, other):
     return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
 
 
-@pytest.mark.parametrize("command", [ENCODER, CROSS])
+@pytest.mark.parametrize("command", [ENCODER, pytest.param(CROSS, marks=pytest.mark.long)])
 def test_two_processes_learn_what_one_learns(world, command):
     given = f"{command} --base base --device cpu --dtype float32"
     with pytest.raises(SystemExit, match="0"):

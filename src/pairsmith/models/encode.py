@@ -151,13 +151,19 @@ class Pool:
             waiting.extend(islice(begun, 1))
 
 
+_AT_ONCE = 1_024
+"""Texts that are tokenized at once to be counted."""
+
+
 def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[int]:
     """The number of tokens of each text, or an estimate; at least 1."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if not texts or not hasattr(tokenizer, "pad_token"):
         return [1 + len(text) // 4 for text in texts]
-    found = tokenizer(list(texts), truncation=True, max_length=encoder.max_seq_length, verbose=False)
-    return [max(1, len(ids)) for ids in found["input_ids"]]
+    options = {"truncation": True, "max_length": encoder.max_seq_length, "verbose": False}
+    # The tokens of all texts would take far more memory than the texts.
+    parts = (texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE))
+    return [max(1, len(ids)) for some in parts for ids in tokenizer(list(some), **options)["input_ids"]]
 
 
 def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="n")
 RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11
-GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "16"))
+GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "8"))
 """For each architecture; the plain decoder takes a second for twenty."""
 RAGGED_EXAMPLES = 2 * GROUPS
 SMALL = {
@@ -262,6 +262,7 @@ def test_any_prompts_stops_and_budgets(ragged_models, case):
         assert plain.agrees(found[group.stream])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MORE)
 def test_other_kinds_of_model(kind, tiny_gpt2):
     model = made(kind, MORE[kind], tiny_gpt2)

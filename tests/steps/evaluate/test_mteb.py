@@ -128,6 +128,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_next_task(tiny_bert, tmp_path, 
     assert sorted(path.name for path in file.parent.iterdir()) == ["sts12.json", "sts13.json"]
 
 
+@pytest.mark.long
 def test_names_that_mteb_does_not_know_are_told_before_a_model_is_looked_for(tmp_path):
     run = Run(tmp_path / "out", Silent())
     with pytest.raises(SettingsError, match=r"has no task 'STSBenchmrk'; did you mean 'STSBenchmark'\?"):

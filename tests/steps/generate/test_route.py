@@ -73,6 +73,7 @@ def test_batch_size_does_not_change_a_byte_and_a_new_seed_does(world):
     assert files(tmp / "a") != files(tmp / "c")
 
 
+@pytest.mark.long
 def test_two_hash_seeds_give_the_same_bytes(world):
     tmp, settings = world
     given = settings(limit=4).model_dump_json()
@@ -363,6 +364,7 @@ def test_less_than_what_is_there_is_refused(world, less):
     assert files(tmp / "out") == before
 
 
+@pytest.mark.long
 def test_a_text_task_grows_too(tmp_path, tiny_gpt2):
     def settings(**changes):
         return GenerateSettings(

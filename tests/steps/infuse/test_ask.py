@@ -95,6 +95,7 @@ def test_what_was_learned_by_heart_is_asked(asker, texts, tmp_path):
     assert len({row["id"] for row in rows}) == len(rows)
 
 
+@pytest.mark.long
 def test_workers_and_batches_do_not_change_what_is_asked(asker, texts, tmp_path):
     one = ask(settings(asker, texts, shard_size=2), Run(tmp_path / "one", Silent()))
     two = ask(settings(asker, texts, shard_size=2, workers=2), Run(tmp_path / "two", Silent()))

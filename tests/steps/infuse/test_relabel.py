@@ -178,6 +178,7 @@ def stopped(*given):
     raise StorageError("no space left")
 
 
+@pytest.mark.long
 def test_any_number_of_workers_gives_the_same_bytes_and_what_is_done_is_kept(teacher, data, tmp_path):
     one = relabel(settings(teacher, data, shard_size=1), Run(tmp_path / "one", Silent()))
     two = relabel(settings(teacher, data, shard_size=1, workers=2), Run(tmp_path / "two", Silent()))

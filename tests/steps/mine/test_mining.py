@@ -171,6 +171,7 @@ def test_other_settings_of_the_search_keep_the_vectors(world, monkeypatch):
     assert all(row["margin"] < 1 for row in found.table().to_pylist())
 
 
+@pytest.mark.long
 def test_two_workers_write_the_same_bytes(world):
     tmp, settings = world
     mine(settings(), Run(tmp / "one", Silent()))

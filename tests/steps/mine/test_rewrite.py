@@ -111,6 +111,7 @@ def test_what_was_kept_for_validation_stays_there(pairs, bart, capsys):
     assert plan_rewrite(given, {}).rows == {"train": 2}
 
 
+@pytest.mark.long
 def test_stopped_it_goes_on_to_the_same_bytes_and_so_do_two_workers(pairs, bart, monkeypatch):
     rewrite(settings(pairs, bart), Run(pairs / "whole", Silent()))
     calls, real = [], rewriting.summarize

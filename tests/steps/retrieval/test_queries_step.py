@@ -62,6 +62,7 @@ def settings(model, chunks, **more):
     return QueriesSettings(**{**given, "top_p": 1.0, "shard_size": 4, "tries": 4, "max_length": 60, **more})
 
 
+@pytest.mark.long
 def test_rows_and_rejects_are_the_same_whatever_the_shards_and_workers(model, chunks, tmp_path):
     one = write_queries(settings(model, chunks), Run(tmp_path / "one", Silent()))
     other = write_queries(settings(model, chunks, shard_size=1, workers=2), Run(tmp_path / "two", Silent()))
