@@ -1,21 +1,24 @@
-"""The files of the recipe quip-small, from public data sets.
+"""The files of the recipes quip-small and quip-smollm2, from public data sets.
 
 python benchmarks/quip_data.py --data DATA --out FOLDER/quip
 
 SQuAD's development set stands in for its training set: 32 of its 48 articles are learned from and 16 are for
 testing, as for mining; with them go QAMR's questions on single sentences. Passages are those 32 articles' and
-news of the BBC.
+news of the BBC; for quip-smollm2 also news of Reuters and ABC, the Brown corpus, and children's stories.
 """
 
 import argparse
 import gzip
+import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mining_data import sentence_questions, squad_corpora, write_lines
+from mining_data import sentence_questions, squad_corpora, write_lines, written
 from pairsmith.data.documents import read_documents
 from pairsmith.data.squad import Question, to_question_table
 
@@ -60,8 +63,38 @@ def write_quip(
         write_questions(out / f"{name}.jsonl", questions)
     texts += [each.document for each in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")][:news]
     write_lines(out / "texts.jsonl", ({"text": text} for text in texts))
+    write_lines(out / "many.jsonl", ({"text": text} for text in (*texts, *more_texts(data))))
     for source, target in COPIED.items():
         copy(data / source, out / target)
+
+
+def more_texts(data: Path, reuters: int = 3_000) -> Iterator[str]:
+    """News of Reuters, the first so many of some sentences, of ABC, the Brown corpus and stories."""
+    articles = (row["body"] for row in rows_of(data / "reuters-21578" / "reuters21578.jsonl.gz"))
+    yield from islice((" ".join(text.split()) for text in articles if text and len(text) > 600), reuters)
+    for name in ("rural", "science"):
+        with gzip.open(data / "text-abc" / f"{name}.txt.gz", "rt", encoding="utf-8", errors="replace") as file:
+            yield from together([line.strip() for line in file if line.strip()])
+    documents: dict[str, list[str]] = {}
+    with gzip.open(data / "text-brown" / "brown_sentences.tsv.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            name, _, sentence = line.rstrip("\n").split("\t", 2)
+            documents.setdefault(name, []).append(written(sentence.split())[0])
+    for sentences in documents.values():
+        yield from together(sentences)
+    for row in rows_of(data / "text-pratham-stories" / "stories_en.jsonl"):
+        yield " ".join(row["text"].split())
+
+
+def together(sentences: Sequence[str], count: int = 8) -> Iterator[str]:
+    """Texts of so many neighbouring sentences."""
+    return (" ".join(sentences[first : first + count]) for first in range(0, len(sentences), count))
+
+
+def rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:

@@ -116,7 +116,9 @@ def mteb(monkeypatch: pytest.MonkeyPatch) -> None:
 MACHINES = {"docs/measuring.md": ("mteb",), "docs/running.md": ("buckets",), "docs/sharing.md": ("hub",)}
 """The fixtures that a page needs besides."""
 
-LONG = {f"docs/{name}.md" for name in ("running", "recipes", "comparing", "models", "retriever")}
+LONG = {
+    f"docs/{name}.md" for name in ("first-hour", "running", "recipes", "comparing", "models", "retriever")
+}
 """Pages that take long to follow."""
 
 

@@ -43,7 +43,12 @@ def files(out):
 
 @pytest.mark.parametrize(
     ("number", "code", "workers"),
-    [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 1), (signal.SIGINT, 130, 2), (signal.SIGTERM, 143, 2)],
+    [
+        (signal.SIGINT, 130, 1),
+        pytest.param(signal.SIGTERM, 143, 1, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 130, 2, marks=pytest.mark.long),
+        (signal.SIGTERM, 143, 2),
+    ],
 )
 def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, workers):
     process = subprocess.Popen(

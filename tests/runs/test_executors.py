@@ -181,6 +181,7 @@ class TestRay:
         with pytest.raises(WorkerError, match=r"(?s)a bug in pairsmith.*ZeroDivisionError"):
             run([1, 2, 3], 2, "ray", bug=2)
 
+    @pytest.mark.long
     def test_more_workers_than_cores_hang_nothing(self, run):
         assert squares(run(list(range(12)), 12, "ray")) == {n: n * n for n in range(12)}
 

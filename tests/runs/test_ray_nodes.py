@@ -174,7 +174,8 @@ def write_teacher(base, out):
     return out
 
 
-@pytest.mark.parametrize("room", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("room", [True, False])
 def test_a_node_that_is_removed_loses_nothing(cluster, node, room):
     """With room for another worker elsewhere, and without."""
     first, second = node(), node()
@@ -209,6 +210,7 @@ HEAD = textwrap.dedent(
 )
 
 
+@pytest.mark.long
 def test_a_head_that_is_lost_ends_the_run_in_words():
     head = subprocess.Popen(
         [sys.executable, "-c", HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

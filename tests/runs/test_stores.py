@@ -51,7 +51,7 @@ def s3(server, monkeypatch):
         yield f"s3://{name}"
 
 
-@pytest.fixture(params=["s3", "memory"])
+@pytest.fixture(params=["s3", pytest.param("memory", marks=pytest.mark.long)])
 def store(request):
     if request.param == "s3":
         return place(request.getfixturevalue("s3")) / "deep" / "out"
@@ -423,7 +423,6 @@ results: {spearman: after/graded.all, pairs: "pairs:rows"}
 """
 
 
-@pytest.mark.parametrize("store", ["s3", pytest.param("memory", marks=pytest.mark.long)], indirect=True)
 def test_a_whole_recipe_in_a_store_is_that_on_the_disk(store, tmp_path, tiny_gpt2, capsys):
     (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(10)))
     graded = "".join(f"text {i}\tword {i * i % 7}\t{i % 5}\n" for i in range(20))

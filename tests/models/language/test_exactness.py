@@ -90,10 +90,16 @@ MORE = {
 DOUBT = 2e-5
 """Rounding of a distribution: float32's, made larger by the rule's decay of 100."""
 
+LONG = ("gpt_neox", "qwen2", "gemma", "bloom", "mpt")
+"""Kinds whose ways another kind has, too."""
+
 WINDOWED = ("gemma2", "gemma3", "mistral")
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in CONFIGS],
+)
 def model(request, tiny_gpt2):
     return made(request.param, CONFIGS[request.param], tiny_gpt2)
 
@@ -197,7 +203,7 @@ def expected(model):
 @pytest.mark.parametrize("rows", [256, 7])
 def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
     groups, tokens = expected
-    assert len({len(each.tokens) for each in tokens.values()}) > 3, "some should stop early"
+    assert len({len(each.tokens) for each in tokens.values()}) > 2, "some should stop early"
     assert not disagreeing(decoded(model, groups, rows), tokens)
 
 

@@ -46,7 +46,9 @@ def our_figure(model, data):
     return score.all.value / 100
 
 
-@pytest.mark.parametrize("model", ["embedded:all-minilm-l6-v2", "tiny_bert", "tiny_gpt2"])
+@pytest.mark.parametrize(
+    "model", [pytest.param("embedded:all-minilm-l6-v2", marks=pytest.mark.long), "tiny_bert", "tiny_gpt2"]
+)
 def test_mteb_finds_what_evaluate_sts_finds(model, tmp_path, request):
     name = model if ":" in model else request.getfixturevalue(model)
     out = tmp_path / "out"

@@ -386,6 +386,7 @@ def test_two_workers_write_the_same_bytes(world):
     assert "generate: 24/24 prompts" in stream.getvalue()
 
 
+@pytest.mark.long
 def test_a_worker_without_a_model_says_what_one_process_would_say(world):
     tmp, settings = world
     (tmp / "model").mkdir()

@@ -309,6 +309,7 @@ def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encode
     assert not list((tmp / "stopped").rglob("*.tmp"))
 
 
+@pytest.mark.long
 def test_two_workers_write_the_same_bytes(world):
     tmp, settings, *_ = world
     one = made(tmp, settings(), "one")
