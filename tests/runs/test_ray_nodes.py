@@ -77,6 +77,7 @@ def settings(tiny_gpt2, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_on_two_nodes_the_bytes_are_those_of_one_process(cluster, node, settings, tmp_path):
     generate(settings, Run(tmp_path / "here", Silent()))
     node()

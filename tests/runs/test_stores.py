@@ -175,7 +175,7 @@ def _write_until(url, count):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills")
-@pytest.mark.parametrize("count", [2, 5, 9, 14])
+@pytest.mark.parametrize("count", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 9)), 14])
 def test_killed_it_goes_on_at_once_and_to_the_same_bytes(s3, work, expected, count):
     """The lease that the kill left behind names a process that is gone, so nobody waits for it."""
     process = multiprocessing.get_context("spawn").Process(target=_write_until, args=(f"{s3}/out", count))

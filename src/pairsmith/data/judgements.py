@@ -16,15 +16,17 @@ def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
     """Read the columns sentence1, sentence2 and score, grouped by the languages that were translated.
 
     These are in the first of the columns ``_LANGUAGES`` that exists, e.g. ``de-en``; without one, all pairs
-    are one group. Of each group the scores must not all be equal.
+    are one group. Blank scores are skipped; those of a group must not all be equal.
     """
     opened = open_source(source)
     found: dict[str, list[GradedPair]] = defaultdict(list)
     for where, row, names in with_names(opened, ["sentence1"], ["sentence2"], ["score"]):
         column = next((name for name in _LANGUAGES if name in row), None)
         languages = column_text(row, column, where) if column else ""
-        score = parse_score(row.get(names[2]), where)
-        found[languages].append(GradedPair(*two_texts(row, names, where), score))
+        given = row.get(names[2])
+        if given is not None and str(given).strip():
+            pair = GradedPair(*two_texts(row, names, where), parse_score(given, where))
+            found[languages].append(pair)
     if not found:
         raise InputError(f"{opened.name} holds no graded pairs")
     for languages, pairs in found.items():
