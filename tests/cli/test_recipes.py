@@ -321,6 +321,19 @@ def test_a_step_for_each_combination_of_values(recipe, steps, calls, tmp_path):
             ["small.yaml:11: after-{size}.results: two figures are called figure; rename"],
         ),
         (
+            "graded.all}",
+            '""}',
+            ["figure, small: expected key.key of the step's results.json, not ''", "figure, large"],
+        ),
+        ("graded.all}", '"a:rows"}', ["figure, small: expected key.key", "figure, large: expected key.key"]),
+        (
+            "results: {rows:",
+            "results: {'figure, small':",
+            ["a step has a figure called figure, small, too; rename"],
+        ),
+        ('"after-{size}"', '"LARGE-1"', ["two steps are called LARGE-1; rename one of them"]),
+        ("./texts.txt", "./none.txt", ["there is no"]),
+        (
             '"@{size}-2"',
             '"@{size}-3"',
             ["@small-3 refers to no earlier step", "@large-3 refers to no earlier step"],
@@ -891,7 +904,7 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
     assert (steps["asked"].sample, steps["joined"].together, steps["searched"].beams) == (2_000_000, 9, 20)
     sets = ["HotpotQA", "NaturalQuestions", "NewsQA", "SQuAD", "SearchQA", "TriviaQA", "BioASQ", "TextbookQA", "DuoRC", "RACE", "RelationExtraction", "DROP"]  # fmt: skip
     of_qa = {
-        f"{name}-{model}"
+        f"mrqa-{name}-{model}"
         for name in sets
         for model in ("teacher", "crossed", *students - {"joined", "hard", "beamed"})
     }
@@ -908,7 +921,7 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
     assert {"SQuAD 1.1 F1, hard", "paws-qqp AUROC, beamed", "wnut17 F1 from questions, joined"} <= set(
         plan.results
     )
-    assert plan.results["DROP EM, clozed"] == "DROP-clozed/exact"
+    assert plan.results["DROP EM, clozed"] == "mrqa-DROP-clozed/exact"
 
 
 def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside, tmp_path):

@@ -84,7 +84,7 @@ def test_rows_of_a_parquet_file_with_lists(tmp_path):
     [
         ({"query": " ", "positive": "p"}, "rows.jsonl:1: query is blank; give both texts or drop the row"),
         ({"query": "q", "positive": None}, "rows.jsonl:1: positive is blank"),
-        ({"query": "q"}, "has none of the columns positive, .*, context, .*; it has: query"),
+        ({"query": "q"}, "has none of the columns positive, context, .*; it has: query"),
         ({"text": "q"}, "has none of the columns query, question, anchor, input"),
         (
             {"query": "q", "positive": "p", "negatives": [1]},
@@ -121,6 +121,15 @@ def test_rows_that_lack_scores(put, more, message):
 def test_the_title_of_the_positive_stands_before_it(put):
     row = {"query": "q", "positive": "p", "title": " a\n title ", "negative": "n"}
     assert only(put(row)) == RetrievalExample("q", "a title\np", ("n",))
+
+
+def test_a_title_that_is_no_text_is_none(put):
+    assert only(put({"query": "q", "positive": "p", "title": 3})) == RetrievalExample("q", "p")
+
+
+def test_each_of_several_positives_is_an_example(put):
+    found = list(read_tuples(put({"query": "q", "pos": ["a", "b"], "negative": "n"})))
+    assert found == [RetrievalExample("q", "a", ("n",)), RetrievalExample("q", "b", ("n",))]
 
 
 def test_pairs_with_a_grade_are_no_queries_with_answers(put):

@@ -29,6 +29,8 @@ from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
+_REMEDY = "; give its path"
+_KEYS = re.compile(r"[^/:]+")
 RESULT = re.compile(r"(?P<step>[^/:]+)(/(?P<keys>.+)|:(?P<count>rows|rejects))")
 
 
@@ -165,9 +167,12 @@ class _Reader:
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
             if isinstance(source, str):
-                self.results[str(key)] = source
-                if text := _result_fault(source, self.names):
+                text = _result_fault(source, self.names)
+                if key in self.results:
+                    text = f"a step has a figure called {key}, too; rename one of them"
+                if text:
                     self._fault(("results", key), text)
+                self.results[str(key)] = source
 
     def _name_steps(self, entries: Sequence[Any]) -> None:
         """Find the step of each override that names none: the only one that gives the setting."""
@@ -193,21 +198,25 @@ class _Reader:
                 )
 
     def _fault(self, keys: Keys, text: str) -> None:
-        fault = ValidationFault(keys, text)
-        if fault not in self.faults:  # several steps may be made from one entry
-            self.faults.append(fault)
+        what = text.partition(_REMEDY)[0]
+        # Several steps may be made from one entry.
+        if not any(each.where == keys and each.text.partition(_REMEDY)[0] == what for each in self.faults):
+            self.faults.append(ValidationFault(keys, text))
 
     def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
             text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
             self._fault((*keys, "name"), text)
-        if name in self.names:
+        if name.casefold() in map(str.casefold, self.names):  # folders, on some systems in either case
             self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
         of_step = entry.get("results")
         for key, source in (of_step if isinstance(of_step, Mapping) else {}).items():
             if key in self.results:
                 self._fault((*keys, "results"), f"two figures are called {key}; rename one of them")
+            if not isinstance(source, str) or not _KEYS.fullmatch(source):
+                text = f"{key}: expected key.key of the step's results.json, not {shown(source)}"
+                self._fault((*keys, "results"), text)
             self.results[str(key)] = f"{name}/{source}"
         if not isinstance(kind, str):
             return
@@ -225,7 +234,7 @@ class _Reader:
         values = {key: map_texts(value, self._beside) for key, value in given.items()}
         for key, value in values.items():
             if (name, key) not in self.overrides:
-                for text in _text_faults(value, self.names, f"; give its path with --set {name}.{key}=PATH"):
+                for text in _text_faults(value, self.names, f"{_REMEDY} with --set {name}.{key}=PATH"):
                     self._fault((*keys, key), text)
         for (target, key), value in self.overrides.items():
             if target == name:

@@ -1,15 +1,25 @@
 """The columns in which queries, and the texts that answer them, are looked for: the first that exists."""
 
+from collections.abc import Sequence
+
 from pairsmith.core.errors import InputError
-from pairsmith.data.readers import pick_column
+from pairsmith.data.readers import column_text, pick_column
 from pairsmith.data.sources import Columns
 
 QUERIES = ("query", "question", "anchor", "input", "sentence1")
 QUERIES_ALONE = (*QUERIES, "text", "sentence")
 """For files of queries that may come without texts that answer them."""
-POSITIVES = ("positive", "pos", "positives", "context", "passage", "document", "output", "sentence2")
+POSITIVES = ("positive", "context", "passage", "document", "output", "sentence2", "pos", "positives")
 PASSAGES = ("text", "positive", "passage", "context")
 """For files of texts that may answer a query; ``document`` may hold the name of what they are parts of."""
+
+
+def texts_of(row: Columns, name: str, where: str) -> Sequence[str]:
+    """The text in a column, or the texts of a list; at least one, which may be blank."""
+    value = row.get(name)
+    if isinstance(value, list | tuple):
+        return [column_text({name: item}, name, where) for item in value] or [""]
+    return [column_text(row, name, where)]
 
 
 def pick_pair(

@@ -1,11 +1,12 @@
 """Reading pairs of a query and a text that answers it (formats: see ``sources``)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairsmith.data.query_columns import pick_pair
+from pairsmith.data.documents import with_title
+from pairsmith.data.query_columns import pick_pair, texts_of
 from pairsmith.data.readers import column_text
-from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.sources import open_source
 
 ID_COLUMNS = ("query_id", "query-id", "qid")
 
@@ -16,6 +17,7 @@ class QueryPair:
 
     query: str
     positive: str
+    whole: str  # the positive with its title, if it has one
     query_id: str  # empty where the row names none
     where: str  # its location, e.g. ``pairs.jsonl:12``
 
@@ -36,12 +38,7 @@ def read_query_pairs(
             names = *both, next((name for name in ID_COLUMNS if name in row), None)
         given = row[names[2]] if names[2] and names[2] in row else None
         query_id = "" if given is None else str(given).strip()
-        for text in _texts(row, names[1], where):
-            yield QueryPair(column_text(row, names[0], where), text, query_id, where)
-
-
-def _texts(row: Columns, name: str, where: str) -> Sequence[str]:
-    value = row.get(name)
-    if isinstance(value, list | tuple):
-        return [column_text({name: item}, name, where) for item in value] or [""]
-    return [column_text(row, name, where)]
+        title = row.get("title")
+        for text in texts_of(row, names[1], where):
+            whole = with_title(title, text) if isinstance(title, str) and text else text
+            yield QueryPair(column_text(row, names[0], where), text, whole, query_id, where)

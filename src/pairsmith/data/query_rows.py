@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.query_columns import POSITIVES, QUERIES_ALONE
+from pairsmith.data.query_columns import POSITIVES, QUERIES_ALONE, texts_of
 from pairsmith.data.readers import column_text, text_id, with_names
 from pairsmith.data.sources import open_source
 
@@ -35,18 +35,18 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
     for where, row, (name,) in with_names(open_source(data), QUERIES_ALONE):
         query = column_text(row, name, where)
         column = next((each for each in POSITIVES if each in row and each != name), None)
-        text = column_text(row, column, where) if column else ""
-        named = "" if row.get("chunk") is None else str(row["chunk"])
-        relevant = named if named in documents else of_text.get(text, named or text_id(text))
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
-        if relevant in relevance[text_id(query)]:
-            faults[REPEATED].append(text_id(query))
-            continue
-        queries[text_id(query)] = query
-        relevance[text_id(query)][relevant] = 1
-        if relevant not in documents:
-            faults[UNKNOWN_DOCUMENTS].append(relevant)
+        named = "" if row.get("chunk") is None else str(row["chunk"])
+        for text in texts_of(row, column, where) if column and named not in documents else [""]:
+            relevant = named if named in documents else of_text.get(text, named or text_id(text))
+            if relevant in relevance[text_id(query)]:
+                faults[REPEATED].append(text_id(query))
+                continue
+            queries[text_id(query)] = query
+            relevance[text_id(query)][relevant] = 1
+            if relevant not in documents:
+                faults[UNKNOWN_DOCUMENTS].append(relevant)
     if not queries:
         raise InputError(f"{data} holds no queries")
     if len(faults[UNKNOWN_DOCUMENTS]) == sum(map(len, relevance.values())):

@@ -13,7 +13,7 @@ from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import with_title
-from pairsmith.data.query_columns import pick_pair
+from pairsmith.data.query_columns import pick_pair, texts_of
 from pairsmith.data.readers import at_least_one, column_text
 from pairsmith.data.sources import Columns, Source, open_source
 
@@ -50,14 +50,15 @@ def _examples(source: Source, scored: bool) -> Iterator[RetrievalExample]:
     names: tuple[str, str] | None = None
     for where, row in source.rows():
         names = names or pick_pair(row, source.name)
-        yield _example(row, where, *names, scored)
+        for right in texts_of(row, names[1], where):
+            yield _example(row, where, names, right, scored)
 
 
-def _example(row: Columns, where: str, query: str, positive: str, scored: bool) -> RetrievalExample:
-    asked, right = column_text(row, query, where), column_text(row, positive, where)
-    title = column_text(row, "title", where) if "title" in row else ""
+def _example(row: Columns, where: str, names: tuple[str, str], right: str, scored: bool) -> RetrievalExample:
+    asked, title = column_text(row, names[0], where), row.get("title")
     if not asked or not right:
-        raise InputError(f"{where}: {positive if asked else query} is blank; give both texts or drop the row")
+        blank = names[1] if asked else names[0]
+        raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
     wrong = _negatives(row, where)
     scores = _scores(row, len(wrong), where) if scored else ()
     kept = [number for number, text in enumerate(wrong) if text]
@@ -65,7 +66,7 @@ def _example(row: Columns, where: str, query: str, positive: str, scored: bool) 
         raise InputError(f"{where}: the row has no negative, whose score could be learned; drop it")
     return RetrievalExample(
         asked,
-        with_title(title, right),
+        with_title(title, right) if isinstance(title, str) else right,
         tuple(wrong[number] for number in kept),
         (scores[0], *(scores[1 + number] for number in kept)) if scored else (),
     )

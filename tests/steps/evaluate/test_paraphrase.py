@@ -198,12 +198,19 @@ def test_splits_may_be_files_as_gao_et_al_give_them(tmp_path):
 def test_splits_may_be_lists_of_ids_as_for_paws(tmp_path):
     rows = ["id\tsentence1\tsentence2\tlabel\n", *(f"{10 * n}\ta{n}\tb\t{n % 2}\n" for n in range(6))]
     (tmp_path / "train.tsv").write_text("".join(rows))
-    ids = split_files(tmp_path / "ids", "train_ids.tsv", lambda split: [f"{split % 4 * 10}\n", "50\n", "\n"])
+    ids = split_files(tmp_path / "ids", "train_ids.tsv", lambda split: [f"{split % 4 * 10}\n", "40\n", "\n"])
     found = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
     assert {n: [pair.sentence1 for pair in pairs] for n, pairs in found.pairs.items()} == {
-        13: ["a1", "a5"],
-        21: ["a1", "a5"],
+        13: ["a1", "a4"],
+        21: ["a1", "a4"],
     }
+    (tmp_path / "ids" / "2-13" / "train_ids.tsv").write_text("10\n30\n")
+    with pytest.raises(
+        InputError, match="2-13/train_ids.tsv: all rows with these ids have label 1; both are"
+    ):
+        training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+    with pytest.raises(SettingsError, match="--ids does nothing with a folder of splits"):
+        training_splits(given(ids, ids=ids))
     (tmp_path / "ids" / "2-21" / "train_ids.tsv").write_text("7\n")
     with pytest.raises(InputError, match="train_ids.tsv: .*train.tsv has no row with the id '7'"):
         training_splits(given(str(tmp_path / "train.tsv"), ids=ids))

@@ -160,6 +160,22 @@ def test_a_positive_is_written_with_the_title_that_it_has_in_the_corpus(tmp_path
     assert row["negatives"] == ["gom\nfil"]
 
 
+def test_a_positive_that_is_not_in_the_corpus_keeps_its_own_title(tmp_path, world):
+    _, settings, *_ = world
+    rows = [
+        {"query": "bal bam", "positive": "bal bam del", "title": "gor"},
+        {"query": "fil", "positive": "fil gom", "title": "gor"},
+    ]
+    corpus = [{"title": "gor", "text": "fil gom"}, {"title": "dem", "text": "bal den"}, {"text": "bam fil"}]
+    lines(tmp_path / "p.jsonl", rows)
+    lines(tmp_path / "c.jsonl", corpus)
+    given = settings(pairs=str(tmp_path / "p.jsonl"), corpus=str(tmp_path / "c.jsonl"), negatives=2)
+    found = {row["query"]: row for row in rows_of(made(tmp_path, given))}
+    assert found["bal bam"]["positive"] == "gor\nbal bam del"
+    assert found["fil"]["positive"] == "gor\nfil gom"
+    assert "gor\nfil gom" not in found["fil"]["negatives"]
+
+
 def test_positives_that_are_not_in_the_corpus_are_compared_by_their_text(world, encoder):
     tmp, settings, pairs, corpus = world
     new = [{"question": row["query"], "context": f"{row['positive']} bal"} for row in pairs]
@@ -396,7 +412,7 @@ def test_rows_that_are_no_pairs_are_rejects_with_a_reason(world):
         ([{"query": "", "positive": "a"}], "a query or a positive is blank in each of its 1 rows"),
         ([{"query": "unknown", "positive": "bal"}], "no pair has a vector of its query and of its positive"),
         ([{"text": "a"}], "none of the columns query, question"),
-        ([{"query": "a", "other": "b"}], "none of the columns positive, pos"),
+        ([{"query": "a", "other": "b"}], "none of the columns positive, context"),
         ([{"sentence1": "a", "sentence2": "b", "score": 0.1}], "has a column score, so not all"),
         (
             [{"query": f"ba{c}", "positive": "a", "query_id": 7} for c in "lm"],

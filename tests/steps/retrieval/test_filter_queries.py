@@ -361,6 +361,31 @@ def test_rows_of_any_program_are_read(world, together, monkeypatch):
     assert lost(folder)["1"]["filter"] == "no chunk"
 
 
+@pytest.mark.parametrize("together", [1, 10_000])
+def test_a_column_has_one_type_whatever_stands_where(world, together, monkeypatch):
+    monkeypatch.setattr(written, "_AT_ONCE", together)
+    tmp_path, settings = world
+    rows = [
+        {"query": "apple", "positive": "apple bread", "some": 1, "other": None},
+        {"query": "apple bread", "positive": "apple bread", "some": 0.5, "other": 2},
+        {"query": "bread", "positive": "apple bread", "other": True},
+    ]
+    source = lines(tmp_path / "rows.jsonl", rows)
+    found = written.QuerySource.find(source)
+    assert {name: str(kind) for name, kind in zip(found.schema.names, found.schema.types, strict=True)} == {
+        "query": "string", "positive": "string", "some": "double", "other": "string",
+    }  # fmt: skip
+    table = run(settings(queries=source), tmp_path / "out").table()
+    assert table["some"].to_pylist()[:2] == [1.0, 0.5]
+
+
+def test_a_split_that_is_not_there_is_told(world):
+    tmp_path, settings = world
+    run(settings(held_back=0.5), tmp_path / "kept")
+    with pytest.raises(InputError, match="there is no split 'tset'; did you mean 'test'"):
+        written.QuerySource.find(f"{tmp_path / 'kept'}:tset")
+
+
 def test_an_id_of_two_chunks_is_refused(world):
     tmp_path, settings = world
     corpus = lines(tmp_path / "twice.jsonl", [{"id": "c1", "text": "apple"}, {"id": "c1", "text": "cheese"}])

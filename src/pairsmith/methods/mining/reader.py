@@ -112,18 +112,17 @@ class Target:
 
 def answerable(reader: Reader, questions: Sequence[MarkedQuestion]) -> NDArray[np.int64]:
     """The numbers of the questions of which a window contains an answer, ascending; at least one."""
-    found = [
-        first + place
-        for first in range(0, len(questions), _AT_ONCE)
-        for place, targets in enumerate(training_windows(reader, questions[first : first + _AT_ONCE]))
-        if targets
-    ]
-    if not found:
+    parts = [np.zeros(0, np.int64)]
+    for first in range(0, len(questions), _AT_ONCE):
+        targets = training_windows(reader, questions[first : first + _AT_ONCE])
+        parts.append(first + np.flatnonzero(list(map(len, targets))))
+    found: NDArray[np.int64] = np.concatenate(parts)
+    if not len(found):
         raise InputError(
             f"no window of {reader.max_length} tokens holds an answer to any of the {len(questions)} "
             "questions; give a larger --max-length, or questions with shorter answers"
         )
-    return np.array(found, np.int64)
+    return found
 
 
 def training_windows(reader: Reader, questions: Sequence[MarkedQuestion]) -> list[list[Target]]:

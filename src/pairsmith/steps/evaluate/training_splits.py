@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, reaching, size_of
 from pairsmith.data.paraphrases import Paraphrase, labelled_pairs
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
@@ -27,6 +27,8 @@ def training_sources(settings: EvaluateParaphraseSettings) -> dict[str, str]:
     if settings.train is None:
         return {}
     if _has_splits(settings.train):
+        if settings.ids:
+            raise SettingsError("--ids does nothing with a folder of splits as --train; leave it out")
         return {f"train, {n}": _file(settings.train, settings, n, "train.tsv") for n in settings.splits}
     ids = settings.ids
     lists = {f"ids, {n}": _file(ids, settings, n, "train_ids.tsv") for n in settings.splits} if ids else {}
@@ -55,7 +57,14 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
                 f"{sources[f'ids, {number}']}: {settings.train} has no row with the id {lacking[0]!r}; it "
                 "needs a column id with these ids"
             )
-    return TrainingSplits({n: [known[each] for each in ids] for n, ids in lists.items()}, negatives)
+    found = {n: [known[each] for each in ids] for n, ids in lists.items()}
+    for number, some in found.items():
+        if len({pair.label for pair in some}) < 2:
+            label = int(bool(some[0].label))
+            raise InputError(
+                f"{sources[f'ids, {number}']}: all rows with these ids have label {label}; both are needed"
+            )
+    return TrainingSplits(found, negatives)
 
 
 def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:

@@ -87,7 +87,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         planned=-(-count // settings.shard_size),
     )
     limits = None
-    if settings.sample and not writer.finished:
+    shards = -(-count // settings.shard_size)
+    if settings.sample and not all(map(writer.is_done, range(shards))):
         limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
     commit = partial(
         commit_records,
@@ -128,11 +129,14 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     texts. ``count`` is the number of texts.
     """
     assert settings.sample is not None
-    file, of = run.out / LIMITS, hash_bytes(canonical_json(dict(identity)).encode())
-    if size_of(file) is not None and (found := json.loads(file.read_bytes()))["of"] == of:
-        known: list[int] = found["limits"]
-        return known
-    generator = load_generator(settings.model_copy(update={"device": "cpu"}))
+    of = hash_bytes(canonical_json(dict(identity)).encode())
+    for folder in (run.out, run.whole, *run.rank_folders()):
+        file = folder / LIMITS
+        if size_of(file) is not None and (found := json.loads(file.read_bytes()))["of"] == of:
+            known: list[int] = found["limits"]
+            return known
+    # Only its tokenizer is used.
+    generator = load_generator(settings.model_copy(update={"device": "cpu", "dtype": "bfloat16"}))
     keys = [array("Q") for _ in settings.inputs]
     with run.progress.task("draw passages", count, "texts") as bar:
         for document in texts(settings):
@@ -147,7 +151,7 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
             )
         else:
             limits[number] = int(np.sort(np.array(some, np.uint64))[settings.sample - 1])
-    write_json(file, {"of": of, "limits": tuple(limits)})
+    write_json(run.out / LIMITS, {"of": of, "limits": tuple(limits)})
     return limits
 
 

@@ -68,8 +68,15 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     passages = [passage for each in of_texts for passage in each]
     loading = time.monotonic() - started
     begun = time.monotonic()
+    cut(asker, some)
+    cutting = (time.monotonic() - begun) * count / len(some)
+    begun = time.monotonic()
     rejects = asker.generate(passages)
-    shared = (time.monotonic() - begun) * count / len(some)
+    asked = float(count)  # texts
+    if settings.sample:
+        asked *= min(1.0, settings.sample * len(settings.inputs) * len(some) / max(1, len(passages) * count))
+        loading += cutting  # to draw passages
+    shared = (time.monotonic() - begun) * asked / len(some)
     if untrained and isinstance(asker, CausalGenerator):
         shared *= _were_all_asked(rejects, sum(passage.drawn for passage in passages))
     made_of = [question for passage in passages for question in passage.found.values()]
@@ -78,11 +85,11 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
     sample = pa.Table.from_pylist([question.columns() for question in made_of], schema=ASKED)
-    made = len(made_of) * count // len(some)
+    made = round(len(made_of) * asked / len(some))
     return sharded(
         loading=loading,
         shared=shared,
-        size=sample.nbytes * count // len(some),
+        size=round(sample.nbytes * asked / len(some)),
         rows=made,
         shards=-(-count // settings.shard_size),
         tokens=made * 20,

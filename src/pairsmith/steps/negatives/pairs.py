@@ -74,7 +74,7 @@ class Pairs:
             as they appear; -1 for rows that are no pairs.
         first: ``(queries,)`` int64, the first row of each query.
         positive: ``(rows,)`` uint64, a key for each row's positive; ``copy`` and ``rest`` are its
-            ``own_keys``.
+            ``own_keys``, and ``whole`` is the first of these with its title, if it has one.
         asked: ``(queries, 2)`` uint64, the ``own_keys`` of each query.
     """
 
@@ -85,6 +85,7 @@ class Pairs:
     positive: Keys
     copy: Keys
     rest: Keys
+    whole: Keys
     asked: Keys = field(repr=False)
 
     @property
@@ -109,7 +110,7 @@ class Pairs:
         """Each query with each text that is no negative of it (``of_query``): its positives and itself."""
         rows = np.flatnonzero(self.query >= 0)
         queries = np.arange(len(self.first))
-        parts = [of_query(self.query[rows], keys[rows]) for keys in (self.copy, self.rest)]
+        parts = [of_query(self.query[rows], keys[rows]) for keys in (self.copy, self.rest, self.whole)]
         return np.unique(np.concatenate([*parts, *(of_query(queries, keys) for keys in self.asked.T)]))
 
     def without(self, fault: int, rows: NDArray[np.bool_]) -> Self:
@@ -132,12 +133,16 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
         while rows := list(islice(stream, AT_ONCE)):
             out.write_table(
                 pa.Table.from_pylist(
-                    [{name: getattr(row, name) for name in PAIR.names} for row in rows], PAIR
+                    [
+                        {"query": r.query, "positive": r.whole, "query_id": r.query_id, "where": r.where}
+                        for r in rows
+                    ],
+                    PAIR,
                 )
             )
-            queries, positives = [row.query for row in rows], [row.positive for row in rows]
-            ids = _keys([row.query_id for row in rows])
-            held.append((_keys(queries), _keys(positives), *own_keys(positives), *own_keys(queries), ids))
+            queries, wholes = [row.query for row in rows], [row.whole for row in rows]
+            ids, bare = _keys([row.query_id for row in rows]), own_keys([row.positive for row in rows])
+            held.append((_keys(queries), _keys(wholes), *bare, own_keys(wholes)[0], *own_keys(queries), ids))
             blank.append(
                 np.array(
                     [
@@ -150,7 +155,9 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     if not held:
         raise InputError(f"{source} holds no pairs")
     table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
-    text, positive, copy, rest, *asked, ids = (np.concatenate(each) for each in zip(*held, strict=True))
+    text, positive, copy, rest, whole, *asked, ids = (
+        np.concatenate(each) for each in zip(*held, strict=True)
+    )
     fault = np.concatenate(blank)
     good = np.flatnonzero(fault == GOOD)
     if not len(good):
@@ -166,7 +173,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     query[good] = number[of_row]
     first = good[np.sort(first)]
     return Pairs(
-        table, fault, query, first, positive, copy, rest, np.stack([k[first] for k in asked], axis=1)
+        table, fault, query, first, positive, copy, rest, whole, np.stack([k[first] for k in asked], axis=1)
     )
 
 
@@ -195,12 +202,12 @@ def corpus_keys(corpus: Encoded, file: Path) -> Keys:
 def places_in(corpus: Keys, pairs: Pairs) -> NDArray[np.int64]:
     """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
 
-    Of several texts with its key the first counts, and before those the ones that have it without their
-    first line. ``corpus`` are the keys of its texts, ``(texts, 2)``.
+    Of several texts with its key the first counts; those with its title count before those without, and
+    these before those that have it behind a first line. ``corpus`` are the keys of its texts, ``(texts, 2)``.
     """
     found = np.full(len(pairs.copy), -1, np.int64)
-    for column in (0, 1):
-        wanted, of_row = np.unique(pairs.copy, return_inverse=True)
+    for keys, column in ((pairs.whole, 0), (pairs.copy, 0), (pairs.copy, 1)):
+        wanted, of_row = np.unique(keys, return_inverse=True)
         place = np.full(len(wanted), len(corpus), np.int64)
         for start in range(0, len(corpus), 2**20):
             some = np.asarray(corpus[start : start + 2**20, column])

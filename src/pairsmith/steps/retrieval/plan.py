@@ -13,6 +13,7 @@ from pairsmith.data.documents import read_titled
 from pairsmith.data.files.reading import Given, count_given
 from pairsmith.data.schemas import CHUNK
 from pairsmith.data.sources import Source
+from pairsmith.data.splits import to_train_on
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import Before, Estimate
@@ -74,7 +75,7 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
     begun = time.monotonic()
     made = sample_of(settings.queries, before)
     if made is None:
-        found = QuerySource.find(settings.queries)
+        found = QuerySource.find(to_train_on(settings.queries, "filtered"))
         count, made = found.rows, next(found.tables())
     else:
         count = sum(before[settings.queries].rows.values())

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import is_folder, place, size_of
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import pick_pair
@@ -141,6 +141,8 @@ class QuerySource:
         if is_folder(path) and size_of(path / MANIFEST) is not None:
             opened = DatasetFolder.open(path)
             split = split or opened.splits[0]
+            if split not in opened.splits:
+                raise InputError(f"{name}: there is no split {split!r}; {choices(split, opened.splits)}")
             count, schema = opened.split_rows[split], opened.schema()
             tables: Callable[..., Iterator[pa.Table]] = partial(opened.batches, split)
         else:
@@ -179,8 +181,7 @@ def _types(source: str) -> tuple[int, Mapping[str, pa.DataType]]:
         count += len(rows)
         for name in dict.fromkeys(name for row in rows for name in row):
             new = _type([row.get(name) for row in rows])
-            old = found.get(name, pa.null())
-            found[name] = new if old == pa.null() else old if new in (old, pa.null()) else pa.string()
+            found[name] = _wider(found.get(name, pa.null()), new)
     return count, found
 
 
@@ -190,6 +191,14 @@ def _type(values: Sequence[object]) -> pa.DataType:
         if not pa.types.is_nested(found):
             return found
     return pa.string()
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of values of both types: that of numbers for whole and other ones, and else text."""
+    if pa.null() in (one, other):
+        return other if one == pa.null() else one
+    numbers = {pa.int64(), pa.float64()}
+    return one if one == other else pa.float64() if {one, other} == numbers else pa.string()
 
 
 def _typed(source: str, types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
