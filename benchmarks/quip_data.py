@@ -73,7 +73,7 @@ def more_texts(data: Path, reuters: int = 3_000) -> Iterator[str]:
     articles = (row["body"] for row in rows_of(data / "reuters-21578" / "reuters21578.jsonl.gz"))
     yield from islice((" ".join(text.split()) for text in articles if text and len(text) > 600), reuters)
     for name in ("rural", "science"):
-        with gzip.open(data / "text-abc" / f"{name}.txt.gz", "rt", encoding="utf-8", errors="replace") as file:
+        with gzip.open(data / "text-abc" / f"{name}.txt.gz", "rt", errors="replace") as file:
             yield from together([line.strip() for line in file if line.strip()])
     documents: dict[str, list[str]] = {}
     with gzip.open(data / "text-brown" / "brown_sentences.tsv.gz", "rt", encoding="utf-8") as file:
