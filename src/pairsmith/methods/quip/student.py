@@ -69,7 +69,7 @@ def _with_targets(asked: GeneratedQuestion, settings: InfuseSettings) -> Labelle
 
 
 def likeliest(distribution: Distribution) -> Distribution:
-    """All probability on the likeliest position; none where there is none."""
+    """The distribution with all probability on the likeliest position; an empty one stays empty."""
     if not distribution.positions:
         return distribution
     best = int(np.argmax(distribution.probabilities))

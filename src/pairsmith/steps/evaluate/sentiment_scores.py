@@ -38,7 +38,7 @@ _READ_AT_ONCE = 32
 RATIONALE_TOKENS = 5
 """Longest rationale in tokens."""
 RATIONALES = 4
-"""The prompt that rationales come from, counted from 0: QUIP's best one on SST-2."""
+"""Index of the prompt whose answers are the rationales: the one that did best on SST-2 in the paper."""
 
 Scores = NDArray[np.float64]
 

@@ -216,7 +216,7 @@ def load_generator(settings: AskSettings) -> QuestionGenerator:
 
 
 def shown_examples(settings: AskSettings) -> tuple[AskedExample, ...]:
-    """The first questions of ``examples`` with an answer each, without those with a quotation mark."""
+    """The first questions of ``examples`` that contain no quotation mark, each with its first answer."""
     if settings.examples is None:
         return ()
     asked = (

@@ -43,7 +43,7 @@ def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[Mark
 
 
 def _at_the_likeliest(asked: GeneratedQuestion) -> MarkedQuestion:
-    """The question with a teacher's likeliest start and likeliest end, each for itself (Q6)."""
+    """The question, marked at a teacher's likeliest start and likeliest end, found separately (Q6)."""
     if asked.starts is None or asked.ends is None:
         raise InputError(
             f"question {asked.id}: has no distributions of a teacher; make them with relabel, or set "
