@@ -239,3 +239,11 @@ def _id(row: Columns, column: str, where: str) -> str:
     if not name:
         raise InputError(f"{where}: {column} is blank")
     return name
+
+
+def in_beir(source: str, name: str = "corpus.jsonl") -> str:
+    """The file of this name where the source is a folder that holds it, as BEIR's do; else the source."""
+    folder = place(source)
+    if is_folder(folder) and size_of(folder / name) is not None:
+        return str(folder / name)
+    return source

@@ -11,7 +11,6 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.core.paths import is_folder, place, size_of
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.query_columns import PASSAGES
 from pairsmith.data.schemas import rows_at
@@ -23,14 +22,6 @@ from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.negatives.pairs import NO_POSITIVE, Pairs
 from pairsmith.steps.negatives.search import Vectors, every
 from pairsmith.steps.negatives.settings import NegativesSettings
-
-
-def in_beir(source: str) -> str:
-    """The file of the texts where the source is a folder of BEIR; else the source."""
-    folder = place(source)
-    if is_folder(folder) and size_of(folder / "corpus.jsonl") is not None:
-        return str(folder / "corpus.jsonl")
-    return source
 
 
 def _columns(settings: NegativesSettings, *more: str | None) -> str | None:

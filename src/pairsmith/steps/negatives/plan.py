@@ -12,6 +12,7 @@ import torch
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
+from pairsmith.data.beir import in_beir
 from pairsmith.data.documents import read_documents
 from pairsmith.data.query_pairs import QueryPair, read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
@@ -21,7 +22,6 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import one_way_search
 from pairsmith.steps.mine.judges import load_judge
-from pairsmith.steps.negatives.encoding import in_beir
 from pairsmith.steps.negatives.search import looked_up
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.planning import sample_of, sharded, spread, timed

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
+from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
@@ -25,7 +26,6 @@ from pairsmith.steps.negatives.encoding import (
     encode_positives,
     encode_queries,
     encode_texts_of,
-    in_beir,
     with_vector,
 )
 from pairsmith.steps.negatives.judging import ToJudge, judge_all

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import is_folder, place, size_of
+from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import Document, TitledText
 from pairsmith.data.query_columns import QUERIES_ALONE
@@ -79,16 +79,8 @@ class Texts:
 
 def _chunks(settings: FilterQueriesSettings) -> Iterator[TitledText]:
     return chain.from_iterable(
-        read_passages(_in_beir(source, "corpus.jsonl"), settings.corpus_column) for source in settings.corpus
+        read_passages(in_beir(source, "corpus.jsonl"), settings.corpus_column) for source in settings.corpus
     )
-
-
-def _in_beir(source: str, name: str) -> str:
-    """The file of this name where the source is a folder that holds it; else the source."""
-    folder = place(source)
-    if is_folder(folder) and size_of(folder / name) is not None:
-        return str(folder / name)
-    return source
 
 
 @dataclass(frozen=True)
@@ -115,7 +107,7 @@ class Evaluation:
 def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:
     """Read the queries that nothing may be trained on."""
     column = settings.evaluation_column
-    sources = [_in_beir(each, "queries.jsonl") for each in settings.evaluation]
+    sources = [in_beir(each, "queries.jsonl") for each in settings.evaluation]
     texts = []
     for source in sources:
         opened = open_source(source)
