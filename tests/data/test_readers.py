@@ -288,6 +288,21 @@ class TestParquet:
         assert "manifest.json cannot be read; was it written by pairsmith?" in fault(tmp_path)
 
 
+class TestMissing:
+    def test_a_link_to_nothing_is_told_as_one(self, tmp_path):
+        (tmp_path / "texts.txt").symlink_to("gone.txt")
+        assert "texts.txt does not exist; it is a link to gone.txt, which is not there" in fault(
+            tmp_path / "texts.txt"
+        )
+
+    def test_a_file_that_the_shell_did_not_pass(self):
+        assert "the shell gives such a file" in fault("/dev/fd/9876")
+
+    def test_an_address_that_cannot_be_fetched(self):
+        message = fault("http://127.0.0.1:9/texts.txt")
+        assert message.startswith("http://127.0.0.1:9/texts.txt could not be fetched; check the address")
+
+
 class TestHub:
     @pytest.fixture
     def hub(self, monkeypatch):

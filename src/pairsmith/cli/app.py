@@ -30,6 +30,22 @@ _STOPPED = "stopped; finished work is kept; run the same command again without -
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
+_SECTIONS = {
+    "From one instruction per label": ("generate", "postprocess", "train-encoder", "train-classifier"),
+    "From a hundred pairs and two raw corpora": (
+        "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader",
+        "train-summarizer",
+    ),
+    "From passages and questions": ("train-asker", "ask", "train-teacher", "relabel", "infuse"),
+    "From documents to a retriever": (
+        "chunk", "queries", "filter-queries", "negatives", "train-retriever",
+    ),
+    "Measure": ("evaluate", "compare"),
+    "Look at data, mix and share it": ("report", "audit", "mix", "export", "push", "tasks"),
+    "Whole runs": ("run", "plan", "status", "doctor"),
+}  # fmt: skip
+"""The commands in the order of the help text, by what they start from."""
+
 
 def _out_option(help_text: str) -> Any:
     return typer.Option("--out", help=help_text, metavar="<folder>", show_default=False)
@@ -73,10 +89,24 @@ class _Commands(TyperGroup):
         with _spoken_errors():
             return super().invoke(ctx)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in sections; those that no section names come last."""
+        left = {name: self.commands[name] for name in self.list_commands(ctx)}
+        sections = {title: [name for name in names if name in left] for title, names in _SECTIONS.items()}
+        named = {name for names in sections.values() for name in names}
+        sections["Commands"] = [name for name in left if name not in named]
+        width = max(map(len, left), default=0)
+        for title, names in sections.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(name.ljust(width), left[name].get_short_help_str(100)) for name in names]
+                    )
+
 
 def make_app(steps: Steps = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
-    app = _group(_HELP, epilog=_START, cls=_Commands)
+    app = _group(_HELP, epilog=_START, cls=_Commands, add_completion=True)
     app.callback()(_version_option)
     evaluate = _group("Measure a model on graded data.")
     app.add_typer(evaluate, name="evaluate")
@@ -87,6 +117,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
     app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
     app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
     app.command("status", help="Say how far a run is, and what is left of it.")(_status)
+    app.command("doctor", help="Say what this machine has, and which models are here.")(_doctor)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(_list_tasks)
     tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
@@ -137,10 +168,9 @@ def step_command(step: Step) -> Callable[..., None]:
 def _group(help_text: str, **options: Any) -> typer.Typer:
     return typer.Typer(
         help=help_text,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        **{"no_args_is_help": True, **options},
+        **{"no_args_is_help": True, "add_completion": False, **options},
     )
 
 
@@ -252,6 +282,13 @@ def _status(
     from pairsmith.runs.status import status_lines
 
     print(redacted("\n".join(status_lines(place(folder)))))
+
+
+def _doctor() -> None:
+    from pairsmith.cli.doctor import doctor_lines
+
+    for line in doctor_lines():
+        typer.echo(line)
 
 
 def _list_tasks(context: typer.Context) -> None:

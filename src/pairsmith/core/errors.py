@@ -46,6 +46,8 @@ _SECRETS = re.compile(
     """
 )
 
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/\d+")
+
 
 def redacted(text: str) -> str:
     """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages.
@@ -138,6 +140,11 @@ class WorkerError(PairsmithError):
     exit_code = 1
 
 
+def times(count: int) -> str:
+    """How often, in words: ``once``, ``twice``, ``3 times``."""
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
 def choices(name: str, known: Iterable[str]) -> str:
     """The end of an "unknown name" message: the most similar known name, and all known names."""
     names = sorted(known)
@@ -148,6 +155,12 @@ def choices(name: str, known: Iterable[str]) -> str:
 
 def nearby(path: Path) -> str:
     """The end of a "no such file" message: the most similar name in the same folder; may be empty."""
+    if path.is_symlink():
+        return f"; it is a link to {path.readlink()}, which is not there"
+    if _DESCRIPTOR.fullmatch(str(path)):
+        return (
+            "; the shell passes such a file, as in --inputs <(COMMAND), only to the command it is written in"
+        )
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     try:

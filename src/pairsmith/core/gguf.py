@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, nearby
+from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
 from pairsmith.core.paths import is_url
 
@@ -134,7 +135,8 @@ def _from_hub(model: str, repository: str) -> Path:
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(repository, model.partition(":")[2]))
+        with hub_or_cache():
+            return Path(hf_hub_download(repository, model.partition(":")[2]))
     except Exception as error:  # its errors for no network, no such file and no access have no common base
         raise ModelError(
             f"model {model}: could not be fetched from the Hugging Face Hub ({first_line(error)})"

@@ -16,6 +16,7 @@ from pydantic import Field
 from pairsmith.core.bundled import is_bundled, model_path
 from pairsmith.core.errors import MissingExtra, ModelError, choices, first_line, nearby
 from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
+from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_files import hash_file, hash_files, weight_files
 from pairsmith.core.paths import fetched, is_folder, is_url, place, reaching
 
@@ -141,7 +142,8 @@ def _hub_revision(model: str) -> str:
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     try:
-        return str(HfApi().model_info(model).sha)
+        with hub_or_cache():
+            return str(HfApi().model_info(model).sha)
     except Exception as error:  # its errors for no network, no such model and no access have no common base
         cached = try_to_load_from_cache(model, "config.json")
         if isinstance(cached, str):
@@ -161,7 +163,8 @@ def file_of(resolved: str, name: str) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(resolved, name))
+        with hub_or_cache():
+            return Path(hf_hub_download(resolved, name))
     except LocalEntryNotFoundError as error:  # there is no connection
         if isinstance(try_to_load_from_cache(resolved, "config.json"), str):
             return None
@@ -176,5 +179,5 @@ def not_on_hub(model: str, error: Exception) -> str:
     """The message for a name that is neither a local folder nor an available Hub model."""
     return (
         f"model {model}: there is no such folder here, and it could not be fetched from the Hugging Face Hub "
-        f"({first_line(error)})"
+        f"({first_line(error)}){only_cache()}; `pairsmith doctor` lists the models that are here"
     )

@@ -62,6 +62,8 @@ def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"should be a mapping of keys to values, not {shown(given)}"
     if kind == "value_error":
         return str(detail["ctx"]["error"])
+    if kind == "too_short" and not given:
+        return "is empty; at least one is needed"
     if kind == "string_pattern_mismatch":
         return f"should be {_expected(model, detail['loc'])}, not {shown(given)}"
     if (number := kind.partition("_")[0]) in _KINDS:

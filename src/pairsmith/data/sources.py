@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from pairsmith.core.errors import InputError, first_line, nearby, redacted
+from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_names import is_hub_id
 from pairsmith.core.paths import Place, display_name, is_folder, is_url, place, reaching, size_of
 from pairsmith.data.splits import folder_files, split_files, split_of
@@ -101,6 +102,11 @@ def hub_name(source: str) -> str:
 def missing(path: Place) -> InputError:
     """The error for a path that does not exist, with the most similar name in its folder."""
     if not isinstance(path, Path):
+        if str(path).startswith(("http://", "https://")):
+            return InputError(
+                f"{path} could not be fetched; check the address and the connection, or download the file "
+                "(e.g. with curl -LO) and give its path"
+            )
         return InputError(f"{path} does not exist; check the name")
     return InputError(f"{path} does not exist{nearby(path) or '; check the path'}")
 
@@ -295,8 +301,8 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
             yield f"{source}:{number}", row
     except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
         raise InputError(
-            f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)}); "
-            "check the name, the split after ':', and the connection"
+            f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)})"
+            f"{only_cache()}; check the name, the split after ':', and the connection"
             if not number
             else f"{source}: the Hub sent no more rows after row {number} ({first_line(error)}); check the "
             "connection, and run the same command again"
@@ -321,7 +327,8 @@ def load_hub_data(source: str, *, streaming: bool) -> Any:
     whole, _, split = source.partition(":")
     config = whole.removeprefix(hub_name(source)).removeprefix("/")
     named = (hub_name(source), config) if config else (whole,)
-    return datasets.load_dataset(*named, split=split or "train", streaming=streaming)
+    with hub_or_cache():
+        return datasets.load_dataset(*named, split=split or "train", streaming=streaming)
 
 
 _READERS: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {

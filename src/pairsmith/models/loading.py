@@ -1,13 +1,14 @@
 """What the loaders of models share: finding a model's files, errors in one line, and padding."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pairsmith.core.errors import ModelError, first_line
+from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import check_model_folder, quiet_loading
 from pairsmith.core.model_names import not_on_hub, resolve_model
 
@@ -24,7 +25,7 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
     if local and not (modular and (Path(where) / "modules.json").is_file()):
         check_model_folder(Path(where), model)
     try:
-        with quiet_loading(local=local):
+        with quiet_loading(local=local), nullcontext() if local else hub_or_cache():
             yield where, local
     except ModelError:
         raise

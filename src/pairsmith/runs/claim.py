@@ -150,7 +150,8 @@ def _refuse_foreign(out: Place, record: str) -> None:
 def _other_work(out: Place, there: Manifest, found: list[str]) -> str:
     shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
     state = "a finished" if there.complete else "an unfinished"
+    other = "on other inputs" if all(each.startswith("input ") for each in found) else "with other settings"
     return (
-        f"{out} holds {state} run of {there.step} with other settings: {shown}\n"
+        f"{out} holds {state} run of {there.step} {other}: {shown}\n"
         "give another folder as --out, or --fresh to start over in this one"
     )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pairsmith import __version__
-from pairsmith.core.errors import redacted_values
+from pairsmith.core.errors import redacted, redacted_values
 from pairsmith.runs.folder import FORMAT, Manifest
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+from pairsmith.runs.storage import JSON, SOURCES, canonical_json, hash_bytes
 
 _ABSENT = object()
 
@@ -73,7 +73,7 @@ def differences(there: Manifest, here: Identity) -> list[str]:
     for key in sorted(left.keys() | right.keys()):
         one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
         if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
-            found.append(f"{_label(key)}: {_show(one)} there, {_show(other)} here")
+            found.append(f"{_label(key)}{_source(other)}: {_show(one)} there, {_show(other)} here")
     return found or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 
 
@@ -100,6 +100,12 @@ def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 def _label(key: tuple[str, ...]) -> str:
     section, rest = key[0], ".".join(key[1:])
     return {"inputs": f"input {rest}", "models": f"model {rest}"}.get(section, rest)
+
+
+def _source(value: Any) -> str:
+    """The name of the source whose content has this hash, in brackets; empty for any other value."""
+    name = SOURCES.get(value) if isinstance(value, str) else None
+    return f" ({redacted(name)})" if name else ""
 
 
 def _show(value: Any) -> str:

@@ -51,13 +51,23 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+SOURCES: dict[str, str] = {}
+"""Names of the sources that were hashed, by their hashes: messages show these."""
+
+
 def hash_source(source: str | Place) -> str:
     """SHA-256 of the content of an input.
 
     A file's hash is that of its bytes. A folder's covers the names and bytes of its files
     (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
-    set's covers its rows. Hidden files are ignored.
+    set's covers its rows. Hidden files are ignored. ``SOURCES`` remembers which source has it.
     """
+    found = _hash_source(source)
+    SOURCES[found] = str(source)
+    return found
+
+
+def _hash_source(source: str | Place) -> str:
     if isinstance(source, str) and split_of(source)[1]:
         return _hash_files({file.name: file for file in split_files(source)})
     path = place(source)

@@ -428,7 +428,7 @@ def test_a_quoted_number_and_a_number_are_the_same_label(write):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ("labels: {}", "should have at least 1 item"),
+        ("labels: {}", "is empty; at least one is needed"),
         ("labels:", "should be a mapping from each label to its instruction, not nothing"),
         ("labels: good", "should be a mapping from each label to its instruction, not 'good'"),
         (

@@ -104,7 +104,7 @@ def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
     assert reds == [f"red {i}" for i in range(10)]
     assert len(blues) == 10
     assert blues != [f"blue {i}" for i in range(10)]
-    with pytest.raises(ValidationError, match="3 values of pick for 2 sources"):
+    with pytest.raises(ValidationError, match="pick is given 3 times for 2 sources"):
         mixed(tmp_path, ranked, drawn, pick=["first"] * 3)
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pairsmith.core.errors import times
 from pairsmith.core.settings import Listed, Settings
 
 
@@ -46,10 +47,14 @@ class MixSettings(Settings):
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
         if self.weight and len(self.weight) != len(self.data):
-            raise ValueError(f"{len(self.weight)} weights for {len(self.data)} sources; give one for each")
+            raise ValueError(
+                f"weight is given {times(len(self.weight))} for {len(self.data)} sources of data; give it "
+                "once for each, in their order"
+            )
         if len(self.pick) not in (1, len(self.data)):
             raise ValueError(
-                f"{len(self.pick)} values of pick for {len(self.data)} sources; give one for each"
+                f"pick is given {times(len(self.pick))} for {len(self.data)} sources of data; give it once "
+                "for all, or once for each, in their order"
             )
         if len(set(self.data)) != len(self.data):
             raise ValueError("a source is named twice; name each once and give it a weight")

