@@ -140,3 +140,16 @@ def test_secrets_are_in_no_file_and_still_tell_runs_apart(work, out):
     files = [path for path in out.rglob("*") if path.is_file()]
     assert len(files) > 3
     assert not [path for path in files if b"word@" in path.read_bytes()]
+
+
+def test_a_finished_run_has_its_rows_by_label(work, out):
+    writer = work.start(out, planned=2)
+    work.commit(writer, 0, 1)
+    writer.finish(Card(title="t", description="d", licence="l"))
+    assert status_lines(out)[1:3] == ["            2 of label 0", "            2 of label 0.5"]
+
+
+def test_an_unfinished_step_names_its_parts(work, out):
+    work.start(out, planned=4)
+    work.commit(work.start(out / "inputs", planned=2), 0)
+    assert status_lines(out)[1].startswith("  inputs: generate, running · 1 of 2 shards, ")

@@ -1,6 +1,7 @@
 """The command line: a command for every step, derived from its settings model, and a few more."""
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -155,7 +156,11 @@ def step_command(step: Step) -> Callable[..., None]:
             for source in given if isinstance(given, list) else [given]:
                 if name in SOURCES and isinstance(source, str):
                     check_there(source)
-        step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
+        progress = _progress(quiet)
+        step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
+        if out is not None and not getattr(settings, "world_size", None):
+            for number, command in enumerate(step.then):
+                progress.say(f"{'or:  ' if number else 'next:'} {command.replace('{out}', shlex.quote(out))}")
 
     required = "required"
     if flag := step.dry or step.wet:

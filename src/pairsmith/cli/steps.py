@@ -73,6 +73,7 @@ class Step:
     plan: str = ""
     sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
     reads: str = ""  # the setting that names a model which an earlier step may train
+    then: tuple[str, ...] = ()  # commands that may follow, for people; ``{out}`` stands for the step's folder
 
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work; for a rank of an array job, its share."""
@@ -128,6 +129,10 @@ STEPS: Steps = {
         plan="pairsmith.steps.generate.plan:plan_generate",
         dry="preview",
         checks={"task": load_task},
+        then=(
+            "pairsmith report --data {out} --out {out}-page",
+            "pairsmith postprocess --data {out} --out {out}-clean",
+        ),
     ),
     "postprocess": Step(
         PostprocessSettings,
@@ -140,6 +145,7 @@ STEPS: Steps = {
         "pairsmith.steps.training.encoder:train_encoder",
         "Train a sentence encoder on scored pairs.",
         plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
+        then=("pairsmith evaluate sts --model {out} --data GRADED_PAIRS.tsv --out {out}-sts",),
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,
@@ -152,6 +158,7 @@ STEPS: Steps = {
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         reads="encoder",
+        then=("pairsmith report --data {out} --out {out}-page",),
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
@@ -216,6 +223,7 @@ STEPS: Steps = {
         "pairsmith.steps.retrieval.chunk:chunk",
         "Cut documents into chunks for retrieval.",
         plan="pairsmith.steps.retrieval.plan:plan_chunk",
+        then=("pairsmith queries --chunks {out} --out {out}-queries",),
     ),
     "queries": Step(
         QueriesSettings,
@@ -223,6 +231,7 @@ STEPS: Steps = {
         "Write search queries for chunks of documents.",
         sliced="chunks",
         reads="model",
+        then=("pairsmith filter-queries --queries {out} --corpus CHUNKS --out {out}-kept",),
     ),
     "filter-queries": Step(
         FilterQueriesSettings,
@@ -243,6 +252,7 @@ STEPS: Steps = {
         TrainRetrieverSettings,
         "pairsmith.steps.training.retriever:train_retriever",
         "Train an encoder that finds documents for queries.",
+        then=("pairsmith evaluate retrieval --model {out} --data BEIR_FOLDER --out {out}-measured",),
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,

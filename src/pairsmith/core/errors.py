@@ -158,9 +158,7 @@ def nearby(path: Path) -> str:
     if path.is_symlink():
         return f"; it is a link to {path.readlink()}, which is not there"
     if _DESCRIPTOR.fullmatch(str(path)):
-        return (
-            "; the shell passes such a file, as in --inputs <(COMMAND), only to the command it is written in"
-        )
+        return "; the shell gives such a file, as in <(COMMAND), to the command that it is written in alone"
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     try:

@@ -1,5 +1,6 @@
 """Progress of a running step: what is being done, how fast, and how long it will take."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -64,7 +65,11 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """Writes to ``stream``: one line redrawn in place on a terminal, else a line every ``every`` seconds."""
+    """Writes to ``stream``: one line redrawn in place on a terminal, else a line now and then.
+
+    In a file the first line of a bar comes at once, the next after ``every`` seconds, and each following one
+    after a fifth more of the time since the bar began, so that a night's work does not fill the file.
+    """
 
     def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -84,6 +89,12 @@ class Progress:
         such as passwords in a path.
         """
         self._stay(text)
+
+    def coloured(self, text: str, number: int) -> str:
+        """``text`` in one of six colours on a terminal, by ``number`` modulo 6; elsewhere as it is."""
+        if not self._live or os.environ.get("NO_COLOR"):
+            return text
+        return f"\x1b[{(36, 33, 35, 32, 34, 31)[number % 6]}m{text}\x1b[0m"
 
     def result(self, text: str) -> None:
         """Write a result to standard output, also with ``--quiet``."""
@@ -107,7 +118,8 @@ class Progress:
     def draw(self, bar: Task) -> None:
         """Show ``bar``, unless a bar was shown a moment ago."""
         now = time.monotonic()
-        if now - self._last < self._every:
+        pause = self._every if self._live else max(self._every, (now - bar.started) / 5)
+        if now - self._last < pause:
             return
         self._last = now
         if self._live:

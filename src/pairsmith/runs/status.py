@@ -2,19 +2,20 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_core import from_json
 
 from pairsmith.core.errors import FolderError
-from pairsmith.core.paths import Place, is_folder, reaching, size_of
+from pairsmith.core.paths import Place, inside, is_folder, reaching, size_of
 from pairsmith.core.progress import clock
+from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST, REJECTS, run_of
+from pairsmith.runs.folder import MANIFEST, REJECTS, DatasetFolder, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 from pairsmith.runs.ranks import rank_folders
@@ -28,6 +29,11 @@ _RECORDS = (
     "push.json",
     "results.json",
 )
+_MOST_LABELS = 20
+"""More different values are similarities, not labels."""
+
+_MOST_COUNTED = 1_000
+"""The most shards whose labels are counted, as each has to be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Status:
     rows: int = 0  # kept rows of the finished shards
     reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects
     rate: float | None = None  # rows per second since the run was last started, where it is known
+    labels: Mapping[str, int] = field(default_factory=dict)  # rows of each label, where these are few
     left: float | None = None  # seconds that the remaining shards will take at that rate, where it is known
 
     def lines(self, name: str) -> list[str]:
@@ -59,7 +66,8 @@ class Status:
             f"    {number:>9,} {reason}" for reason, number in Counter(self.reasons or {}).most_common()
         ]
         total = sum((self.reasons or {}).values())
-        return [" · ".join(parts), *([f"  {total:,} rejects"] if rejects else []), *rejects]
+        labels = [f"    {number:>9,} of label {name}" for name, number in self.labels.items()]
+        return [" · ".join(parts), *labels, *([f"  {total:,} rejects"] if rejects else []), *rejects]
 
 
 def status_of(folder: Place) -> Status | None:
@@ -71,6 +79,19 @@ def status_of(folder: Place) -> Status | None:
             complete = bool(about.get("complete"))
             return Status(about["step"], complete, running=not complete and lock.taken(folder))
     return None
+
+
+def label_counts(folder: DatasetFolder) -> Counter[str]:
+    """The number of rows of each label or score, over all splits; empty if the rows have neither."""
+    names = folder.schema().names
+    column = next((name for name in ("label", "score") if name in names), None)
+    counts: Counter[str] = Counter()
+    if column is not None:
+        for split in folder.splits:
+            for batch in folder.batches(split, [column]):
+                for each in batch[column].value_counts().to_pylist():
+                    counts[label_text(each["values"])] += each["counts"]
+    return counts
 
 
 def record_of(folder: Place) -> dict[str, Any] | None:
@@ -103,6 +124,8 @@ def _lines(path: Place) -> Iterator[str]:
         for rank in ranks:
             share = status_of(rank)
             yield from share.lines(rank.name) if share else [f"{rank.name}: not started"]
+        if found and not found.complete:
+            yield from _parts_of(path)
         return
     if size_of(path / "run.json") is None:
         raise FolderError(f"{path} holds neither a step's work nor a recipe's run")
@@ -113,6 +136,13 @@ def _lines(path: Place) -> Iterator[str]:
     for name in names:
         found = status_of(path / name)
         yield from found.lines(name) if found else [f"{name}: not started"]
+
+
+def _parts_of(path: Place) -> Iterator[str]:
+    """The parts of an unfinished step, such as the corpora that ``mine`` encodes before it searches."""
+    for part in sorted(inside(path), key=str):
+        if is_folder(part) and size_of(part / MANIFEST) is not None and (found := status_of(part)):
+            yield from (f"  {line}" for line in found.lines(part.name))
 
 
 def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
@@ -141,7 +171,15 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
         reasons=dict(reasons),
         rate=rate,
         left=left,
+        labels=_labels(folder) if complete and whole <= _MOST_COUNTED else {},
     )
+
+
+def _labels(folder: Place) -> Mapping[str, int]:
+    """The rows of each label of a finished folder; empty if they are too many to be labels."""
+    counts = label_counts(DatasetFolder.open(folder))
+    few = len(counts) <= _MOST_LABELS and len(counts) < counts.total()
+    return dict(sorted(counts.items())) if few else {}
 
 
 def _last_lines(folder: Place) -> Iterable[dict[str, Any]]:

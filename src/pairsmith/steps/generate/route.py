@@ -21,6 +21,7 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, steering_of
+from pairsmith.steps.generate.closing import Examples, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
@@ -71,6 +72,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     # The tables of an earlier run for part of a shard are read when its turn comes.
     todo = (replace(shard, made=_made(writer, shard)) for shard in left)
     lost: list[LostItem[Shard]] = []
+    shown = Examples(task, run.progress)
     where = ExecutorChoice.of(settings)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
@@ -83,6 +85,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
                 continue
             shard, (rows, rejects) = outcome.item, outcome.result
             writer.commit(shard.number, {"train": rows}, rejects, shard.share)
+            shown.show(rows)
             counts = writer.counts
             bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
     if lost:
@@ -93,7 +96,12 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             f"in {run.out}\nrun the same command again to try once more, with fewer --workers or --rows if "
             "memory ran out"
         )
-    return finished(writer, _card(task, settings, decoding, items), run)
+    folder = finished(writer, _card(task, settings, decoding, items), run)
+    if run.rank is None:
+        wanted = items * (decoding.per_input if task.kind == "pair" else 1)
+        for line in closing_lines(folder, task, wanted):
+            run.progress.say(line)
+    return folder
 
 
 def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:

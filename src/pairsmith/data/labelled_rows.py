@@ -1,0 +1,64 @@
+"""Labelled pairs and texts from any file: rows as ``generate`` writes them, whoever wrote them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.readers import column_text, parse_score, text_id
+from pairsmith.data.schemas import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    SCORED_PAIR,
+    LabelledPair,
+    LabelledText,
+    ScoredPair,
+)
+from pairsmith.data.sources import Columns, open_source
+
+Labelled = ScoredPair | LabelledPair | LabelledText
+
+_KINDS: Sequence[tuple[pa.Schema, type[Any]]] = (
+    (SCORED_PAIR, ScoredPair),
+    (LABELLED_PAIR, LabelledPair),
+    (LABELLED_TEXT, LabelledText),
+)
+WANTED = "; ".join(", ".join(schema.names[1:]) for schema, _ in _KINDS)
+"""The columns of each kind of rows, for messages."""
+
+
+def read_labelled_rows(source: str) -> tuple[pa.Schema, list[Labelled]]:
+    """The rows of a file, folder or Hub data set, and their schema, which the first row's columns decide.
+
+    Other columns are left out. A row without a column ``id`` is called by its texts; of rows that are equal
+    in them, each further one has a number behind that name.
+    """
+    opened = open_source(source)
+    rows = opened.rows()
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{opened.name} holds no rows")
+    for schema, kind in _KINDS:
+        if set(schema.names[1:]) <= first[1].keys():
+            return schema, list(_rows(schema, kind, opened.rows()))
+    raise InputError(
+        f"{opened.name} has the columns {', '.join(first[1])}; expected the columns of one of these kinds: "
+        f"{WANTED}"
+    )
+
+
+def _rows(
+    schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]
+) -> Iterator[Labelled]:
+    names = schema.names[1:]
+    seen: Counter[str] = Counter()
+    for where, row in rows:
+        values = [
+            parse_score(row.get(name), where) if name == "score" else column_text(row, name, where)
+            for name in names
+        ]
+        name = str(row["id"]) if row.get("id") not in (None, "") else text_id("\n".join(map(str, values)))
+        seen[name] += 1
+        yield kind(f"{name}-{seen[name]}" if seen[name] > 1 else name, *values)
