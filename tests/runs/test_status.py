@@ -146,7 +146,7 @@ def test_a_finished_run_has_its_rows_by_label(work, out):
     writer = work.start(out, planned=2)
     work.commit(writer, 0, 1)
     writer.finish(Card(title="t", description="d", licence="l"))
-    assert status_lines(out)[1:3] == ["            2 of label 0", "            2 of label 0.5"]
+    assert status_lines(out)[1:3] == ["            4 of label 0", "            2 of label 0.5"]
 
 
 def test_an_unfinished_step_names_its_parts(work, out):

@@ -17,6 +17,7 @@ from pairsmith.data.schemas import (
     ScoredPair,
 )
 from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.tasks.spec import label_text
 
 Labelled = ScoredPair | LabelledPair | LabelledText
 
@@ -49,16 +50,20 @@ def read_labelled_rows(source: str) -> tuple[pa.Schema, list[Labelled]]:
     )
 
 
-def _rows(
-    schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]
-) -> Iterator[Labelled]:
+def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]) -> Iterator[Labelled]:
     names = schema.names[1:]
     seen: Counter[str] = Counter()
     for where, row in rows:
-        values = [
-            parse_score(row.get(name), where) if name == "score" else column_text(row, name, where)
-            for name in names
-        ]
+        values = [_value(row, name, where) for name in names]
         name = str(row["id"]) if row.get("id") not in (None, "") else text_id("\n".join(map(str, values)))
         seen[name] += 1
         yield kind(f"{name}-{seen[name]}" if seen[name] > 1 else name, *values)
+
+
+def _value(row: Columns, name: str, where: str) -> str | float:
+    value = row.get(name)
+    if name == "score":
+        return parse_score(value, where)
+    if name == "label" and isinstance(value, int | float) and not isinstance(value, bool):
+        return label_text(float(value))
+    return column_text(row, name, where)

@@ -7,12 +7,15 @@ import yaml
 
 from pairsmith.core.bundled import is_bundled
 from pairsmith.core.citations import OF_TRAININGS
+from pairsmith.core.errors import redacted
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
-from pairsmith.core.paths import place
-from pairsmith.runs import DatasetFolder, Sources, model_display_name
+from pairsmith.core.paths import display_name, place
+from pairsmith.data.files.folders import own_folder
+from pairsmith.runs import Sources, model_display_name
 from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
+from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.provenance import hub_licence, joint_languages
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -29,11 +32,11 @@ print(encoder.similarity(vectors, vectors))
 
 
 def encoder_card(
-    settings: TrainEncoderSettings, data: DatasetFolder, training: Mapping[str, Any], sources: Sources
+    settings: TrainEncoderSettings, rows: Mapping[str, int], training: Mapping[str, Any], sources: Sources
 ) -> str:
     """README.md of a trained encoder: metadata for the Hub, then the text.
 
-    ``training`` is what ``TrainingHistory.to_json`` gave.
+    ``rows`` are the numbers of pairs by split; ``training`` is what ``TrainingHistory.to_json`` gave.
     """
     metadata = _metadata("train-encoder", settings.base, sources)
     sections = [
@@ -41,7 +44,7 @@ def encoder_card(
         f"A sentence encoder that started from `{model_display_name(settings.base)}` and was trained so that "
         "the cosine similarity of two sentences' vectors comes close to the score of the pair.",
         _USE,
-        _data(data),
+        _data(settings.data, rows),
         _training(settings, training),
         *_rights("train-encoder", sources),
     ]
@@ -114,13 +117,18 @@ def _rights(step: str, sources: Sources) -> list[str]:
     return [cite(lines), *filter(None, [licences("", sources.credits)])]
 
 
-def _data(data: DatasetFolder) -> str:
-    manifest = data.manifest
-    rows = "\n".join(f"| {split} | {count:,} |" for split, count in data.split_rows.items())
+def _data(source: str, rows: Mapping[str, int]) -> str:
+    """What was trained on; for a folder of pairsmith also how it was made."""
+    lines = "".join(f"\n| {name} | {count:,} |" for name, count in rows.items())
+    table = f"| split | pairs |\n|---|---|{lines}"
+    folder = own_folder(source)
+    if folder is None:
+        return f"## Training data\n\n`{redacted(display_name(place(source)))}`.\n\n{table}"
+    manifest = read_manifest(folder)
     models = "".join(f"\n- {name}: `{revision}`" for name, revision in manifest.models.items())
     return (
-        f"## Training data\n\nThe dataset folder `{data.path.resolve().name}`, last step `{manifest.step}`, "
-        f"fingerprint `{manifest.fingerprint[:16]}`.{models}\n\n| split | pairs |\n|---|---|\n{rows}"
+        f"## Training data\n\nThe dataset folder `{folder.resolve().name}`, last step `{manifest.step}`, "
+        f"fingerprint `{manifest.fingerprint[:16]}`.{models}\n\n{table}"
     )
 
 

@@ -44,7 +44,10 @@ class TrainEncoderSettings(Settings):
         "embedded:all-minilm-l6-v2; or pairsmith:tiny."
     )
     data: str = Field(
-        description="Dataset folder of scored pairs, as postprocess writes it.", json_schema_extra=BY_CONTENT
+        description="Scored pairs: a dataset folder, as postprocess writes it, or any file, folder or Hub "
+        "data set with the columns sentence1, sentence2, score. Rows of a folder's split validation choose "
+        "the best step.",
+        json_schema_extra=BY_CONTENT,
     )
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",

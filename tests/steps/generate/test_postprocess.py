@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.core.errors import FolderError, InputError, StorageError
+from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
@@ -272,3 +272,31 @@ def test_the_folder_that_is_read_is_not_written_over(tmp_path):
             PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "in", Silent(), fresh=True)
         )
     assert source.table().num_rows == 1
+
+
+def test_rows_of_any_file_are_processed(tmp_path):
+    (tmp_path / "pairs.csv").write_text(
+        "\ufeffsentence1,sentence2,score\nA dog runs,A hound runs,1\nA dog runs,A dog runs,1\nA cat,A car,0\n"
+    )
+    settings = PostprocessSettings(data=str(tmp_path / "pairs.csv"), validation=0, augment=1)
+    made = postprocess(settings, Run(tmp_path / "out", Silent()))
+    rows = [(row["sentence1"], row["sentence2"], row["score"]) for row in made.table().to_pylist()]
+    assert rows == [
+        ("A dog runs", "A hound runs", 0.9),
+        ("A cat", "A car", 0.1),
+        ("A dog runs", "A car", 0.0),
+        ("A cat", "A hound runs", 0.0),
+    ]
+    assert made.manifest.counts.rejects_by_reason == {"copy: the texts are equal": 1}
+    assert "Labelled rows, without duplicates." in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_scores_are_not_smoothed_twice(tmp_path):
+    run_on(tmp_path, pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), validation=0)
+    again = {"data": str(tmp_path / "out"), "validation": 0}
+    with pytest.raises(SettingsError, match="has smoothed its scores already; give --smoothing 0"):
+        postprocess(PostprocessSettings(**again), Run(tmp_path / "again", Silent()))
+    made = postprocess(
+        PostprocessSettings(**again, smoothing=0, augment=0), Run(tmp_path / "again", Silent())
+    )
+    assert sorted(set(made.table()["score"].to_pylist())) == [0.0, 0.1, 0.9]

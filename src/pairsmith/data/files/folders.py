@@ -6,7 +6,17 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place, display_name, files_below, inside, size_of
+from pairsmith.core.paths import (
+    Place,
+    display_name,
+    files_below,
+    inside,
+    is_folder,
+    place,
+    reaching,
+    size_of,
+)
+from pairsmith.data.splits import split_of
 
 _MANIFEST = "manifest.json"
 _ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
@@ -31,6 +41,13 @@ def written_by_pairsmith(folder: Place) -> bool:
         return False
     # Of all steps and versions, this is the key by which the rows of a folder are read or refused.
     return isinstance(found, dict) and isinstance(found.get("complete"), bool)
+
+
+def own_folder(source: str) -> Place | None:
+    """The folder of pairsmith that a source names, with or without a split; None for any other source."""
+    folder = place(split_of(source)[0])
+    with reaching(folder, InputError):
+        return folder if is_folder(folder) and written_by_pairsmith(folder) else None
 
 
 def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place]:

@@ -14,10 +14,9 @@ from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
-from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check
-from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
+from pairsmith.steps.generate.postprocess import Given, processed, read_given, rows_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
@@ -88,15 +87,14 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
-    table, task = sample_of(settings.data, before), None  # the task only decides what happens to near-copies
-    if table is None:
-        found = open_training_rows(settings.data, "cleaned")
-        table, task = found.table(), task_of(found.folder)
-    schema, rows = rows_of(table, settings.data)
+    table = sample_of(settings.data, before)
+    # A sample comes without its task, which only decides what happens to near-copies.
+    given = Given(settings.data, *rows_of(table, settings.data)) if table else read_given(settings)
+    schema, rows = given.schema, given.rows
     # Of an earlier step's estimate, as of a folder, validation rows are not processed.
     total = before[settings.data].rows["train"] if settings.data in before else len(rows)
     begun = time.monotonic()
-    done = processed(rows, settings, task)
+    done = processed(rows, settings, given.task)
     train, validation = to_table(done.train, schema), to_table(done.validation, schema)
     size = len(encode_table(train)) + len(encode_table(validation))
     seconds = time.monotonic() - begun

@@ -5,7 +5,7 @@ rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import fmean
 from typing import Any
@@ -14,7 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.paths import display_name, place
+from pairsmith.data.files.folders import own_folder
+from pairsmith.data.labelled_rows import read_labelled_rows
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
@@ -29,58 +32,99 @@ from pairsmith.data.schemas import (
     from_table,
     to_table,
 )
+from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
 from pairsmith.methods.dino.requests import Row, quotable
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
-from pairsmith.runs.folder import open_training_rows
+from pairsmith.runs.folder import Manifest, open_training_rows
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
 
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
-    """Clean, smooth, augment and split the rows of a folder that ``generate`` wrote.
+    """Clean, smooth, augment and split rows that ``generate`` wrote, or those of any file with their columns.
 
     Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. Of several
     splits ``train`` is read, or the one that is named.
     """
     refuse_sources(run, data=settings.data)
-    found = open_training_rows(settings.data, "cleaned", run.progress.say)
-    source = found.folder
-    table = found.table()
-    schema, rows = rows_of(table, settings.data)
-    origins = {}
-    if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
-        ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
-        origins = dict(zip(ids, sources, strict=True))
+    given = read_given(settings, run.progress.say)
     writer = FolderWriter.start(
         run,
         step="postprocess",
-        schema=schema.append(_SOURCE) if origins else schema,
-        settings={**settings.deciding(), "task": source.manifest.settings.get("task")},
-        inputs={"data": hash_source(found.source)},
-        models=source.manifest.models,
+        schema=given.schema.append(_SOURCE) if given.origins else given.schema,
+        settings={**settings.deciding(), "task": given.described},
+        inputs={"data": hash_source(given.source)},
+        models=given.models,
     )
     if writer.finished:
         return nothing_to_do(writer, run)
 
-    task = task_of(source)
-    done = processed(rows, settings, task)
-    tables = {"train": to_table(done.train, schema)}
+    done = processed(given.rows, settings, given.task)
+    tables = {"train": to_table(done.train, given.schema)}
     if done.validation:  # an empty split would not open in other tools
-        tables["validation"] = to_table(done.validation, schema)
-    if origins:
+        tables["validation"] = to_table(done.validation, given.schema)
+    if given.origins:
         for split, table in tables.items():
-            of = [origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
+            of = [given.origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
             tables[split] = table.append_column(_SOURCE, pa.array(of, pa.string()))
     writer.commit_all(tables, to_table(done.rejects, REJECT))
-    counts = {"rows read": len(rows), "rows kept": len(rows) - len(done.rejects)}
-    if schema != LABELLED_TEXT:
+    counts = {"rows read": len(given.rows), "rows kept": len(given.rows) - len(done.rejects)}
+    if given.schema != LABELLED_TEXT:
         counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in done.rejects)
-    if schema == SCORED_PAIR and counts["rows kept"]:
+    if given.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = done.negatives
-    return finished(writer, _card(settings, source, task, counts), run)
+    return finished(writer, _card(settings, given, counts), run)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows to be processed, and what is known of them."""
+
+    source: str  # the file, or the folder and split, that they are read from
+    schema: pa.Schema
+    rows: Sequence[Row]
+    origins: Mapping[str, str] = field(default_factory=dict)  # of a mixture: the source of each id
+    models: Mapping[str, str] = field(default_factory=dict)  # what wrote them, with its revision
+    described: Any = None  # the task they were written for, as a manifest has it
+    category: str = ""  # the Hub's task category
+
+    @property
+    def name(self) -> str:
+        """The name of the file or folder."""
+        return display_name(place(split_of(self.source)[0]))
+
+    @property
+    def task(self) -> TaskSpec | None:
+        """The task that the rows were written for, if ``generate`` wrote them."""
+        return TaskSpec.model_validate(self.described) if isinstance(self.described, dict) else None
+
+
+def read_given(settings: PostprocessSettings, say: Say | None = None) -> Given:
+    """The training rows of a folder of pairsmith, or the rows of a file, another folder or the Hub."""
+    if own_folder(settings.data) is None:
+        source = to_train_on(settings.data, "cleaned", say)
+        return Given(source, *read_labelled_rows(source))
+    found = open_training_rows(settings.data, "cleaned", say)
+    manifest, table = found.folder.manifest, found.table()
+    schema, rows = rows_of(table, settings.data)
+    if schema == SCORED_PAIR and settings.smoothing and _is_smoothed(manifest):
+        raise SettingsError(
+            f"{settings.data}: postprocess has smoothed its scores already; give --smoothing 0 (and "
+            "--augment 0, so that no further negatives are added), or the folder that generate wrote"
+        )
+    origins = {}
+    if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
+        ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
+        origins = dict(zip(ids, sources, strict=True))
+    described = manifest.settings.get("task")
+    return Given(found.source, schema, rows, origins, manifest.models, described, manifest.about.task)
+
+
+def _is_smoothed(manifest: Manifest) -> bool:
+    return manifest.step == "postprocess" and bool(manifest.settings.get("smoothing"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +295,9 @@ def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
     )
 
 
-def task_of(source: DatasetFolder) -> TaskSpec | None:
-    """The task that the rows were written for, if ``generate`` wrote the folder."""
-    described = source.manifest.settings.get("task")
-    return TaskSpec.model_validate(described) if isinstance(described, dict) else None
-
-
-def _card(
-    settings: PostprocessSettings, source: DatasetFolder, task: TaskSpec | None, counts: Mapping[str, int]
-) -> Card:
-    done = ["Rows written by a language model from instructions, without duplicates."]
+def _card(settings: PostprocessSettings, given: Given, counts: Mapping[str, int]) -> Card:
+    written = "Rows written by a language model from instructions" if given.models else "Labelled rows"
+    done = [f"{written}, without duplicates."]
     if "near-copies dropped" in counts:
         done.append(
             "Copies were dropped too; a first text has at most "
@@ -273,11 +310,11 @@ def _card(
         )
     done.append(f"{100 * settings.validation:g} % of each label's rows are set aside for validation.")
     return Card(
-        title=f"{task.name if task else source.path.name}, cleaned and split",
+        title=f"{given.task.name if given.task else given.name}, cleaned and split",
         description=" ".join(done),
         counts=counts,
         citations=(CITATION,),
         licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
-        sources=sources_of(data=[source.path]),
-        task=source.manifest.about.task,
+        sources=sources_of(data=[split_of(given.source)[0]]),
+        task=given.category,
     )

@@ -131,8 +131,9 @@ class PostprocessSettings(Settings):
     """Clean generated rows, smooth their scores, add sampled negatives, and split."""
 
     data: str = Field(
-        description="Folder that `generate` wrote. If there are several splits, train is used; FOLDER:SPLIT "
-        "selects another.",
+        description="Folder that `generate` wrote, or any file, folder or Hub data set with its columns: "
+        "sentence1, sentence2, score; sentence1, sentence2, label; or text, label. Of several splits train "
+        "is used; FOLDER:SPLIT selects another.",
         json_schema_extra=BY_CONTENT,
     )
     smoothing: float = Field(

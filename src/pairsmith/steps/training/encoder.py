@@ -1,6 +1,8 @@
 """The step ``train-encoder``: a sentence encoder trained on a dataset folder of scored pairs (D10)."""
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +11,10 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
+from pairsmith.data.files.folders import own_folder
+from pairsmith.data.readers import read_pairs
+from pairsmith.data.sources import open_source
+from pairsmith.data.splits import split_of, splits_of
 from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.steps.training.step import started
@@ -40,17 +46,15 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     if settings.tensorboard:
         check_tensorboard()
     refuse_source(run, data=settings.data, base=settings.base)
-    data = DatasetFolder.open(settings.data)
-    train = scored_pairs(data, "train")
-    validation = scored_pairs(data, "validation") if "validation" in data.splits else None
+    pairs = scored_pairs(settings.data)
     start = partial(
         ModelFolder.start,
         run,
         step="train-encoder",
         settings=identifying(settings),
-        inputs={"data": hash_source(data.path)},
+        inputs={"data": hash_source(settings.data)},
         models={"base": model_revision(settings.base)},
-        sources=sources_of(models=[settings.base], data=[data.path]),
+        sources=sources_of(models=[settings.base], data=[split_of(settings.data)[0]]),
     )
     processes.join(device)
     folder = started(processes, start, run)
@@ -60,9 +64,15 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         return run.out
     encoder = base_encoder(settings)
     training = train_encoder_on(
-        encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
+        encoder,
+        pairs["train"],
+        pairs.get("validation"),
+        settings,
+        progress=run.progress,
+        checkpoints=folder.checkpoints,
     )
-    card = encoder_card(settings, data, training.to_json(), folder.sources)
+    rows = {split: table.num_rows for split, table in pairs.items()}
+    card = encoder_card(settings, rows, training.to_json(), folder.sources)
     if processes.writes:
         folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
     processes.leave()
@@ -79,15 +89,36 @@ def identifying(settings: TrainEncoderSettings) -> dict[str, Any]:
     return found
 
 
-def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
-    """The pairs of a split: columns sentence1, sentence2, score."""
-    table = data.table(split)
-    if not set(_COLUMNS) <= set(table.column_names):
-        hint = "; labels must be numbers to train on" if "label" in table.column_names else ""
-        raise InputError(
-            f"{data.path}: training an encoder needs the columns sentence1, sentence2, score; "
-            f"found {', '.join(table.column_names)}{hint}"
-        )
-    pairs = table.select(list(_COLUMNS))
-    check_pairs(pairs, f"{data.path}, split {split}")
+def scored_pairs(source: str) -> dict[str, pa.Table]:
+    """The pairs of the split ``train`` and, if there is one, ``validation``: sentence1, sentence2, score.
+
+    A named split, a file and a Hub data set count as ``train``.
+    """
+    splits = splits_of(source)
+    if len(splits) == 1:
+        splits = dict.fromkeys(("train",), *splits.values())
+    return {name: _pairs(splits[name]) for name in ("train", "validation") if name in splits}
+
+
+def _pairs(source: str) -> pa.Table:
+    if own := own_folder(source):
+        opened = DatasetFolder.open(own)
+        _check_columns(source, opened.schema().names)
+        pairs = opened.table(split_of(source)[1] or opened.splits[0], list(_COLUMNS))
+    else:
+        found = open_source(source)
+        for _, row in islice(found.rows(), 1):
+            _check_columns(found.name, list(row))
+        rows = [(each.sentence1, each.sentence2, each.score) for each in read_pairs(source)]
+        pairs = pa.table(dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True)))
+    check_pairs(pairs, source)
     return pairs
+
+
+def _check_columns(where: str, names: Sequence[str]) -> None:
+    if not set(_COLUMNS) <= set(names):
+        hint = "; labels must be numbers to train on" if "label" in names else ""
+        raise InputError(
+            f"{where}: training an encoder needs the columns sentence1, sentence2, score; "
+            f"found {', '.join(names)}{hint}"
+        )

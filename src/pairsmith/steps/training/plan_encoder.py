@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 from pairsmith.methods.dino.encoder import base_encoder, total_steps, train_encoder_on, validation_spearman
 from pairsmith.models.sentence_encoder import centre_vectors
-from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.encoder import scored_pairs
 from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of
@@ -74,5 +73,5 @@ def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, di
     earlier = before.get(settings.data)
     if earlier is not None and earlier.sample is not None:
         return earlier.sample.select(["sentence1", "sentence2", "score"]), dict(earlier.rows)
-    data = DatasetFolder.open(settings.data)
-    return scored_pairs(data, "train"), dict(data.split_rows)
+    pairs = scored_pairs(settings.data)
+    return pairs["train"], {split: table.num_rows for split, table in pairs.items()}
