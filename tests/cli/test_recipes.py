@@ -980,3 +980,36 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
         "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (
+            "nli",
+            "encoder: train-encoder learns pairs with scores; the task nli writes pairs whose labels",
+        ),
+        ("topic", "the task topic writes single texts; use train-classifier"),
+        ("far.yaml", "encoder: the labels of far reach from 1 to 5"),
+        ("sts", None),
+    ],
+)
+def test_labels_that_the_encoder_of_a_recipe_cannot_learn(tmp_path, task, message):
+    instruction = r'{instruction: "Same: \"<X1>\" and \""}'
+    (tmp_path / "far.yaml").write_text(
+        f"name: far\nkind: pair\nlabels:\n  5: {instruction}\n  1: {instruction}"
+    )
+    (tmp_path / "recipe.yaml").write_text(
+        f"""
+name: r
+steps:
+  - {{name: pairs, step: generate, settings: {{task: {task if task != "far.yaml" else "./far.yaml"}}}}}
+  - {{name: clean, step: postprocess, settings: {{data: "@pairs"}}}}
+  - {{name: encoder, step: train-encoder, settings: {{base: "pairsmith:tiny", data: "@clean:train"}}}}
+"""
+    )
+    if message is None:
+        assert len(load_recipe(tmp_path / "recipe.yaml").steps) == 3
+    else:
+        with pytest.raises(SettingsError, match=message):
+            load_recipe(tmp_path / "recipe.yaml")

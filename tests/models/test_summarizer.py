@@ -79,7 +79,7 @@ def test_beams_find_the_best_of_all_summaries_when_there_are_enough_of_them(tmp_
     assert found == [summarizer.tokenizer.decode(best, skip_special_tokens=True).strip()]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_summaries_are_the_same_in_any_batch_and_on_any_number_of_threads(summarizer, threads):
     heard = []
     alone = [summarize(summarizer, [text], beams=3)[0] for text in DOCUMENTS]

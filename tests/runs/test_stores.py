@@ -175,7 +175,7 @@ def _write_until(url, count):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills")
-@pytest.mark.parametrize("count", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 9)), 14])
+@pytest.mark.parametrize("count", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 9, 14))])
 def test_killed_it_goes_on_at_once_and_to_the_same_bytes(s3, work, expected, count):
     """The lease that the kill left behind names a process that is gone, so nobody waits for it."""
     process = multiprocessing.get_context("spawn").Process(target=_write_until, args=(f"{s3}/out", count))
@@ -423,6 +423,7 @@ results: {spearman: after/graded.all, pairs: "pairs:rows"}
 """
 
 
+@pytest.mark.long
 def test_a_whole_recipe_in_a_store_is_that_on_the_disk(store, tmp_path, tiny_gpt2, capsys):
     (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(10)))
     graded = "".join(f"text {i}\tword {i * i % 7}\t{i % 5}\n" for i in range(20))

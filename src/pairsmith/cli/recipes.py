@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
+from pairsmith.cli.recipe_checks import label_faults
 from pairsmith.cli.steps import STEPS, Step, Steps
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import SettingsError, UserError, choices
@@ -112,6 +113,8 @@ def load_recipe(
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
+    if faults := list(label_faults(reader.planned)):
+        raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
     return Recipe(str(file.data["name"]), tuple(reader.planned), reader.results)
 
 

@@ -101,7 +101,7 @@ def claim(
         if there is not None and not run.fresh:
             found = differences(there, identity)
             if found and not extends(there):
-                raise OtherWorkError(_other_work(run.out, there, found))
+                raise OtherWorkError(_other_work(run.out, there, identity, found))
     except FolderError:
         lock.release(run.out)
         raise
@@ -147,11 +147,11 @@ def _refuse_foreign(out: Place, record: str) -> None:
         )
 
 
-def _other_work(out: Place, there: Manifest, found: list[str]) -> str:
+def _other_work(out: Place, there: Manifest, here: Identity, found: list[str]) -> str:
     shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
     state = "a finished" if there.complete else "an unfinished"
     other = "on other inputs" if all(each.startswith("input ") for each in found) else "with other settings"
     return (
         f"{out} holds {state} run of {there.step} {other}: {shown}\n"
-        "give another folder as --out, or --fresh to start over in this one"
+        f"give another folder as --out{', or --fresh to start over in this one' * (there.step == here.step)}"
     )

@@ -200,7 +200,7 @@ def expected(model):
     return groups, {group.stream: plainly(model, group) for group in groups}
 
 
-@pytest.mark.parametrize("rows", [256, 7])
+@pytest.mark.parametrize("rows", [pytest.param(256, marks=pytest.mark.long), 7])
 def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
     groups, tokens = expected
     assert len({len(each.tokens) for each in tokens.values()}) > 2, "some should stop early"

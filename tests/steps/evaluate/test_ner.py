@@ -289,6 +289,7 @@ def conll(path, sentences):
     return str(path)
 
 
+@pytest.mark.long
 def test_sentences_are_drawn_from_others_that_are_learned_by_heart(student, tmp_path):
     files = [conll(tmp_path / f"{name}.conll", SENTENCES) for name in ("test", "train")]
     some = settings(student, files[0], train=files[1], shots=1)

@@ -11,8 +11,10 @@ from torch import OutOfMemoryError
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, StorageError, TaskError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.generate.checks import remarks
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import shards_of
@@ -395,3 +397,21 @@ def test_a_worker_without_a_model_says_what_one_process_would_say(world):
     (tmp / "model/model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ModelError, match="model"):
         generate(settings(workers=2, model=str(tmp / "model")), Run(tmp / "out", Silent()))
+
+
+def pair_task(tmp_path, *labels):
+    lines = ["name: stars", "kind: pair", "labels:"]
+    instruction = r'{instruction: "Same: \"<X1>\" and \""}'
+    (tmp_path / "stars.yaml").write_text(
+        "\n".join([*lines, *(f"  {each}: {instruction}" for each in labels)])
+    )
+    return load_task(str(tmp_path / "stars.yaml"))
+
+
+def test_labels_that_no_encoder_learns_are_told_before_hours_of_generation(tmp_path):
+    (far,) = remarks(pair_task(tmp_path, "5", "1"))
+    assert far.startswith("the labels of stars reach from 1 to 5; train-encoder fits cosines")
+    (quoted,) = remarks(pair_task(tmp_path, '"1"', '"0"'))
+    assert "are numbers in quotation marks" in quoted
+    for labels in (("1", "0.5", "0"), ("same", "other"), ("-1", "1")):
+        assert not list(remarks(pair_task(tmp_path, *labels)))

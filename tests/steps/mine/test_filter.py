@@ -243,6 +243,7 @@ def stopped(*given):
     raise StorageError("no space left")
 
 
+@pytest.mark.long
 def test_two_workers_write_the_same_bytes(world):
     tmp, settings = world
     one = filter_pairs(settings(), Run(tmp / "one", Silent()))

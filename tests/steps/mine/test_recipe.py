@@ -74,6 +74,7 @@ def test_texts_are_compared_within_their_group_if_the_style_lets_them():
     assert _products(sample(0.5, a=10), sample(2, 0.25, a=100)) == 5 * 50
 
 
+@pytest.mark.long
 def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(plan, "CALIBRATION_STEPS", 1)

@@ -52,6 +52,7 @@ def files(folder):
     }
 
 
+@pytest.mark.long
 def test_killed_at_random_instants_it_ends_with_the_same_bytes(spawn, tmp_path, words_encoder, world):
     _, settings, pairs, _ = world
     new = [{"query": query, "positive": f"{query} bal"} for query in texts(20, 3, 5)]

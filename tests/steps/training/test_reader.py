@@ -337,6 +337,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tiny_bert)
     assert not equal(first, weights(train_on(tiny_bert, seed=2).reader.model))
 
 
+@pytest.mark.long
 def test_the_learning_rate_with_the_best_f1_is_kept(tiny_bert):
     rates = {"learning_rate": [1e-6, 1e-2], "steps": 60, "batch_size": 8, "eval_steps": 30}
     trained = train_on(tiny_bert, validation=QUESTIONS, **rates)

@@ -91,7 +91,9 @@ class Telling(Silent):
         self._said.append(text)
 
 
-@pytest.mark.parametrize("how", OBJECTIVES)
+@pytest.mark.parametrize(
+    "how", [OBJECTIVES[0], *(pytest.param(how, marks=pytest.mark.long) for how in OBJECTIVES[1:])]
+)
 def test_training_finds_the_documents(given, tmp_path, quick_bert, how):
     data = write(tmp_path / "all.jsonl", rows(range(12)))
     train_retriever(

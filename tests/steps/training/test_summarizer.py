@@ -254,6 +254,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
     assert not list((tmp_path / "stopped").glob(".pairsmith*"))
 
 
+@pytest.mark.long
 def test_of_several_rates_the_best_is_kept_and_a_stop_changes_nothing(
     bart, files, tmp_path, monkeypatch, capsys
 ):

@@ -1,10 +1,15 @@
 """Checks that the settings of ``generate`` fit each other and the task."""
 
+import re
+from collections.abc import Iterator
+
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import rows_needed
 from pairsmith.models.language.remote import Way, is_remote
 from pairsmith.steps.generate.settings import GenerateSettings
+
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
 def check(task: TaskSpec, settings: GenerateSettings) -> None:
@@ -34,6 +39,22 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
                     f"the task {task.name} writes single texts and takes no --{name}; "
                     "--per-input says how many texts each label gets"
                 )
+
+
+def remarks(task: TaskSpec) -> Iterator[str]:
+    """What a person should know of a pair task's labels before hours of generation, as sentences."""
+    names = [label.name for label in task.labels if task.kind == "pair"]
+    numbers = [name for name in names if isinstance(name, float)]
+    if numbers and not -1 <= min(numbers) <= max(numbers) <= 1:
+        yield (
+            f"the labels of {task.name} reach from {min(numbers):g} to {max(numbers):g}; train-encoder fits "
+            "cosines to them and takes 0 to 1 only, so divide them by the highest one"
+        )
+    if names and all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names):
+        yield (
+            f"the labels of {task.name} are numbers in quotation marks, so rows get a label and no score, "
+            "which train-encoder wants; without the quotation marks they are scores"
+        )
 
 
 def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:

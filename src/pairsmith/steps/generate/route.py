@@ -20,7 +20,7 @@ from pairsmith.models.language.remote import RemoteModel, is_remote, remote_revi
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.work import LostItem
-from pairsmith.steps.generate.checks import check, steering_of
+from pairsmith.steps.generate.checks import check, remarks, steering_of
 from pairsmith.steps.generate.closing import Examples, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -38,6 +38,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)
+    for remark in remarks(task):
+        run.progress.say(remark)
     if settings.inputs:
         refuse_sources(run, model=settings.model, inputs=settings.inputs)
     # Hashed before they are read, so that the next run picks up lines that are added in between.

@@ -1,0 +1,43 @@
+"""Checks across the steps of a recipe, before the first of them runs for hours."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pairsmith.data.tasks import TaskSpec, load_task
+from pairsmith.steps.generate.checks import remarks
+
+if TYPE_CHECKING:
+    from pairsmith.cli.recipes import PlannedStep
+
+_KEEP_LABELS = ("postprocess", "mix")
+"""Steps whose rows have the labels of what they read."""
+
+
+def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
+    """Why an encoder of a recipe could not learn what is generated for it, as one sentence each."""
+    steps = {planned.name: planned for planned in planned_steps}
+    for planned in planned_steps:
+        if planned.kind == "train-encoder" and (task := _task_of(planned, steps)):
+            if task.kind == "text" or not task.numeric:
+                kind = "single texts" if task.kind == "text" else "pairs whose labels are names"
+                trainer = "train-classifier" if task.kind == "text" else "a task whose labels are numbers"
+                yield (
+                    f"{planned.name}: train-encoder learns pairs with scores; the task {task.name} writes "
+                    f"{kind}; use {trainer}"
+                )
+            else:
+                yield from (f"{planned.name}: {remark}" for remark in remarks(task))
+
+
+def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> TaskSpec | None:
+    """The task of the step that generates what ``planned`` reads; None if that is no step of the recipe."""
+    source = planned.values.get("data")
+    for each in source if isinstance(source, list) else [source]:
+        before = steps.get(str(each).removeprefix("@").partition(":")[0])
+        if before is None:
+            continue
+        if before.kind == "generate":
+            return load_task(str(before.values.get("task", "sts")))
+        if before.kind in _KEEP_LABELS and (task := _task_of(before, steps)):
+            return task
+    return None
