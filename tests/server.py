@@ -93,7 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 400, {"error": f"at most {server.most} logprobs"}
         prompts = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
         choices = [{"index": i, **self._choice(prompt, body)} for i, prompt in enumerate(prompts)]
-        return 200, {"choices": choices[::-1]}  # in no promised order
+        sent = sum(
+            len(prompt) if isinstance(prompt, list) else len(model.encode(prompt)) for prompt in prompts
+        )
+        usage = {"prompt_tokens": sent, "completion_tokens": len(prompts)}
+        return 200, {"choices": choices[::-1], "usage": usage}  # in no promised order
 
     def _choice(self, prompt: Any, body: dict[str, Any]) -> dict[str, Any]:
         model = self.server.model

@@ -1,12 +1,13 @@
 """What ``pairsmith plan`` says, against what then happens."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from tests.trials import refuse, say_where
 
 from pairsmith.cli import planning
-from pairsmith.cli.planning import plan_recipe, plan_table
+from pairsmith.cli.planning import Prices, plan_recipe, plan_table
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.errors import SettingsError
@@ -108,3 +109,16 @@ def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
     monkeypatch.setattr(planning, "_apart", lambda *_: Estimate(1.0, 1, 1, {}))
     with pytest.raises(SettingsError, match="clean: @pairs/data is part of a step"):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
+
+
+def test_what_a_servers_tokens_cost():
+    estimate = Estimate(seconds=1, memory=1, disk=1, rows={"train": 1}, bought=(2_000_000, 100_000))
+    both = {"a": estimate, "b": estimate}
+    prices = Prices(read=0.5, written=1.5, budget=1.15)
+    lines = plan_table(both, 1, prices).splitlines()[-2:]
+    # 4 million at 0.5 and 0.2 million at 1.5: 2.00 + 0.30
+    assert lines[0] == "servers read 4,000,000 tokens and write 200,000: 2.30 at 0.5 and 1.5 for a million"
+    assert lines[1].startswith("the budget of 1.15 pays for 50 % of it")
+    assert plan_table(both, 1, Prices(0.5, 1.5, 3)).endswith("the budget of 3.00 suffices")
+    assert plan_table(both, 1).splitlines()[-1].startswith("servers read 4,000,000 tokens and write 200,000;")
+    assert "no price" in plan_table({"a": replace(estimate, bought=(0, 0))}, 1, prices)

@@ -270,15 +270,31 @@ def _plan(
             "--workers", help="Also estimate the time with this many workers.", metavar="<whole number>"
         ),
     ] = 1,
+    price_in: Annotated[
+        float | None,
+        typer.Option("--price-in", help="Price of a million tokens that a server reads.", metavar="<number>"),
+    ] = None,
+    price_out: Annotated[
+        float | None,
+        typer.Option("--price-out", help="Price of a million tokens that it writes.", metavar="<number>"),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", help="Say how far this much money goes.", metavar="<number>"),
+    ] = None,
     changes: Changes = None,
     quiet: QuietFlag = False,
 ) -> None:
-    from pairsmith.cli.planning import plan_recipe, plan_table
+    from pairsmith.cli.planning import Prices, plan_recipe, plan_table
     from pairsmith.cli.recipes import find_recipe, load_recipe
 
     plan = load_recipe(find_recipe(recipe), overrides=changes or ())
     progress = _progress(quiet)
-    progress.result(plan_table(plan_recipe(plan, progress), workers))
+    given = (price_in, price_out, budget)
+    prices = None if given == (None, None, None) else Prices(price_in or 0, price_out or 0, budget)
+    if prices and (min(prices.read, prices.written) < 0 or (budget is not None and budget < 0)):
+        raise SettingsError("prices and the budget are 0 or more")
+    progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 
 def _status(

@@ -6,8 +6,8 @@ Each step is calibrated in a separate process, so that its memory does not inclu
 import multiprocessing
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pairsmith.cli.recipes import Recipe, texts_in
@@ -44,8 +44,32 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
     return found
 
 
-def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
-    """The estimates as a plain table with a total, and the time with ``workers`` workers."""
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a server's tokens cost, in any currency, for a million of them; and how much may be spent."""
+
+    read: float = 0.0
+    written: float = 0.0
+    budget: float | None = None
+
+    def lines(self, bought: tuple[int, int]) -> Iterator[str]:
+        """The price of tokens that a server reads and writes, and how far the budget goes."""
+        price = (bought[0] * self.read + bought[1] * self.written) / 1e6
+        yield (
+            f"servers read {bought[0]:,} tokens and write {bought[1]:,}: {price:,.2f} at {self.read:g} and "
+            f"{self.written:g} for a million"
+        )
+        if self.budget is not None and price > self.budget:
+            yield (
+                f"the budget of {self.budget:,.2f} pays for {100 * self.budget / price:.0f} % of it; lower "
+                "the inputs (--set STEP.limit=N) or the texts for each (--set STEP.per_input=N)"
+            )
+        elif self.budget is not None:
+            yield f"the budget of {self.budget:,.2f} suffices"
+
+
+def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices | None = None) -> str:
+    """The estimates as a plain table with a total, the time with ``workers`` workers, and servers' prices."""
     cells = [("step", "rows", "tokens written", "time", "memory", "disk")]
     for name, each in estimates.items():
         rows = f"{sum(each.rows.values()):,}" if each.rows else ""
@@ -55,6 +79,13 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
     lines = [plain_table(cells)]
     if whole.peak_disk > whole.disk:
         lines.append(f"peak disk use during the run, with checkpoints: {_bytes(whole.peak_disk)}")
+    if any(whole.bought) and prices is None:
+        read, written = whole.bought
+        lines.append(f"servers read {read:,} tokens and write {written:,}; give --price-in and --price-out")
+    elif prices is not None and any(whole.bought):
+        lines += prices.lines(whole.bought)
+    elif prices is not None:
+        lines.append("no price: no step uses a server that says how many tokens it reads and writes")
     if workers > 1:
         seconds = whole.seconds + sum(
             each.seconds_with(workers) - each.seconds for each in estimates.values()

@@ -17,6 +17,10 @@ class Estimate:
     rows: Mapping[str, int]  # rows that it makes, by split
     scratch: int = 0  # further bytes that it needs on the disk until it is finished
     tokens: int = 0  # tokens that a language model generates
+    bought: tuple[int, int] = (
+        0,
+        0,
+    )  # tokens that a server reads and writes for it, as the server counts them
     shared: float = 0.0  # seconds that the work which several workers can share takes one worker
     shards: int = 1  # the number of shards that the shared work can be divided into
     sample: pa.Table | None = None  # some of the rows that it would make
@@ -42,6 +46,7 @@ class Totals:
     disk: int
     peak_disk: int
     tokens: int
+    bought: tuple[int, int]
 
 
 def totals(estimates: Mapping[str, Estimate]) -> Totals:
@@ -57,6 +62,10 @@ def totals(estimates: Mapping[str, Estimate]) -> Totals:
         disk=disk,
         peak_disk=peak_disk,
         tokens=sum(each.tokens for each in estimates.values()),
+        bought=(
+            sum(each.bought[0] for each in estimates.values()),
+            sum(each.bought[1] for each in estimates.values()),
+        ),
     )
 
 

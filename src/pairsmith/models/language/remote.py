@@ -87,6 +87,7 @@ class RemoteModel:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=at_once))
         self._stopped = threading.Event()
+        self.used = Used()
         if key := os.environ.get(KEY):
             self._session.headers["Authorization"] = f"Bearer {key}"
         self._cache = _Cache(cache) if cache else None
@@ -170,7 +171,9 @@ class RemoteModel:
             if pause is None:
                 if self._cache:
                     self._cache.put(name, text)
-                return json.loads(text)
+                answer = json.loads(text)
+                self.used.count(answer.get("usage"))
+                return answer
             # A random factor keeps many clients from retrying in step.
             pause = max(pause, WAIT * 2**number * (1 + random.random()))
             if number == TRIES - 1 or self._stopped.is_set():
@@ -206,6 +209,21 @@ class RemoteModel:
     def stop(self) -> None:
         """Make requests that wait for a retry give up."""
         self._stopped.set()
+
+
+class Used:
+    """The tokens that a server says it has read and written for us; both are 0 where it says nothing."""
+
+    def __init__(self) -> None:
+        self.read = self.written = 0
+        self._lock = threading.Lock()
+
+    def count(self, usage: Any) -> None:
+        """Add what one response says under ``usage``."""
+        if isinstance(usage, dict):
+            with self._lock:
+                self.read += int(usage.get("prompt_tokens") or 0)
+                self.written += int(usage.get("completion_tokens") or 0)
 
 
 class _Cache:

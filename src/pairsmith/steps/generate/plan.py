@@ -12,6 +12,7 @@ import torch
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
+from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
@@ -49,6 +50,8 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     # The first few warm up the libraries, and are not timed.
     few = itertools.islice(shard.requests(task, decoding), labels)
     write(task, model, few, decoding, settings.seed, settings.rows)
+    if isinstance(model, RemoteModel):
+        model.used = Used()  # what warmed it up does not count
     ends: list[float] = []
     begun = time.monotonic()
     written = write(
@@ -63,6 +66,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
     seconds = (ends[-1] - begun) / written.asked
+    read, drawn = (model.used.read, model.used.written) if isinstance(model, RemoteModel) else (0, 0)
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
     rejects = to_table(written.rejects, REJECT)
     share = asked / written.asked
@@ -81,6 +85,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         tokens=round(tokens),
         sample=sample,
     )
+    one = replace(one, bought=(round(read * share), round(drawn * share)))
     memory = one.memory if workers == 1 else main + workers * one.memory
     return replace(one, seconds=one.seconds_with(workers), workers=workers, memory=memory)
 

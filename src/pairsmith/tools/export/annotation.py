@@ -1,0 +1,121 @@
+"""Rows for tools in which people label: Label Studio and Argilla, with the rows' labels as suggestions."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from pairsmith.core.errors import SettingsError
+from pairsmith.data.kinds import WITH_NEGATIVES, Kind, Row
+from pairsmith.data.tasks import label_text
+from pairsmith.tools.export.negatives import Files, Splits
+
+_MOST_LABELS = 20
+"""More different scores are no choice for people."""
+
+_FITS = ("yes", "no")
+"""The choices where rows have no label: whether their texts belong together."""
+
+
+def label_studio(splits: Splits, kind: Kind) -> Files:
+    """Label Studio: ``label-config.xml``, and each split's tasks with the rows' labels as predictions."""
+    fields, choices = _fields(kind), _choices(splits, kind, "label-studio")
+    shown = [
+        f'  <Header value={quoteattr(name)}/>\n  <Text name={quoteattr(name)} value="${name}"/>'
+        for name in fields
+    ]
+    buttons = [f"    <Choice value={quoteattr(choice)}/>" for choice in choices]
+    yield (
+        "label-config.xml",
+        [
+            "<View>",
+            *shown,
+            f"  <Header value={quoteattr(_question(kind))}/>",
+            f'  <Choices name="label" toName="{fields[-1]}" choice="single" showInLine="true">',
+            *buttons,
+            "  </Choices>",
+            "</View>",
+        ],
+    )
+    for split, rows in splits.items():
+        tasks = []
+        for row in rows:
+            task: dict[str, Any] = {"data": {"id": row["id"], **_texts(row, fields)}}
+            if kind.claim in ("label", "score"):
+                chosen = {"choices": [_label(row, kind)]}
+                found = {"from_name": "label", "to_name": fields[-1], "type": "choices", "value": chosen}
+                task["predictions"] = [{"model_version": "pairsmith", "result": [found]}]
+            tasks.append(task)
+        yield f"{split}.json", [json.dumps(tasks, ensure_ascii=False, indent=1)]
+
+
+def argilla(splits: Splits, kind: Kind) -> Files:
+    """Argilla: ``settings.json``, and the records of each split with the rows' labels as suggestions."""
+    fields, choices = _fields(kind), _choices(splits, kind, "argilla")
+    settings = {
+        "guidelines": _question(kind),
+        "fields": [
+            {
+                "name": name,
+                "title": name,
+                "required": True,
+                "settings": {"type": "text", "use_markdown": False},
+            }
+            for name in fields
+        ],
+        "questions": [
+            {
+                "name": "label",
+                "title": _question(kind),
+                "required": True,
+                "settings": {
+                    "type": "label_selection",
+                    "options": [{"value": choice, "text": choice} for choice in choices],
+                },
+            }
+        ],
+    }
+    yield "settings.json", [json.dumps(settings, ensure_ascii=False, indent=1)]
+    for split, rows in splits.items():
+        records = []
+        for row in rows:
+            record: dict[str, Any] = {"id": str(row["id"]), "fields": _texts(row, fields)}
+            if kind.claim in ("label", "score"):
+                record["suggestions"] = {"label": {"value": _label(row, kind), "agent": "pairsmith"}}
+            records.append(record)
+        yield f"{split}.json", [json.dumps(records, ensure_ascii=False, indent=1)]
+
+
+def _fields(kind: Kind) -> Sequence[str]:
+    if kind is WITH_NEGATIVES:
+        raise SettingsError(f"people label one pair or text at a time; these are {kind.name}")
+    return (*kind.texts, "answer") if kind.claim == "answers" else kind.texts
+
+
+def _texts(row: Row, fields: Sequence[str]) -> Mapping[str, str]:
+    return {name: row["answers"]["text"][0] if name == "answer" else str(row[name]) for name in fields}
+
+
+def _question(kind: Kind) -> str:
+    if kind.claim == "answers":
+        return "Is the answer right?"
+    if kind.claim in ("label", "score"):
+        return f"Which {kind.claim} fits?"
+    return f"Does the {kind.texts[1]} fit the {kind.texts[0]}?"
+
+
+def _label(row: Row, kind: Kind) -> str:
+    value = row[kind.claim]
+    return label_text(value) if isinstance(value, float) else str(value)
+
+
+def _choices(splits: Splits, kind: Kind, form: str) -> Sequence[str]:
+    if kind.claim not in ("label", "score"):
+        return _FITS
+    found = sorted({_label(row, kind) for rows in splits.values() for row in rows})
+    if len(found) > _MOST_LABELS:
+        raise SettingsError(
+            f"--form {form} makes a button of each {kind.claim}, and these rows have {len(found)} different "
+            "ones; export rows with few labels, such as those that generate wrote"
+        )
+    return found
