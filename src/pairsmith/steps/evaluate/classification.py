@@ -44,8 +44,8 @@ def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) 
     ``accuracy`` and ``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``); by label
     (``labels``) ``precision``, ``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones;
     ``confusion``, for each label how many of its texts were given which; ``largest``, the share ×100 of the
-    most frequent label, which is the accuracy of always predicting it; ``blank``, how many rows were left out;
-    and ``trained_on``, how many texts the classifier was trained on.
+    most frequent label, the accuracy of always predicting it; ``blank``, how many rows were left out; and
+    ``trained_on``, how many texts the classifier was trained on.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(
@@ -68,7 +68,7 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
     if unknown := sorted(set(gold) - set(classifier.labels)):
         raise InputError(
             f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; it knows "
-            f"{', '.join(classifier.labels)}; say which is which with --map {unknown[0]}=LABEL for each of them"
+            f"{', '.join(classifier.labels)}; say for each which it is, as --map {unknown[0]}=LABEL"
         )
     if len(set(gold)) == 1:
         progress.say(f"all texts have the label {gold[0]}: the figures say nothing of other labels")

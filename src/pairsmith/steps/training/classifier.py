@@ -67,7 +67,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
 
 
 def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> TrainClassifierSettings:
-    """The settings with a split named for each folder with several; unset ``validation`` is that of the data."""
+    """The settings with a split named for each folder with several; unset, ``validation`` is that of data."""
     data, validation = settings.data, settings.validation
     if validation is None and not split_of(data)[1]:
         validation = splits_of(data).get("validation") if len(splits_of(data)) > 1 else None
