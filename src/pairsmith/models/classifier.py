@@ -1,7 +1,7 @@
 """Text classifiers: a sentence encoder with a linear head, saved as a folder that other tools can read (D14).
 
-The folder is that of the encoder, which ``SentenceTransformer`` opens. ``classifier.safetensors`` in it has the
-head's ``weight`` (k, d) and ``bias`` (k,), ``classifier.json`` the names of the k labels, and
+The folder is that of the encoder, which ``SentenceTransformer`` opens. ``classifier.safetensors`` in it has
+the head's ``weight`` (k, d) and ``bias`` (k,), ``classifier.json`` the names of the k labels, and
 ``trained-on.txt`` a fingerprint of each training text.
 """
 
