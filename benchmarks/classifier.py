@@ -1,0 +1,227 @@
+"""Classifiers trained on texts that SmolLM2 wrote and nothing else: accuracy and macro F1 on people's labels.
+
+    python benchmarks/classifier.py --data DATA --work DIR --json FILE
+
+Three sets: SST-2 (sentences of film reviews, Stanford's split), customer reviews of products, and AG News (its
+test part, as the rest was not at hand). Of the latter two a seeded third is for development and for the ceiling;
+the rest is the test set. For each set: the most frequent label; all-MiniLM-L6-v2 without training, by the names
+of the labels; a head on its vectors trained on written texts, with self-debiasing as in the paper (decay 100)
+and without (0); and the same head trained on as many of people's rows. Intervals are bootstraps over test rows.
+Texts that lie in DIR are not written again. ``--development`` measures on the development rows instead, for
+choosing instructions.
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import write
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.evaluate.classification import evaluate_classification
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.training.classifier import train_classifier
+from pairsmith.training.classifier_settings import TrainClassifierSettings
+
+ENCODER = "embedded:all-minilm-l6-v2"
+TASKS = Path(__file__).parent / "tasks"
+Rows = list[tuple[str, str]]
+"""Texts with their labels."""
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """How a set is read and what its labels are called.
+
+    ``tasks`` are those whose texts are tried, the set's own first; ``names`` describe the labels.
+    """
+
+    tasks: dict[str, str]
+    names: dict[str, str]
+    per_label: int
+
+
+SETS = {
+    "sst2": TestSet(
+        {"movie-sentences": "movie-sentences", "movie-reviews": "movie-reviews"},
+        {"positive": "a good movie", "negative": "a bad movie"},
+        300,
+    ),
+    "cr": TestSet(
+        {"products": str(TASKS / "products.yaml")},
+        {"positive": "a good product", "negative": "a bad product"},
+        300,
+    ),
+    "ag_news": TestSet(
+        {"news": str(TASKS / "news.yaml"), "news-plain": str(TASKS / "news-plain.yaml")},
+        {
+            "world": "world politics",
+            "sports": "sports",
+            "business": "business",
+            "technology": "science and technology",
+        },
+        300,
+    ),
+}
+RENAMED = {"good": "positive", "bad": "negative"}
+"""Labels of movie-reviews, as SST-2 has others."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="folder for texts and models")
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--decays", type=float, nargs="+", default=[100.0, 0.0])
+    parser.add_argument("--model", default="embedded:smollm2-135m-instruct")
+    parser.add_argument("--dtype", default="float32", choices=["auto", "float32", "bfloat16"])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--development", action="store_true", help="measure on the development rows")
+    args = parser.parse_args()
+
+    results: dict[str, Any] = {}
+    for name in args.sets:
+        results[name] = found = measured(args, name)
+        print(name, json.dumps(found, indent=1), flush=True)
+        about = {"model": args.model, "encoder": ENCODER, "dtype": args.dtype, "seed": args.seed}
+        on = "development" if args.development else "test"
+        write(args.json, {**about, "measured on": on, "sets": results})
+
+
+def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
+    """The figures of all classifiers on one set."""
+    chosen, work = SETS[name], args.work / name
+    files = {part: saved(work / f"{part}.jsonl", rows) for part, rows in read(args.data, name).items()}
+    test = files["development" if args.development else "test"]
+
+    def score(model: str, cell: str, **more: Any) -> dict[str, Any]:
+        settings = EvaluateClassificationSettings(model=model, data=str(test), **more)
+        return brief(evaluate_classification(settings, Run(work / f"{test.stem}-{cell}", Silent())))
+
+    names = [f"{label}={text}" for label, text in chosen.names.items()]
+    found: dict[str, Any] = {"names of labels": score(ENCODER, "names", name=names)}
+    for task, source in chosen.tasks.items():
+        for decay in args.decays:
+            cell = f"{task}-{decay:g}"
+            texts = written(args, source, work / f"texts-{cell}", decay, chosen.per_label)
+            rows = texts.table("train").to_pylist()
+            data = saved(
+                work / f"{cell}.jsonl",
+                [(row["text"], RENAMED.get(row["label"], row["label"])) for row in rows],
+            )
+            found[f"{task}, decay {decay:g}"] = trained(data, work / f"model-{cell}") | {
+                "rejected": DatasetFolder.open(str(work / f"texts-{cell}")).rejects().num_rows,
+                **score(str(work / f"model-{cell}"), cell),
+            }
+    people = files["people"]
+    found["people"] = trained(people, work / "model-people") | score(str(work / "model-people"), "people")
+    return found
+
+
+def written(args: argparse.Namespace, task: str, out: Path, decay: float, per_label: int) -> DatasetFolder:
+    """The cleaned texts of a task, written now where they do not lie there."""
+    settings = GenerateSettings(
+        model=args.model, task=task, seed=args.seed, dtype=args.dtype, decay=decay, per_input=per_label
+    )
+    generate(settings, Run(out, Progress(every=60)))
+    cleaning = PostprocessSettings(data=str(out), validation=0)
+    return postprocess(cleaning, Run(out.parent / f"clean-{out.name}", Silent()))
+
+
+def trained(data: Path, out: Path) -> dict[str, Any]:
+    """Train a head on labelled texts; says how many there were and how well they can be told apart."""
+    train_classifier(TrainClassifierSettings(base=ENCODER, data=str(data)), Run(out, Silent()))
+    record = json.loads((out / "training.json").read_text())
+    own = next(each["accuracy"] for each in record["choices"] if each["c"] == record["c"])
+    return {"texts": record["texts"], "c": record["c"], "accuracy in cross-validation": own}
+
+
+def brief(results: dict[str, Any]) -> dict[str, Any]:
+    """The figures with their intervals."""
+    figures = {name: [results[name], *results[f"{name}_ci"]] for name in ("accuracy", "macro_f1")}
+    return figures | {
+        "f1": {label: each["f1"] for label, each in results["labels"].items()},
+        "predicted": {label: each["predicted"] for label, each in results["labels"].items()},
+        "largest label": results["largest"],
+        "rows": results["count"],
+        "trained_on": results["trained_on"],
+    }
+
+
+# data
+
+
+def read(data: Path, name: str) -> dict[str, Rows]:
+    """The rows for development, for the ceiling (as many a label as are written), and the test rows."""
+    count = SETS[name].per_label
+    if name == "sst2":
+        parts = {
+            part: sst2(data / "sst2" / "sentence-level" / f"stsa.binary.{part}")
+            for part in ("train", "dev", "test")
+        }
+        return {
+            "development": parts["dev"],
+            "people": some_of_each(parts["train"], count),
+            "test": parts["test"],
+        }
+    every = customers(data / "cr") if name == "cr" else news(data / "ag_news" / "test.csv.gz")
+    random.Random(0).shuffle(every)
+    third = len(every) // 3
+    kept, test = every[:third], every[third:]
+    people = some_of_each(kept, count)
+    return {"development": [row for row in kept if row not in set(people)], "people": people, "test": test}
+
+
+def sst2(path: Path) -> Rows:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [(line[2:].strip(), ("negative", "positive")[int(line[0])]) for line in lines]
+
+
+def customers(folder: Path) -> Rows:
+    """Customer reviews; of equal sentences the first."""
+    rows: dict[str, str] = {}
+    for side, label in (("pos", "positive"), ("neg", "negative")):
+        for line in (
+            (folder / f"custrev.{side}.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            if line.strip():
+                rows.setdefault(line.strip(), label)
+    return list(rows.items())
+
+
+def news(path: Path) -> Rows:
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
+        return [
+            (f"{title} {text}".replace("\\", " "), list(SETS["ag_news"].names)[int(number) - 1])
+            for number, title, text in csv.reader(lines)
+        ]
+
+
+def some_of_each(rows: Rows, count: int) -> Rows:
+    """``count`` rows of each label, or all it has, in a fixed random order."""
+    rows = random.Random(0).sample(rows, len(rows))
+    held: dict[str, Rows] = defaultdict(list)
+    for row in rows:
+        held[row[1]].append(row)
+    return [row for some in held.values() for row in some[:count]]
+
+
+def saved(path: Path, rows: Rows) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps({"text": text, "label": label}, ensure_ascii=False) for text, label in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    main()
