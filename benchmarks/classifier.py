@@ -2,13 +2,13 @@
 
     python benchmarks/classifier.py --data DATA --work DIR --json FILE
 
-Three sets: SST-2 (sentences of film reviews, Stanford's split), customer reviews of products, and AG News (its
-test part, as the rest was not at hand). Of the latter two a seeded third is for development and for the ceiling;
-the rest is the test set. For each set: the most frequent label; all-MiniLM-L6-v2 without training, by the names
-of the labels; a head on its vectors trained on written texts, with self-debiasing as in the paper (decay 100)
-and without (0); and the same head trained on as many of people's rows. Intervals are bootstraps over test rows.
-Texts that lie in DIR are not written again. ``--development`` measures on the development rows instead, for
-choosing instructions.
+Three sets: SST-2 (sentences of film reviews, in Stanford's split), customer reviews of products, and AG
+News (its test part, as the rest was not at hand). A seeded third of the latter two is for development and
+for the ceiling, and the rest is the test set. For each set: the most frequent label; all-MiniLM-L6-v2
+without training, by the names of the labels; a head on its vectors, trained on written texts, with
+self-debiasing as in the paper (decay 100) and without (0); and the same head trained on as many of people's
+rows. Intervals are bootstraps over test rows. Texts that lie in DIR are not written again.
+``--development`` measures on the development rows instead, for choosing instructions.
 """
 
 import argparse
