@@ -191,12 +191,13 @@ def few_shot_card(
 
 _CLASSIFY = """```python
 import json
+from pathlib import Path
 
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
 folder = "path/to/this/folder"
-labels = json.load(open(f"{folder}/classifier.json", encoding="utf-8"))["labels"]
+labels = json.loads(Path(folder, "classifier.json").read_text(encoding="utf-8"))["labels"]
 head = load_file(f"{folder}/classifier.safetensors")
 vectors = SentenceTransformer(folder).encode(["A film to fall in love with."], normalize_embeddings=True)
 scores = vectors @ head["weight"].T + head["bias"]

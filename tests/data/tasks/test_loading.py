@@ -57,7 +57,9 @@ def faults(path: Path) -> list[str]:
 
 
 def test_the_built_in_tasks():
-    assert builtin_tasks() == ("movie-reviews", "nli", "paraphrase", "sts", "sts-x1", "topic")
+    assert builtin_tasks() == (
+        "movie-reviews", "movie-sentences", "nli", "paraphrase", "sts", "sts-x1", "subjectivity", "topic",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", builtin_tasks())

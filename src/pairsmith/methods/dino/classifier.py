@@ -98,18 +98,8 @@ def train_classifier_on(
     begun = time.monotonic()
     shown = progress or Silent()
     texts, labels, repeated, contradicting = distinct(train)
-    names = sorted(set(labels))
-    if len(names) < 2:
-        found = f"all {len(texts):,} have the label {names[0]!r}" if names else "none are left"
-        raise InputError(
-            f"a classifier needs texts of at least two labels; of those that contradict no other, {found}"
-        )
+    names = check_labels(labels, validation)
     held_out = validation.texts if validation else []
-    if validation and (unknown := sorted(set(validation.labels) - set(names))):
-        raise InputError(
-            f"the validation texts have the labels {', '.join(unknown)}, which no training text has; "
-            f"those have: {', '.join(names)}"
-        )
     with shown.task("encode", len(texts) + len(held_out), "texts") as bar:
         vectors = unit_vectors(
             encoder, [*texts, *held_out], batch_size=settings.batch_size, advance=bar.advance
@@ -137,6 +127,22 @@ def train_classifier_on(
     counts = {name: labels.count(name) for name in names}
     seconds = time.monotonic() - begun
     return classifier, ClassifierTraining(counts, repeated, contradicting, best, chosen_by, curve, seconds)
+
+
+def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> list[str]:
+    """The distinct labels of training texts, sorted; errors as for ``train_classifier_on``."""
+    names = sorted(set(labels))
+    if len(names) < 2:
+        found = f"all {len(labels):,} have the label {names[0]!r}" if names else "none are left"
+        raise InputError(
+            f"a classifier needs texts of at least two labels; of those that contradict no other, {found}"
+        )
+    if validation and (unknown := sorted(set(validation.labels) - set(names))):
+        raise InputError(
+            f"the validation texts have the labels {', '.join(unknown)}, which no training text has; "
+            f"those have: {', '.join(names)}"
+        )
+    return names
 
 
 def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:

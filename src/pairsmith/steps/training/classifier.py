@@ -8,7 +8,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
-from pairsmith.methods.dino.classifier import train_classifier_on
+from pairsmith.methods.dino.classifier import check_labels, distinct, train_classifier_on
 from pairsmith.models.classifier import save_classifier
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
@@ -34,6 +34,10 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         refuse_source(run, **{name: source})
     train = _read(settings.data, settings)
     validation = _read(settings.validation, settings) if settings.validation else None
+    try:
+        check_labels(distinct(train)[1], validation)
+    except InputError as error:
+        raise InputError(f"{settings.data}: {error}") from None
     folder = ModelFolder.start(
         run,
         step="train-classifier",
@@ -48,12 +52,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     if train.blank:
         run.progress.say(f"left out, as the text is blank: {train.blank:,} rows")
     encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
-    try:
-        classifier, training = train_classifier_on(
-            encoder, train, validation, settings, progress=run.progress
-        )
-    except InputError as error:
-        raise InputError(f"{settings.data}: {error}") from None
+    classifier, training = train_classifier_on(encoder, train, validation, settings, progress=run.progress)
     for count, why in (
         (training.repeated, "they repeat an earlier one"),
         (training.contradicting, "the same text has several labels"),
