@@ -42,7 +42,7 @@ Rows = list[tuple[str, str]]
 class TestSet:
     """How a set is read and what its labels are called.
 
-    ``also`` is a task whose texts are tried for comparison, with decay 100 alone; ``names`` describe the labels.
+    ``also`` is a task whose texts are tried beside them, with decay 100 alone; ``names`` describe the labels.
     """
 
     task: str

@@ -276,7 +276,7 @@ def test_a_file_that_is_not_there_is_told_before_libraries_are_loaded(command, t
 def test_the_tasks_are_listed(pairsmith):
     lines = pairsmith("tasks").output.splitlines()
     assert [line.split()[0] for line in lines] == list(builtin_tasks())
-    assert "sts            pair  Sentence pairs scored by how similar" in "\n".join(lines)
+    assert "sts              pair  Sentence pairs scored by how similar" in "\n".join(lines)
 
 
 def test_a_task_is_shown_as_it_is(pairsmith):
