@@ -62,7 +62,7 @@ SETS = {
         str(TASKS / "products.yaml"),
         "",
         {"positive": "a good product", "negative": "a bad product"},
-        200,
+        150,
     ),
     "ag_news": TestSet(
         str(TASKS / "news.yaml"),
@@ -73,7 +73,7 @@ SETS = {
             "business": "business",
             "technology": "science and technology",
         },
-        150,
+        100,
     ),
 }
 RENAMED = {"good": "positive", "bad": "negative"}

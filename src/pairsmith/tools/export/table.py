@@ -61,6 +61,6 @@ def _field(value: Any) -> Any:
 
 
 def _line(values: Sequence[Any]) -> str:
-    written = io.StringIO()
-    csv.writer(written, lineterminator="").writerow(values)
-    return written.getvalue()
+    written = io.StringIO(newline="")
+    csv.writer(written).writerow(values)  # its line end is \r\n, so fields with either of these are quoted
+    return written.getvalue().removesuffix("\r\n")
