@@ -80,7 +80,8 @@ def train_classifier(
     Args:
         encoder: gives the vectors; it is not changed.
         texts: none blank, of at least two labels, such as the rows that ``generate_texts`` gives.
-        validation: texts by which C is chosen; without them, cross-validation chooses it.
+        validation: texts by which the best of several values of ``c`` is chosen; without them,
+            cross-validation chooses it.
         progress: where it is shown; nowhere if not given.
         options: ``c``, ``balanced``, ``batch_size`` and ``seed`` as of ``TrainClassifierSettings``.
 

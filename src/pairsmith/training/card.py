@@ -216,13 +216,13 @@ def classifier_card(
     choices = "\n".join(
         f"| {each['c']:g} | {each['log_loss']:.4f} | {each['accuracy']:.2f} |" for each in training["choices"]
     )
-    chosen = (
-        f"C {training['c']:g} was chosen by {training['chosen_by']}. Where a program wrote the texts, these "
-        "figures say how well its labels can be told apart, not how often they are right:\n\n"
-        f"| C | log loss | accuracy ×100 |\n|---|---|---|\n{choices}"
-        if choices
-        else f"C is {training['c']:g}; there was nothing to choose it by."
-    )
+    chosen = f"C is {training['c']:g}."
+    if choices:
+        chosen += (
+            f" The figures of each C that was tried, on {training['measured_on']}; where a program wrote the "
+            "texts, they say how well its labels can be told apart, not how often they are right:\n\n"
+            f"| C | log loss | accuracy ×100 |\n|---|---|---|\n{choices}"
+        )
     sections = [
         f"---\n{metadata}---\n\n# Text classifier trained by pairsmith",
         f"A logistic regression on the vectors of `{model_display_name(settings.base)}`, which are scaled to "

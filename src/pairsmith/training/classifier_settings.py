@@ -34,17 +34,18 @@ class TrainClassifierSettings(Settings):
     )
     validation: str | None = Field(
         default=None,
-        description="Labelled texts by which C is chosen. Unset: the split validation of --data, or else "
-        "five-fold cross-validation on the training texts.",
+        description="Labelled texts to measure on, by which the best of several --c is chosen. Unset: the "
+        "split validation of --data; without one, several are compared by five-fold cross-validation.",
         json_schema_extra=BY_CONTENT,
     )
     text_column: TextColumn = None
     label_column: LabelColumn = None
     c: Annotated[list[float], Several] = Field(
-        default=[0.1, 1.0, 10.0, 100.0],
+        default=[1.0],
         min_length=1,
         description="C of the logistic regression: the lower, the smaller its weights stay, and the less it "
-        "follows single texts. Of several, the one with the lowest log loss is kept.",
+        "follows single texts. Of several, the one with the lowest log loss is kept; by texts of a language "
+        "model that is too high a C for texts of people, so give several only with rows of people.",
     )
     balanced: bool = Field(
         default=True,

@@ -85,9 +85,7 @@ def test_a_trained_folder_opens_and_classifies(trained):
     record = json.loads((trained / "training.json").read_text())
     assert record["complete"]
     assert record["texts"] == {"bad": 6, "good": 6}
-    assert record["chosen_by"] == "cross-validation"
-    assert [each["c"] for each in record["choices"]] == [0.1, 1.0, 10.0, 100.0]
-    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
+    assert (record["c"], record["measured_on"], record["choices"]) == (1.0, "", [])
     assert not list(trained.rglob("*.bin")) + list(trained.rglob("*.pkl"))
     classifier = load_classifier(str(trained), device="cpu")
     assert classifier.labels == ("bad", "good")
@@ -109,7 +107,7 @@ def test_the_head_is_scikit_learns(tiny_bert, labels):
     scores = classifier.scores(texts).astype(float)
     shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(shares, theirs.predict_proba(vectors.astype(float)), atol=1e-5)
-    assert (training.c, training.chosen_by, training.curve) == (3.0, "", {})
+    assert (training.c, training.measured_on, training.curve) == (3.0, "", {})
 
 
 def test_the_snippet_on_the_card_gives_the_same_labels(trained, capsys):
@@ -156,15 +154,26 @@ def test_distinct_texts():
 
 def test_the_validation_texts_choose_c(given, tmp_path):
     validation = write(tmp_path / "validation.jsonl", ROWS[:4])
-    train_classifier(given(validation=validation), Run(tmp_path / "model", Silent()))
+    train_classifier(given(validation=validation, c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
-    assert record["chosen_by"] == "validation texts"
+    assert record["measured_on"] == "validation texts"
+    assert [each["c"] for each in record["choices"]] == [0.1, 1.0, 10.0]
+    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
     assert set(record["inputs"]) == {"data", "validation"}
+
+
+def test_cross_validation_chooses_among_several(given, tmp_path):
+    train_classifier(given(c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
+    record = json.loads((tmp_path / "model" / "training.json").read_text())
+    assert record["measured_on"] == "cross-validation"
+    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
+    assert "that was tried, on cross-validation;" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_a_label_with_one_text_leaves_nothing_to_choose_by(given, tmp_path):
     said = Said()
-    train_classifier(given(data=write(tmp_path / "few.jsonl", ROWS[:3])), Run(tmp_path / "model", said))
+    few = write(tmp_path / "few.jsonl", ROWS[:3])
+    train_classifier(given(data=few, c=[0.1, 1, 10, 100]), Run(tmp_path / "model", said))
     assert "a label has a single text, so C cannot be chosen; it is 1" in said.lines
     assert json.loads((tmp_path / "model" / "training.json").read_text())["c"] == 1.0
 
@@ -317,7 +326,7 @@ def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, 
         assert ended.value.code == 0, (line, capsys.readouterr().err)
     assert {"accuracy", "macro_f1"} <= json.loads((tmp_path / "measured" / "results.json").read_text()).keys()
     record = json.loads((tmp_path / "classifier" / "training.json").read_text())
-    assert record["chosen_by"] == "validation texts"
+    assert record["measured_on"] == "validation texts"
     assert "log loss" in (tmp_path / "page2" / "report.html").read_text()
 
 

@@ -41,8 +41,8 @@ class ClassifierTraining:
         repeated: number of texts that were left out, as an earlier one has the same text and label.
         contradicting: number of texts that were left out, as the same text has several labels.
         c: the C that was kept.
-        chosen_by: "validation texts", "cross-validation", or "" where there was no choice.
-        curve: for each C the mean log loss and the accuracy ×100 on the texts that it was chosen by.
+        measured_on: "validation texts", "cross-validation", or "" where neither was there to measure on.
+        curve: for each C that was tried, the mean log loss and the accuracy ×100 on these.
         seconds: time it took.
     """
 
@@ -50,7 +50,7 @@ class ClassifierTraining:
     repeated: int
     contradicting: int
     c: float
-    chosen_by: str
+    measured_on: str
     curve: dict[float, tuple[float, float]]
     seconds: float
 
@@ -59,7 +59,7 @@ class ClassifierTraining:
         kept = f"{sum(self.texts.values()):,} texts of {len(self.texts)} labels, C {self.c:g}"
         if self.c not in self.curve:
             return kept
-        return f"{kept}, accuracy {self.curve[self.c][1]:.1f} by {self.chosen_by}"
+        return f"{kept}, accuracy {self.curve[self.c][1]:.1f} on {self.measured_on}"
 
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that says how the training went."""
@@ -68,7 +68,7 @@ class ClassifierTraining:
             "repeated": self.repeated,
             "contradicting": self.contradicting,
             "c": self.c,
-            "chosen_by": self.chosen_by,
+            "measured_on": self.measured_on,
             "choices": [
                 {"c": c, "log_loss": round(loss, 4), "accuracy": round(right, 4)}
                 for c, (loss, right) in self.curve.items()
@@ -88,8 +88,8 @@ def train_classifier_on(
     """Fit a classifier's head; the encoder is not changed, and ``base`` and ``data`` are not read here.
 
     Of equal texts with one label the first is learned, of those with several labels none, as they contradict
-    each other. C is chosen by the log loss of the validation texts, else of ``FOLDS`` parts of the training
-    texts, each predicted from the others.
+    each other. Of several values of C the one with the lowest log loss is kept: on the validation texts, or
+    else on ``FOLDS`` parts of the training texts, each predicted from the others.
 
     Raises:
         InputError: fewer than two labels are left, or a validation text has a label that no training text
@@ -106,14 +106,14 @@ def train_classifier_on(
         )
     train_vectors, gold = vectors[: len(texts)], np.array([names.index(label) for label in labels])
     curve: dict[float, tuple[float, float]] = {}
-    chosen_by = ""
+    measured_on = ""
     if validation:
-        chosen_by = "validation texts"
+        measured_on = "validation texts"
         answers = np.array([names.index(label) for label in validation.labels])
         parts = [(np.arange(len(texts)), len(texts) + np.arange(len(held_out)))]
         curve = _losses(vectors, np.concatenate([gold, answers]), parts, settings, len(names))
     elif (folds := min(FOLDS, int(np.bincount(gold).min()))) > 1 and len(settings.c) > 1:
-        chosen_by = "cross-validation"
+        measured_on = "cross-validation"
         cut = StratifiedKFold(folds, shuffle=True, random_state=settings.seed)
         curve = _losses(train_vectors, gold, list(cut.split(train_vectors, gold)), settings, len(names))
     elif len(settings.c) > 1:
@@ -126,7 +126,7 @@ def train_classifier_on(
     )
     counts = {name: labels.count(name) for name in names}
     seconds = time.monotonic() - begun
-    return classifier, ClassifierTraining(counts, repeated, contradicting, best, chosen_by, curve, seconds)
+    return classifier, ClassifierTraining(counts, repeated, contradicting, best, measured_on, curve, seconds)
 
 
 def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> list[str]:

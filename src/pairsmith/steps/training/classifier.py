@@ -75,7 +75,7 @@ def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> Trai
     own = validation is not None and settings.validation is None
     data = to_train_on(data, "trained on", None if own else say)
     if own and say:
-        say(f"C is chosen by the validation texts, {validation}")
+        say(f"measured on the validation texts, {validation}")
     return settings.model_copy(update={"data": data, "validation": validation})
 
 
