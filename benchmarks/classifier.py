@@ -24,21 +24,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 
 from common import write
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
-from pairsmith.methods.dino.classifier import train_classifier_on
-from pairsmith.models.classifier import unit_vectors
+from pairsmith.data.labelled_texts import LabelledTexts, fingerprint_of, read_labelled_texts
+from pairsmith.methods.dino.classifier import fit_head, train_classifier_on
+from pairsmith.models.classifier import TextClassifier, classifier_of_names, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.evaluate.classification import evaluate_classification
-from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.evaluate.classification import classification_figures
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.training.classifier import train_classifier
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 
 ENCODER = "embedded:all-minilm-l6-v2"
@@ -85,6 +82,9 @@ SETS = {
         100,
     ),
 }
+VALUES = [0.1, 1.0, 10.0, 100.0]
+"""Of C."""
+
 MIN_WORDS = 4
 """Shorter texts, such as "The film", are left out."""
 
@@ -120,13 +120,9 @@ def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
     chosen, work = SETS[name], args.work / name
     files = {part: saved(work / f"{part}.jsonl", rows) for part, rows in read(args.data, name).items()}
     test = files["development" if args.development else "test"]
-
-    def score(model: str, cell: str, **more: Any) -> dict[str, Any]:
-        settings = EvaluateClassificationSettings(model=model, data=str(test), **more)
-        return brief(evaluate_classification(settings, Run(work / f"{test.stem}-{cell}", Silent())))
-
-    names = [f"{label}={text}" for label, text in chosen.names.items()]
-    found: dict[str, Any] = {"names of labels": score(ENCODER, "names", name=names)}
+    encoder = load_sentence_encoder(ENCODER)
+    by_names = classifier_of_names(encoder, {label: [text] for label, text in chosen.names.items()})
+    found: dict[str, Any] = {"names of labels": score(by_names, test)}
     tried = [(chosen.task, decay) for decay in args.decays]
     for source, decay in [*tried, *([(chosen.also, 100.0)] if args.also and chosen.also else [])]:
         cell = f"{Path(source).stem}-{decay:g}"
@@ -134,38 +130,55 @@ def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
         rows = texts.table("train").to_pylist()
         labelled = [(row["text"], RENAMED.get(row["label"], row["label"])) for row in rows]
         data = saved(work / f"{cell}.jsonl", labelled)
-        found[f"{Path(source).stem}, decay {decay:g}"] = trained(data, work / f"model-{cell}") | {
+        found[f"{Path(source).stem}, decay {decay:g}"] = {
             "rejected": DatasetFolder.open(str(work / f"texts-{cell}")).rejects().num_rows,
-            "development, by C": by_c(data, files["development"]),
-            **score(str(work / f"model-{cell}"), cell),
+            **trained(data, files["development"], test),
         }
-    people = files["people"]
-    found["people"] = trained(people, work / "model-people") | {
-        "development, by C": by_c(people, files["development"]),
-        **score(str(work / "model-people"), "people"),
-    }
+    found["people"] = trained(files["people"], files["development"], test)
     return found
 
 
-def by_c(data: Path, development: Path) -> dict[str, float]:
-    """Accuracy ×100 on the development rows with each C, and with the one that cross-validation chooses."""
+def trained(data: Path, development: Path, test: Path) -> dict[str, Any]:
+    """A head that is trained on labelled texts: how many, its figures, and what another C would have given.
+
+    The latter is the accuracy ×100 on the development rows, and the C that cross-validation would choose.
+    """
     encoder = load_sentence_encoder(ENCODER)
     train = read_labelled_texts(str(data))
-    rows, vectors = encoded(development)
-    learned = unit_vectors(encoder, train.texts)
-
-    def right(c: float) -> float:
-        model = LogisticRegression(C=c, class_weight="balanced", max_iter=1000).fit(learned, train.labels)
-        return round(100 * float(np.mean(model.predict(vectors) == np.array(rows.labels))), 2)
-
-    values = [0.1, 1.0, 10.0, 100.0]
-    several = TrainClassifierSettings(data="given", c=values)
+    settings = TrainClassifierSettings(data=str(data))
+    classifier, training = train_classifier_on(encoder, train, None, settings)
+    names, vectors = classifier.labels, encoded(data)[1]
+    gold = np.array([names.index(label) for label in train.labels])
+    heads = {f"{c:g}": TextClassifier(encoder, names, *fit_head(vectors, gold, c)) for c in VALUES}
+    tried = {c: score(head, development)["accuracy"][0] for c, head in heads.items()}
+    several = settings.model_copy(update={"c": VALUES})
     chosen = train_classifier_on(encoder, train, None, several)[1].c
-    return {f"{c:g}": right(c) for c in values} | {"cross-validation chooses": chosen}
+    return {
+        "texts": training.texts,
+        "c": training.c,
+        "development, by C": tried | {"cross-validation chooses": chosen},
+        **score(classifier, test),
+    }
+
+
+def score(classifier: TextClassifier, source: Path) -> dict[str, Any]:
+    """The figures of a classifier with their intervals."""
+    rows, vectors = encoded(source)
+    best = (vectors @ classifier.weight.T + classifier.bias).argmax(axis=1).tolist()
+    results = classification_figures(classifier.labels, rows.labels, best)
+    figures = {name: [results[name], *results[f"{name}_ci"]] for name in ("accuracy", "macro_f1")}
+    return figures | {
+        "f1": {label: each["f1"] for label, each in results["labels"].items()},
+        "predicted": {label: each["predicted"] for label, each in results["labels"].items()},
+        "largest label": results["largest"],
+        "rows": results["count"],
+        "trained on": sum(fingerprint_of(text) in classifier.trained_on for text in rows.texts),
+    }
 
 
 @cache
 def encoded(source: Path) -> tuple[LabelledTexts, Any]:
+    """The rows of a file, and their vectors, scaled to length 1."""
     rows = read_labelled_texts(str(source))
     return rows, unit_vectors(load_sentence_encoder(ENCODER), rows.texts)
 
@@ -178,25 +191,6 @@ def written(args: argparse.Namespace, task: str, out: Path, decay: float, per_la
     generate(settings, Run(out, Progress(every=60)))
     cleaning = PostprocessSettings(data=str(out), validation=0, min_words=MIN_WORDS)
     return postprocess(cleaning, Run(out.parent / f"clean-{out.name}", Silent()))
-
-
-def trained(data: Path, out: Path) -> dict[str, Any]:
-    """Train a head on labelled texts; says how many there were of each label."""
-    train_classifier(TrainClassifierSettings(base=ENCODER, data=str(data)), Run(out, Silent()))
-    record = json.loads((out / "training.json").read_text())
-    return {"texts": record["texts"], "c": record["c"]}
-
-
-def brief(results: dict[str, Any]) -> dict[str, Any]:
-    """The figures with their intervals."""
-    figures = {name: [results[name], *results[f"{name}_ci"]] for name in ("accuracy", "macro_f1")}
-    return figures | {
-        "f1": {label: each["f1"] for label, each in results["labels"].items()},
-        "predicted": {label: each["predicted"] for label, each in results["labels"].items()},
-        "largest label": results["largest"],
-        "rows": results["count"],
-        "trained_on": results["trained_on"],
-    }
 
 
 # data

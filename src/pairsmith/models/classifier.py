@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.model_files import quiet_loading
-from pairsmith.core.model_names import DtypeName
+from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 
@@ -104,8 +104,8 @@ def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
 
 
 def is_classifier(model: str) -> bool:
-    """Whether ``model`` is a folder of this machine with a classifier's head in it."""
-    return (Path(model).expanduser() / LABELS).is_file()
+    """Whether ``model`` is a folder, on this machine or in a store, with a classifier's head in it."""
+    return (Path(resolve_model(model)) / LABELS).is_file()
 
 
 def load_classifier(
@@ -118,7 +118,7 @@ def load_classifier(
     """
     if not is_classifier(model):
         raise ModelError(f"{model} holds no classifier; give a folder that train-classifier wrote")
-    folder = Path(model).expanduser()
+    folder = Path(resolve_model(model))
     try:
         labels = tuple(map(str, json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]))
         head = load_file(str(folder / HEAD))

@@ -120,13 +120,27 @@ def train_classifier_on(
         shown.say(f"a label has a single text, so C cannot be chosen; it is {_middle(settings.c):g}")
     # The lowest loss, and of equal ones the lowest C.
     best = min(sorted(curve), key=lambda c: curve[c][0]) if curve else _middle(settings.c)
-    weight, bias = _head(_fitted(train_vectors, gold, best, settings.balanced))
+    weight, bias = fit_head(train_vectors, gold, best, balanced=settings.balanced)
     classifier = TextClassifier(
         encoder, tuple(names), weight, bias, frozenset(fingerprint_of(text) for text in train.texts)
     )
     counts = {name: labels.count(name) for name in names}
     seconds = time.monotonic() - begun
     return classifier, ClassifierTraining(counts, repeated, contradicting, best, measured_on, curve, seconds)
+
+
+def fit_head(
+    vectors: Floats, gold: NDArray[np.int64], c: float, *, balanced: bool = True
+) -> tuple[Floats, Floats]:
+    """The weights ``(k, d)`` and biases ``(k,)``, float32, of a logistic regression.
+
+    ``vectors`` are ``(n, d)``, ``gold`` the numbers of their labels, from 0 to k - 1, each of which occurs.
+    """
+    model = _fitted(vectors, gold, c, balanced)
+    weight, bias = model.coef_, model.intercept_
+    if len(weight) == 1:  # of two labels scikit-learn has one row
+        weight, bias = np.vstack([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    return weight.astype(np.float32), bias.astype(np.float32)
 
 
 def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> list[str]:
@@ -185,14 +199,6 @@ def _fitted(vectors: Floats, gold: NDArray[np.int64], c: float, balanced: bool) 
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(vectors.astype(np.float64), gold)
     return model
-
-
-def _head(model: LogisticRegression) -> tuple[Floats, Floats]:
-    """The weights (k, d) and biases (k,) of a fitted model; of two labels scikit-learn has one row."""
-    weight, bias = model.coef_, model.intercept_
-    if len(weight) == 1:
-        weight, bias = np.vstack([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
-    return weight.astype(np.float32), bias.astype(np.float32)
 
 
 def _middle(values: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError
-from pairsmith.core.model_names import check_name, model_revision
+from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
 from pairsmith.metrics.bootstrap import interval
@@ -103,7 +103,6 @@ def classifier_of(settings: EvaluateClassificationSettings) -> TextClassifier:
             raise SettingsError(f"--name is for an encoder; {settings.model} is a trained classifier")
         return load_classifier(settings.model, **load_options(settings))
     if not settings.name:
-        check_name(settings.model)
         raise ModelError(
             f"model {settings.model} is no classifier; give a folder that train-classifier wrote, or an "
             'encoder and a description of each label: --name good="a good movie review"'
