@@ -35,6 +35,9 @@ CUT = {
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
     "queries": "--model pairsmith:tiny --queries 1 --tries 2",
+    "generate --task requests.yaml --model embedded:smollm2-135m-instruct": "--per-input 3",
+    "run classifier": "--set texts.model=pairsmith:tiny --set texts.per_input=12 --set classifier.base=org/encoder",
+    "train-classifier": "--base org/encoder",
     "negatives --pairs kept": "--positive-share 0",
     "filter-queries": "--within 12 --duplicates 1 --contaminated 1",
     "run retriever": " ".join(
@@ -183,6 +186,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     triplets(folder / "triplets.jsonl")
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
     documents(folder)
+    requests(folder)
 
 
 def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
@@ -217,6 +221,14 @@ def retrieval(folder: Path) -> None:
     lines(
         folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(6))]
     )
+
+
+def requests(folder: Path) -> None:
+    """Labelled messages under two sets of names."""
+    labelled = [("Where is my parcel?", "delivery"), ("I want my money back.", "refund"), ("It never came, alas.", "delivery")]  # fmt: skip
+    lines(folder / "my-requests.csv", ["text,label", *(f'"{text}",{label}' for text, label in labelled)])
+    stars = {"refund": 1, "delivery": 2}
+    lines(folder / "my-stars.csv", ["body,stars", *(f'"{text}",{stars[label]}' for text, label in labelled)])
 
 
 def documents(folder: Path) -> None:

@@ -19,12 +19,14 @@ NAMES = [
     "__version__",
     "answer_with_student",
     "distil",
+    "evaluate_classification",
     "evaluate_sts",
     "find_hard_negatives",
     "generate_pairs",
     "generate_questions",
     "generate_texts",
     "label_questions",
+    "load_classifier",
     "load_encoder",
     "load_language_model",
     "load_question_generator",
@@ -34,6 +36,7 @@ NAMES = [
     "mine_pairs",
     "open_dataset",
     "run_recipe",
+    "train_classifier",
     "train_encoder",
 ]
 

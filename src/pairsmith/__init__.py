@@ -7,13 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pairsmith.api import evaluate_sts, open_dataset, run_recipe, train_encoder
+    from pairsmith.api import (
+        evaluate_classification,
+        evaluate_sts,
+        open_dataset,
+        run_recipe,
+        train_classifier,
+        train_encoder,
+    )
     from pairsmith.data.tasks.loading import load_task
     from pairsmith.methods.dino.method import generate_pairs, generate_texts
     from pairsmith.methods.mining.method import mine_pairs
     from pairsmith.methods.mining.negatives import find_hard_negatives
     from pairsmith.methods.quip.generators import load_question_generator
     from pairsmith.methods.quip.method import distil, generate_questions, label_questions
+    from pairsmith.models.classifier import load_classifier
     from pairsmith.models.language.loading import load_model as load_language_model
     from pairsmith.models.reader import load_reader
     from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
@@ -26,12 +34,14 @@ __all__ = [
     "__version__",
     "answer_with_student",
     "distil",
+    "evaluate_classification",
     "evaluate_sts",
     "find_hard_negatives",
     "generate_pairs",
     "generate_questions",
     "generate_texts",
     "label_questions",
+    "load_classifier",
     "load_encoder",
     "load_language_model",
     "load_question_generator",
@@ -41,6 +51,7 @@ __all__ = [
     "mine_pairs",
     "open_dataset",
     "run_recipe",
+    "train_classifier",
     "train_encoder",
 ]
 
@@ -48,12 +59,14 @@ __all__ = [
 _HOMES = {
     "answer_with_student": ("pairsmith.models.span_reader", "answer_by_vectors"),
     "distil": ("pairsmith.methods.quip.method", "distil"),
+    "evaluate_classification": ("pairsmith.api", "evaluate_classification"),
     "evaluate_sts": ("pairsmith.api", "evaluate_sts"),
     "find_hard_negatives": ("pairsmith.methods.mining.negatives", "find_hard_negatives"),
     "generate_pairs": ("pairsmith.methods.dino.method", "generate_pairs"),
     "generate_questions": ("pairsmith.methods.quip.method", "generate_questions"),
     "generate_texts": ("pairsmith.methods.dino.method", "generate_texts"),
     "label_questions": ("pairsmith.methods.quip.method", "label_questions"),
+    "load_classifier": ("pairsmith.models.classifier", "load_classifier"),
     "load_encoder": ("pairsmith.models.sentence_encoder", "load_sentence_encoder"),
     "load_language_model": ("pairsmith.models.language.loading", "load_model"),
     "load_question_generator": ("pairsmith.methods.quip.generators", "load_question_generator"),
@@ -63,6 +76,7 @@ _HOMES = {
     "mine_pairs": ("pairsmith.methods.mining.method", "mine_pairs"),
     "open_dataset": ("pairsmith.api", "open_dataset"),
     "run_recipe": ("pairsmith.api", "run_recipe"),
+    "train_classifier": ("pairsmith.api", "train_classifier"),
     "train_encoder": ("pairsmith.api", "train_encoder"),
 }
 

@@ -9,19 +9,25 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe as run_planned
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.schemas import SCORED_PAIR, GradedPair, ScoredPair, to_table
+from pairsmith.data.labelled_texts import LabelledTexts
+from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
+from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
+from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
+from pairsmith.steps.evaluate.classification import classification_figures
 from pairsmith.steps.evaluate.sts import SuiteScores, sts_scores
 from pairsmith.training.best_step import TrainingHistory
+from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 _OF_ENCODER = {"base", "data", "device", "layers", "attention", "pooling", "max_length"}
+_OF_CLASSIFIER = {"c", "balanced", "batch_size", "seed"}
 
 
 def train_encoder(
@@ -56,11 +62,76 @@ def train_encoder(
     try:
         settings = TrainEncoderSettings(base="given", data="given", **options)
     except ValidationError as error:
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"]))
-        raise SettingsError(f"train_encoder: {where}: {fault['msg']}") from error
+        raise _wrong_option("train_encoder", error) from error
     train, held_out = _table(pairs), _table(validation) if validation else None
     return train_encoder_on(encoder, train, held_out, settings, progress=progress)
+
+
+def train_classifier(
+    encoder: SentenceTransformer,
+    texts: Sequence[LabelledText],
+    validation: Sequence[LabelledText] = (),
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> TextClassifier:
+    """Train a classifier on labelled texts: a logistic regression on the encoder's vectors (D14).
+
+    Args:
+        encoder: gives the vectors; it is not changed.
+        texts: none blank, of at least two labels, such as the rows that ``generate_texts`` gives.
+        validation: texts by which the best of several values of ``c`` is chosen; without them,
+            cross-validation chooses it.
+        progress: where it is shown; nowhere if not given.
+        options: ``c``, ``balanced``, ``batch_size`` and ``seed`` as of ``TrainClassifierSettings``.
+
+    Returns:
+        the classifier, whose ``predict`` gives the labels of texts.
+
+    Raises:
+        InputError: there are fewer than two labels, or the validation texts have others.
+        SettingsError: an option is unknown, or has a value that it cannot have.
+    """
+    if unknown := sorted(options.keys() - _OF_CLASSIFIER):
+        raise SettingsError(
+            f"train_classifier: no option {unknown[0]!r}; its options are {', '.join(sorted(_OF_CLASSIFIER))}"
+        )
+    try:
+        settings = TrainClassifierSettings(base="given", data="given", **options)
+    except ValidationError as error:
+        raise _wrong_option("train_classifier", error) from error
+    held_out = _columns(validation) if validation else None
+    return train_classifier_on(encoder, _columns(texts), held_out, settings, progress=progress)[0]
+
+
+def evaluate_classification(
+    classifier: TextClassifier, texts: Sequence[LabelledText], *, bootstrap: int = 1000, seed: int = 0
+) -> Mapping[str, Any]:
+    """Accuracy and macro F1, ×100, of a classifier on texts that people labelled (D14).
+
+    Args:
+        classifier: what to measure.
+        texts: at least one, none blank, with labels that the classifier knows.
+        bootstrap: resamples behind each interval; 0 for none.
+        seed: of the resamples.
+
+    Returns:
+        ``accuracy`` and ``macro_f1``, their intervals (``accuracy_ci``, ``macro_f1_ci``), and the figures of
+        each label and pair of labels, as in ``results.json``.
+
+    Raises:
+        InputError: there are no texts, or a label is unknown to the classifier.
+    """
+    labels = [each.label for each in texts]
+    if not labels:
+        raise InputError("evaluate_classification: there are no texts")
+    if unknown := sorted(set(labels) - set(classifier.labels)):
+        raise InputError(
+            f"the classifier does not know the labels {', '.join(unknown)}; it knows "
+            f"{', '.join(classifier.labels)}"
+        )
+    best = classifier.scores([each.text for each in texts]).argmax(axis=1).tolist()
+    return classification_figures(classifier.labels, labels, best, bootstrap=bootstrap, seed=seed)
 
 
 def evaluate_sts(
@@ -124,6 +195,16 @@ def run_recipe(
     """
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
     return run_planned(planned, place(str(out)), progress or Silent())
+
+
+def _wrong_option(function: str, error: ValidationError) -> SettingsError:
+    fault = error.errors()[0]
+    where = ".".join(map(str, fault["loc"]))
+    return SettingsError(f"{function}: {where}: {fault['msg']}")
+
+
+def _columns(rows: Sequence[LabelledText]) -> LabelledTexts:
+    return LabelledTexts([row.text for row in rows], [row.label for row in rows], 0)
 
 
 def _table(pairs: Sequence[ScoredPair]) -> Any:

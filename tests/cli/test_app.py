@@ -276,7 +276,7 @@ def test_a_file_that_is_not_there_is_told_before_libraries_are_loaded(command, t
 def test_the_tasks_are_listed(pairsmith):
     lines = pairsmith("tasks").output.splitlines()
     assert [line.split()[0] for line in lines] == list(builtin_tasks())
-    assert "sts            pair  Sentence pairs scored by how similar" in "\n".join(lines)
+    assert "sts              pair  Sentence pairs scored by how similar" in "\n".join(lines)
 
 
 def test_a_task_is_shown_as_it_is(pairsmith):
@@ -369,8 +369,8 @@ def test_run_reports_a_recipe_that_is_not_there(pairsmith):
     assert result.exit_code == 2
     assert result.stderr == (
         "pairsmith: error: no shipped recipe is called 'quikstart'; "
-        "did you mean 'quickstart'? known: dino-tables, dino-tables-small, dino-x1x2, dino-x1x2-small, "
-        "dino-x2, dino-x2-small, mining-ablation-small, mining-news-small, mining-squad, "
+        "did you mean 'quickstart'? known: classifier, dino-tables, dino-tables-small, dino-x1x2, "
+        "dino-x1x2-small, dino-x2, dino-x2-small, mining-ablation-small, mining-news-small, mining-squad, "
         "mining-squad-small, mining-xsum, quickstart, quip, quip-small, quip-smollm2, quip-tables, retriever\n"
     )
 

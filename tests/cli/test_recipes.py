@@ -947,7 +947,7 @@ def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside
 def test_every_recipe_that_ships_is_tested_here():
     shipped = {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")}
     small = {f"{name}-small" for name in DINO}
-    assert shipped == {"quickstart", *DINO, *small, *MINING, *QUIP, "retriever"}
+    assert shipped == {"quickstart", *DINO, *small, *MINING, *QUIP, "retriever", "classifier"}
 
 
 def test_the_retriever_is_measured_on_queries_that_it_has_not_learned(tmp_path):
@@ -963,6 +963,17 @@ def test_the_retriever_is_measured_on_queries_that_it_has_not_learned(tmp_path):
     assert steps["after"].data == steps["before"].data
 
 
+def test_the_classifier_is_measured_on_texts_that_it_has_not_learned(tmp_path):
+    steps = {each.name: each.settings(tmp_path) for each in load_recipe(recipe_path("classifier")).steps}
+    assert steps["classifier"].data == str(tmp_path / "clean") + ":train"
+    assert steps["measured"].data == str(tmp_path / "clean") + ":validation"
+    assert steps["measured"].model == str(tmp_path / "classifier")
+    assert steps["classifier"].validation is None
+    given = ["measured.data=README.md", "measured.map={1: positive, 0: negative}"]
+    mapped = load_recipe(recipe_path("classifier"), overrides=given).steps[-1].settings(tmp_path)
+    assert mapped.mapping() == {"1": "positive", "0": "negative"}
+
+
 def test_the_example_on_the_page_is_sound(tmp_path):
     page = Path(__file__).parent.parent.parent / "docs" / "recipes.md"
     example = tmp_path / "mine.yaml"
@@ -973,7 +984,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
 
 def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
-        "generate", "postprocess", "train-encoder",
+        "generate", "postprocess", "train-encoder", "train-classifier", "evaluate-classification",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
         "chunk", "queries", "filter-queries", "negatives", "train-retriever",

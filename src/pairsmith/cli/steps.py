@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
 from pairsmith.data.tasks import load_task
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
     EvaluateLabelsSettings,
@@ -34,6 +35,7 @@ from pairsmith.steps.mix.settings import MixSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
+from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
     InfuseSettings,
@@ -146,6 +148,12 @@ STEPS: Steps = {
         "Train a sentence encoder on scored pairs.",
         plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
         then=("pairsmith evaluate sts --model {out} --data GRADED_PAIRS.tsv --out {out}-sts",),
+    ),
+    "train-classifier": Step(
+        TrainClassifierSettings,
+        "pairsmith.steps.training.classifier:train_classifier",
+        "Train a classifier on labelled texts.",
+        plan="pairsmith.steps.training.classifier:plan_train_classifier",
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,
@@ -317,6 +325,13 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
         "Evaluate a model on zero-shot sentiment classification.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sentiment",
+        reads="model",
+    ),
+    "evaluate-classification": Step(
+        EvaluateClassificationSettings,
+        "pairsmith.steps.evaluate.classification:evaluate_classification",
+        "Evaluate a text classifier: accuracy and macro F1, ×100.",
+        plan="pairsmith.steps.evaluate.plan:plan_evaluate_classification",
         reads="model",
     ),
     "mix": Step(

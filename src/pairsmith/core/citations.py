@@ -27,6 +27,7 @@ PROMPTAGATOR = (
 
 OF_TRAININGS = {
     "train-encoder": CITATION,
+    "train-classifier": CITATION,
     "train-biencoder": MINING,
     "train-retriever": RETRIEVAL,
     "train-crossencoder": MINING,

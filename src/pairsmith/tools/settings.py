@@ -9,7 +9,7 @@ from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 
 FormName = Literal[
     "jsonl", "squad", "beir", "sentence-transformers", "triplets", "scored-tuples", "tevatron",
-    "flag-embedding", "croissant",
+    "flag-embedding", "croissant", "csv",
 ]  # fmt: skip
 
 
@@ -113,12 +113,12 @@ class ExportSettings(Settings):
         description="Rows to export: a dataset folder, a file or a Hub id.", json_schema_extra=BY_CONTENT
     )
     form: FormName = Field(
-        description="Output format. jsonl: one row per line; squad: questions as in SQuAD 1.1; beir: a "
-        "corpus, queries, and which of them belong together; sentence-transformers: the columns that its "
-        "losses expect; triplets, scored-tuples, tevatron, flag-embedding: queries with negatives, for "
-        "sentence-transformers (a row for each negative, or all with their scores), Tevatron and "
-        "FlagEmbedding; croissant: the Parquet files of a dataset folder with a description in Croissant "
-        "1.1."
+        description="Output format. jsonl: one row per line; csv: all columns of rows of any kind, lists as "
+        "JSON; squad: questions as in SQuAD 1.1; beir: a corpus, queries, and which of them belong together; "
+        "sentence-transformers: the columns that its losses expect; triplets, scored-tuples, tevatron, "
+        "flag-embedding: queries with negatives, for sentence-transformers (a row for each negative, or all "
+        "with their scores), Tevatron and FlagEmbedding; croissant: the Parquet files of a dataset folder "
+        "with a description in Croissant 1.1."
     )
 
 

@@ -18,6 +18,7 @@ from pairsmith.runs.card import cite, licences
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.provenance import hub_licence, joint_languages
 from pairsmith.training.best_step import TrainingHistory
+from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import FitSettings
@@ -64,6 +65,11 @@ _EMBEDDED = {
 
 _KINDS: dict[str, tuple[str, str, list[str]]] = {
     "train-encoder": _SENTENCES,
+    "train-classifier": (
+        "sentence-transformers",
+        "text-classification",
+        ["sentence-transformers", "text-classification"],
+    ),
     "train-biencoder": _SENTENCES,
     "train-retriever": _SENTENCES,
     "train-crossencoder": (
@@ -189,3 +195,50 @@ def few_shot_card(
         f"{text}The weights are those of step {training.best_step:,}, chosen by the {training.metric} (×100) "
         f"on the validation examples:\n\n{_curve(training.metric, training.validation)}\n\n{rights}"
     )
+
+
+_CLASSIFY = """```python
+import json
+from pathlib import Path
+
+from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
+
+folder = "path/to/this/folder"
+labels = json.loads(Path(folder, "classifier.json").read_text(encoding="utf-8"))["labels"]
+head = load_file(f"{folder}/classifier.safetensors")
+vectors = SentenceTransformer(folder).encode(["A film to fall in love with."], normalize_embeddings=True)
+scores = vectors @ head["weight"].T + head["bias"]
+print([labels[best] for best in scores.argmax(axis=1)])
+```
+
+`pairsmith.load_classifier("path/to/this/folder").predict(texts)` does the same."""
+
+
+def classifier_card(
+    settings: TrainClassifierSettings, training: Mapping[str, Any], folder: ModelFolder
+) -> str:
+    """README.md of a text classifier; ``training`` is what ``ClassifierTraining.to_json`` gave."""
+    metadata = _metadata(folder.step, settings.base, folder.sources)
+    labels = "\n".join(f"| {label} | {count:,} |" for label, count in training["texts"].items())
+    choices = "\n".join(
+        f"| {each['c']:g} | {each['log_loss']:.4f} | {each['accuracy']:.2f} |" for each in training["choices"]
+    )
+    chosen = f"C is {training['c']:g}."
+    if choices:
+        chosen += (
+            f" The figures of each C that was tried, on {training['measured_on']}; where a program wrote the "
+            "texts, they say how well its labels can be told apart, not how often they are right:\n\n"
+            f"| C | log loss | accuracy ×100 |\n|---|---|---|\n{choices}"
+        )
+    sections = [
+        f"---\n{metadata}---\n\n# Text classifier trained by pairsmith",
+        f"A logistic regression on the vectors of `{model_display_name(settings.base)}`, which are scaled to "
+        "length 1. The encoder itself was not trained.",
+        _CLASSIFY,
+        f"## Training data\n\n| label | texts |\n|---|---|\n{labels}\n\n`trained-on.txt` holds 16 digits of "
+        "a hash of each training text, by which an evaluation counts those that it meets again.",
+        f"## Training\n\n{chosen}",
+        *_rights(folder.step, folder.sources),
+    ]
+    return "\n\n".join(sections) + "\n"

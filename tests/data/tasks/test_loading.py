@@ -57,7 +57,9 @@ def faults(path: Path) -> list[str]:
 
 
 def test_the_built_in_tasks():
-    assert builtin_tasks() == ("movie-reviews", "nli", "paraphrase", "sts", "sts-x1", "topic")
+    assert builtin_tasks() == (
+        "movie-reviews", "movie-sentences", "nli", "paraphrase", "sts", "sts-x1", "subjectivity", "topic",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", builtin_tasks())
@@ -112,7 +114,7 @@ def test_an_unknown_name_lists_the_built_in_tasks_and_the_nearest():
         load_task("paraphrases")
     assert str(caught.value) == (
         "no built-in task is called 'paraphrases'; did you mean 'paraphrase'? "
-        "known: movie-reviews, nli, paraphrase, sts, sts-x1, topic. "
+        "known: movie-reviews, movie-sentences, nli, paraphrase, sts, sts-x1, subjectivity, topic. "
         "A task of your own is given by the path of its YAML file."
     )
 

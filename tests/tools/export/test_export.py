@@ -279,3 +279,49 @@ def test_shards_as_the_hub_names_them_are_one_split(tmp_path):
         "train.jsonl": 2,
         "validation.jsonl": 1,
     }
+
+
+AWKWARD = [
+    {"id": "1", "text": 'She said "no, never", twice; ', "label": "a,b"},
+    {"id": "2", "text": "Three lines:\nthe second\rand a third", "label": "=1+1"},
+    {"id": "3", "text": "“Größe” 🙂\tand a tab", "label": "b"},
+]
+
+
+def test_a_table_opens_in_python_and_pandas(tmp_path):
+    import pandas
+
+    source = lines(tmp_path / "t.jsonl", AWKWARD)
+    found = exported(tmp_path, source, "csv")
+    assert list(found) == ["train.csv"]
+    with (tmp_path / "out" / "train.csv").open(encoding="utf-8", newline="") as file:
+        assert list(csv.DictReader(file)) == AWKWARD
+    table = pandas.read_csv(tmp_path / "out" / "train.csv", dtype=str)
+    assert table.to_dict("records") == AWKWARD
+
+
+def test_a_table_has_all_columns_of_any_rows_and_lists_as_json(tmp_path, capsys):
+    rows = [{"a": 1, "list": ["x", "y"]}, {"a": 2.5, "b": None, "c": True}]
+    source = lines(tmp_path / "t.jsonl", rows)
+    export(ExportSettings(data=source, form="csv"), Run(tmp_path / "out", Progress()))
+    assert "written as JSON, as they hold lists or objects: list" in capsys.readouterr().err
+    text = (tmp_path / "out" / "train.csv").read_text()
+    assert text == 'a,list,b,c\n1,"[""x"", ""y""]",,\n2.5,,,True\n'
+
+
+def test_a_table_for_each_split_and_for_squad(tmp_path):
+    data = tmp_path / "in" / "data"
+    data.mkdir(parents=True)
+    for split in ("train", "validation"):
+        pq.write_table(pa.table({"text": [split], "label": ["b"]}), data / f"{split}-00000.parquet")
+    found = exported(tmp_path, tmp_path / "in", "csv")
+    assert found == {"train.csv": "text,label\ntrain,b\n", "validation.csv": "text,label\nvalidation,b\n"}
+    exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "squad", out="squad")
+    table = exported(tmp_path, tmp_path / "squad" / "train.json", "csv", out="table")["train.csv"]
+    assert [row["id"] for row in csv.DictReader(table.splitlines())] == ["q1", "q3", "q2"]
+
+
+def test_a_table_of_nothing_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("text,label\n")
+    with pytest.raises(InputError, match="has no rows"):
+        exported(tmp_path, tmp_path / "t.csv", "csv")

@@ -9,17 +9,21 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.progress import Silent
+from pairsmith.data.labelled_texts import read_labelled_texts
 from pairsmith.data.paraphrases import labelled_pairs
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.metrics.bootstrap import spearman_draws
+from pairsmith.models.encode import encode_texts
 from pairsmith.models.reader import answer, load_reader
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.models.span_reader import text_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.few_shot_paraphrase import EPOCHS, last_layers, scored, tune
 from pairsmith.steps.evaluate.mteb import load_encoder, tasks_of, with_mteb
 from pairsmith.steps.evaluate.ner import few_and_test
@@ -44,7 +48,7 @@ from pairsmith.steps.evaluate.transfer_settings import (
     EvaluateParaphraseSettings,
     EvaluateSentimentSettings,
 )
-from pairsmith.steps.planning import spread, timed
+from pairsmith.steps.planning import sample_of, spread, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_SENTENCES = 512
@@ -223,6 +227,29 @@ def plan_evaluate_sentiment(
     with torch.inference_mode():
         loading, each, _ = timed(load, spread(texts, CALIBRATION_PAIRS))
     return _estimate(loading + each * len(texts), sum(len(text) + 120 for text in texts))
+
+
+def plan_evaluate_classification(
+    settings: EvaluateClassificationSettings, before: Before, base: str = MINILM
+) -> Estimate:
+    """Encode a sample of the texts, which an earlier step may make; ``base`` stands in for a classifier's."""
+    sample = sample_of(settings.data, before)
+    if sample is not None:
+        texts, count = sample["text"].to_pylist(), sum(before[settings.data].rows.values())
+    else:
+        read = read_labelled_texts(
+            at_splits(settings).data, text_column=settings.text_column, label_column=settings.label_column
+        )
+        texts, count = read.texts, len(read.texts)
+    model = base if settings.model in before else settings.model
+
+    def load() -> Callable[[Sequence[str]], object]:
+        encoder = load_sentence_encoder(model, **load_options(settings))
+        return partial(encode_texts, encoder, batch_size=settings.batch_size)
+
+    loading, each, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
+    size = sum(len(text) + 80 for text in texts) * count // len(texts)
+    return _estimate(loading + each * count, size)
 
 
 def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str = MINILM) -> Estimate:

@@ -1,9 +1,10 @@
 """The step ``export``: write a data set in the format of another tool."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
 from pairsmith.data.kinds import WITH_NEGATIVES, is_whole, kind_of, lack
 from pairsmith.data.sources import open_source
@@ -16,6 +17,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
 from pairsmith.tools.export import negatives
 from pairsmith.tools.export.forms import FORMS
+from pairsmith.tools.export.table import csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
@@ -26,7 +28,10 @@ Content = Callable[[], bytes]
 def export(settings: ExportSettings, run: Run) -> list[Place]:
     """Write the format's files into the run's folder, replacing those of an earlier call; returns them."""
     refuse_source(run, data=settings.data)
-    written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings, run)
+    if settings.form == "croissant":
+        written = _with_croissant(settings.data)
+    else:
+        written = _table(settings, run) if settings.form == "csv" else _rows(settings, run)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("export", settings.deciding(), inputs=inputs, models={})
     with recorded(run, identity, RECORD) as save:
@@ -55,6 +60,20 @@ def _files_there(out: Place) -> list[str]:
     return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
 
 
+def _table(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
+    """The rows as CSV, whatever their kind."""
+    splits = table_rows(settings.data)
+    if not any(splits.values()):
+        raise InputError(f"{settings.data} has no rows")
+    if columns := nested(splits):
+        run.progress.say(f"written as JSON, as they hold lists or objects: {', '.join(columns)}")
+    return _contents(csv_files(splits))
+
+
+def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Content]:
+    return {name: partial(str.encode, "".join(f"{line}\n" for line in lines)) for name, lines in files}
+
+
 def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     """The files of a row format; made before anything is written, as rows may not suit the format."""
     kind = kind_of(settings.data)
@@ -73,10 +92,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
             f"left out, as they have fewer than {negatives.most(rows)} negatives: {fewer:,} rows; "
             "--form triplets takes all"
         )
-    return {
-        name: partial(str.encode, "".join(f"{line}\n" for line in lines))
-        for name, lines in FORMS[settings.form](rows, kind)
-    }
+    return _contents(FORMS[settings.form](rows, kind))
 
 
 def _with_croissant(data: str) -> Mapping[str, Content]:

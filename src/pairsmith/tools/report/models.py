@@ -17,8 +17,19 @@ def model_section(record: Mapping[str, Any]) -> Section:
         rows.append(("time taken", clock(record["seconds"])))
     if record.get("steps"):
         rows.append(("steps", f"{record['steps']:,}; step {record.get('best_step', 0):,} was kept"))
-    blocks: list[Block] = [Facts(rows), *curves(record)]
+    chosen = [choices(record)] if record.get("choices") else list(curves(record))
+    blocks: list[Block] = [Facts(rows), *chosen]
     return Section("Training", blocks)
+
+
+def choices(record: Mapping[str, Any]) -> Block:
+    """The values that were tried for a setting of a classifier, with the figures of each."""
+    tried = record["choices"]
+    names = list(tried[0])
+    return Table(
+        [name.replace("_", " ") for name in names],
+        [tuple(f"{each[name]:g}" for name in names) for each in tried],
+    )
 
 
 def curves(record: Mapping[str, Any]) -> Iterator[Block]:

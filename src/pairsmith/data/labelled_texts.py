@@ -1,0 +1,96 @@
+"""Labelled single texts, from whatever columns and label names a file has (D14)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.core.errors import InputError, choices
+from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, text_id
+from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.tasks.spec import label_text
+from pairsmith.data.text.folding import folded
+
+_TEXTS = (*TEXT_COLUMNS, "review", "content")
+_LABELS = ("label", "sentiment", "category", "class")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """The texts of a source that are not blank, the label of each, and the number of blank ones."""
+
+    texts: list[str]
+    labels: list[str]
+    blank: int
+
+
+def read_labelled_texts(
+    source: str, *, text_column: str | None = None, label_column: str | None = None
+) -> LabelledTexts:
+    """Read texts and their labels; numbers are read as their text, 1.0 as ``1``.
+
+    Args:
+        source: as for ``read_texts``; a file needs a header.
+        text_column: the column with the texts; by default the first of the usual names that exists.
+        label_column: the column with the labels, likewise.
+    """
+    opened = open_source(source)
+    texts, labels, blank = list[str](), list[str](), 0
+    names: tuple[str, str] | None = None
+    for where, row in opened.rows():
+        if names is None:
+            names = (
+                _column(row, text_column, _TEXTS, opened.name, "text"),
+                _column(row, label_column, _LABELS, opened.name, "label"),
+            )
+        label = _label(row, names[1], where)
+        if text := column_text(row, names[0], where):
+            texts.append(text)
+            labels.append(label)
+        else:
+            blank += 1
+    if not texts:
+        raise InputError(f"{opened.name} holds no labelled texts")
+    return LabelledTexts(texts, labels, blank)
+
+
+def fingerprint_of(text: str) -> str:
+    """16 hexadecimal digits that texts share which differ in case, spaces and punctuation only."""
+    return text_id(folded(text))
+
+
+def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:
+    """The labels with each that is a key of ``names`` replaced by its value; every key has to occur."""
+    there = dict.fromkeys(labels)
+    for old in names:
+        if old not in there:
+            raise InputError(
+                f"--map {old}={names[old]}: no row of {source} has this label; {choices(old, there)}"
+            )
+    return [names.get(label, label) for label in labels]
+
+
+def _column(row: Columns, given: str | None, usual: Sequence[str], source: str, what: str) -> str:
+    if given is not None:
+        return pick_column(row, [given], source)
+    folded_names = {name.casefold() for name in row}
+    if not any(name in folded_names for name in usual):
+        raise InputError(
+            f"{source} has none of the columns {', '.join(usual)}; name the one with the {what}s with "
+            f"--{what}-column; it has: {', '.join(row)}"
+        )
+    return pick_column(row, usual, source)
+
+
+def _label(row: Columns, name: str, where: str) -> str:
+    value: Any = row.get(name)
+    if isinstance(value, str):
+        label = column_text(row, name, where)
+    elif isinstance(value, int | float):
+        label = label_text(value) if isinstance(value, float) else str(value)
+    else:
+        label = ""
+    if not label:
+        raise InputError(
+            f"{where}: the {name} is {str(value)[:40]!r}; give a word or a number, or drop the row"
+        )
+    return label

@@ -1,0 +1,59 @@
+"""Accuracy and F1 of a classifier, from the table of what was predicted for what."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def confusion(gold: Sequence[int], predicted: Sequence[int], labels: int) -> Counts:
+    """How many rows of each label (first axis) were given each label (second): ``(labels, labels)`` int64.
+
+    Both series hold numbers from 0 to ``labels`` - 1 and are of one length.
+    """
+    table: Counts = np.zeros((labels, labels), np.int64)
+    np.add.at(table, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
+    return table
+
+
+def accuracy(table: Counts) -> Floats:
+    """The share of rows on the diagonal, from 0 to 1, of tables ``(..., k, k)``: ``(...)``."""
+    right: Floats = np.trace(table, axis1=-2, axis2=-1) / table.sum(axis=(-2, -1))
+    return right
+
+
+def precision_recall_f1(table: Counts) -> tuple[Floats, Floats, Floats]:
+    """Precision, recall and F1 of each label, from 0 to 1, of tables ``(..., k, k)``: three ``(..., k)``.
+
+    NaN where undefined: precision of a label that was never predicted, recall of one that no row has, F1 of
+    one that is neither.
+    """
+    right = np.diagonal(table, axis1=-2, axis2=-1).astype(np.float64)
+    given, found = table.sum(axis=-1), table.sum(axis=-2)
+    return _over(right, found), _over(right, given), _over(2 * right, given + found)
+
+
+def macro_f1(table: Counts) -> Floats:
+    """The mean F1, from 0 to 1, of the labels that rows have or were given; of ``(..., k, k)``: ``(...)``."""
+    mean: Floats = np.nanmean(precision_recall_f1(table)[2], axis=-1)
+    return mean
+
+
+def confusion_draws(table: Counts, *, draws: int, rng: np.random.Generator) -> Counts:
+    """The tables ``(draws, k, k)`` of bootstrap resamples: as many rows as there are, with replacement.
+
+    To resample rows is to draw their cells, so the counts are drawn at once; ``table``, (k, k), has at least
+    one row in it.
+    """
+    total = int(table.sum())
+    drawn: Counts = rng.multinomial(total, table.ravel() / total, size=draws)
+    return drawn.reshape(draws, *table.shape)
+
+
+def _over(counts: Floats, totals: Counts) -> Floats:
+    shares: Floats = np.full(counts.shape, np.nan)
+    np.divide(counts, totals, out=shares, where=totals > 0)
+    return shares

@@ -1,0 +1,137 @@
+"""Text classifiers: a sentence encoder with a linear head, saved as a folder that other tools can read (D14).
+
+The folder is that of the encoder, which ``SentenceTransformer`` opens. ``classifier.safetensors`` in it has
+the head's ``weight`` (k, d) and ``bias`` (k,), ``classifier.json`` the names of the k labels, and
+``trained-on.txt`` a fingerprint of each training text.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.core.errors import ModelError, first_line
+from pairsmith.core.model_files import quiet_loading
+from pairsmith.core.model_names import DtypeName, resolve_model
+from pairsmith.models.encode import encode_texts, not_finite
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+
+HEAD = "classifier.safetensors"
+LABELS = "classifier.json"
+TRAINED_ON = "trained-on.txt"
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextClassifier:
+    """An encoder and a linear head on its vectors, which are scaled to length 1 first.
+
+    Attributes:
+        encoder: gives vectors of d numbers.
+        labels: the names of the k labels.
+        weight: ``(k, d)`` float32.
+        bias: ``(k,)`` float32.
+        trained_on: of each training text what ``fingerprint_of`` gives; empty if it was not trained.
+    """
+
+    encoder: SentenceTransformer
+    labels: tuple[str, ...]
+    weight: Floats
+    bias: Floats
+    trained_on: frozenset[str] = frozenset()
+
+    def scores(
+        self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
+    ) -> Floats:
+        """The score of each label for n texts, none blank, ``(n, k)`` float32; the highest is predicted.
+
+        Of a trained classifier they are log probabilities but for a constant of each text; of one by names
+        (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
+        """
+        vectors = unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
+        found: Floats = vectors @ self.weight.T + self.bias
+        return found
+
+    def predict(self, texts: Sequence[str]) -> list[str]:
+        """The label of each text."""
+        return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()]
+
+
+def unit_vectors(
+    encoder: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    batch_size: int = 64,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Floats:
+    """The vectors of texts that are not blank, scaled to length 1: ``(n, d)`` float32."""
+    vectors = encode_texts(encoder, texts, batch_size=batch_size, advance=advance)
+    if not np.isfinite(vectors).all():
+        raise not_finite("the encoder gives vectors")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    scaled: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return scaled
+
+
+def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequence[str]]) -> TextClassifier:
+    """A classifier without training: a text has the label whose description is nearest by cosine.
+
+    ``names`` has for each label one or more descriptions, whose mean direction is taken.
+    """
+    means = [unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
+    weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)
+    return TextClassifier(encoder, tuple(names), weight, np.zeros(len(names), np.float32))
+
+
+def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
+    """Save a classifier and its card in the folder ``out``."""
+    with quiet_loading():
+        classifier.encoder.save(str(out), create_model_card=False)
+    head = {"weight": classifier.weight, "bias": classifier.bias}
+    save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / HEAD))
+    described = {"labels": list(classifier.labels), "normalize_embeddings": True}
+    (out / LABELS).write_text(json.dumps(described, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    lines = "".join(f"{each}\n" for each in sorted(classifier.trained_on))
+    (out / TRAINED_ON).write_text(lines, encoding="utf-8")
+    (out / "README.md").write_text(card, encoding="utf-8")
+
+
+def is_classifier(model: str) -> bool:
+    """Whether ``model`` is a folder, on this machine or in a store, with a classifier's head in it."""
+    return (Path(resolve_model(model)) / LABELS).is_file()
+
+
+def load_classifier(
+    model: str, *, device: str = "auto", dtype: DtypeName = "float32", max_length: int | None = None
+) -> TextClassifier:
+    """Load the classifier in the folder ``model``, which ``train-classifier`` wrote.
+
+    Raises:
+        ModelError: the folder holds no classifier, or a damaged one.
+    """
+    if not is_classifier(model):
+        raise ModelError(f"{model} holds no classifier; give a folder that train-classifier wrote")
+    folder = Path(resolve_model(model))
+    try:
+        labels = tuple(map(str, json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]))
+        head = load_file(str(folder / HEAD))
+        weight, bias = head["weight"], head["bias"]
+        seen = (folder / TRAINED_ON).read_text(encoding="utf-8").split()
+    except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
+        raise ModelError(
+            f"{model}: its classifier cannot be read ({first_line(error)}); train it again"
+        ) from error
+    encoder = load_sentence_encoder(model, device=device, dtype=dtype, max_length=max_length)
+    if weight.shape != (len(labels), encoder.get_embedding_dimension()) or bias.shape != (len(labels),):
+        raise ModelError(
+            f"{model}: the head has the shape {weight.shape}, which does not fit {len(labels)} labels and "
+            f"vectors of {encoder.get_embedding_dimension()} numbers; train it again"
+        )
+    return TextClassifier(encoder, labels, weight, bias, frozenset(seen))

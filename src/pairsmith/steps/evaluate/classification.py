@@ -1,0 +1,187 @@
+"""Text classification: does a classifier give texts the labels that people gave them (D14)?"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.progress import Progress
+from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
+from pairsmith.metrics.bootstrap import interval
+from pairsmith.metrics.classification import (
+    accuracy,
+    confusion,
+    confusion_draws,
+    macro_f1,
+    precision_recall_f1,
+)
+from pairsmith.models.classifier import (
+    TextClassifier,
+    classifier_of_names,
+    is_classifier,
+    load_classifier,
+)
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run, hash_source, settled
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, rounded, with_interval
+from pairsmith.steps.shared import load_options
+
+_WIDEST = 24
+"""Characters of a label in the table, and the number of labels up to which the confusions are shown."""
+
+
+def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) -> dict[str, Any]:
+    """Classify labelled texts, write results into the run's folder, and show a table.
+
+    ``predictions.jsonl`` has a line for each text: its label, the predicted one, and the score of that, a
+    probability of a trained classifier, a cosine with ``name``. ``results.json``, which is returned, has
+    ``accuracy`` and ``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``); by label
+    (``labels``) ``precision``, ``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones;
+    ``confusion``, for each label how many of its texts were given which; ``largest``, the share ×100 of the
+    most frequent label, the accuracy of always predicting it; ``blank``, how many rows were left out; and
+    ``trained_on``, how many texts the classifier was trained on.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    return evaluate_once(
+        run,
+        "evaluate classification",
+        settings,
+        inputs={"data": hash_source(settings.data)},
+        models={"model": model_revision(settings.model)},
+        compute=partial(_compute, settings, run.progress),
+        table=classification_table,
+    )
+
+
+def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Evaluated:
+    rows = read_labelled_texts(
+        settings.data, text_column=settings.text_column, label_column=settings.label_column
+    )
+    gold = renamed(rows.labels, settings.mapping(), settings.data)
+    classifier = classifier_of(settings)
+    if unknown := sorted(set(gold) - set(classifier.labels)):
+        raise InputError(
+            f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; it knows "
+            f"{', '.join(classifier.labels)}; say for each which it is, as --map {unknown[0]}=LABEL"
+        )
+    if len(set(gold)) == 1:
+        progress.say(f"all texts have the label {gold[0]}: the figures say nothing of other labels")
+    with progress.task("classify", len(rows.texts), "texts") as bar:
+        scores = classifier.scores(rows.texts, batch_size=settings.batch_size, advance=bar.advance)
+    if not settings.name:
+        scores = _probabilities(scores)
+    best = scores.argmax(axis=1).tolist()
+    known = sum(fingerprint_of(text) in classifier.trained_on for text in rows.texts)
+    if known:
+        progress.say(
+            f"{known:,} of {len(rows.texts):,} texts are among those that the classifier was trained on; the "
+            "figures are better than they would be on others"
+        )
+    figures = {
+        **classification_figures(
+            classifier.labels, gold, best, bootstrap=settings.bootstrap, seed=settings.seed
+        ),
+        "blank": rows.blank,
+        "trained_on": known,
+    }
+    return figures, [
+        {"text": text, "label": label, "predicted": classifier.labels[at], "score": round(float(row[at]), 4)}
+        for text, label, at, row in zip(rows.texts, gold, best, scores, strict=True)
+    ]
+
+
+def classifier_of(settings: EvaluateClassificationSettings) -> TextClassifier:
+    """The classifier in the folder that the settings name, or one by the names of labels."""
+    if is_classifier(settings.model):
+        if settings.name:
+            raise SettingsError(f"--name is for an encoder; {settings.model} is a trained classifier")
+        return load_classifier(settings.model, **load_options(settings))
+    if not settings.name:
+        raise ModelError(
+            f"model {settings.model} is no classifier; give a folder that train-classifier wrote, or an "
+            'encoder and a description of each label: --name good="a good movie review"'
+        )
+    encoder = load_sentence_encoder(settings.model, **load_options(settings))
+    return classifier_of_names(encoder, settings.names())
+
+
+def classification_figures(
+    labels: Sequence[str],
+    gold: Sequence[str],
+    predicted: Sequence[int],
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The figures of ``results.json`` that depend on n labels and predictions alone.
+
+    ``labels`` are all that could be predicted, ``gold`` those of the texts, ``predicted`` numbers of labels.
+    Macro F1 is the mean over the labels that texts have or were given. A resample draws n texts with
+    replacement.
+    """
+    numbers = {label: number for number, label in enumerate(labels)}
+    table = confusion([numbers[label] for label in gold], predicted, len(labels))
+    drawn = confusion_draws(table, draws=bootstrap, rng=np.random.default_rng(seed))
+    found: dict[str, Any] = {}
+    for name, measure in (("accuracy", accuracy), ("macro_f1", macro_f1)):
+        found[name] = round(100.0 * float(measure(table)), 4)
+        found[f"{name}_ci"] = rounded(interval(100.0 * measure(drawn)))
+    precision, recall, f1 = precision_recall_f1(table)
+    given = Counter(gold)
+    found["labels"] = {
+        label: {
+            "precision": _hundredfold(precision[at]),
+            "recall": _hundredfold(recall[at]),
+            "f1": _hundredfold(f1[at]),
+            "count": given[label],
+            "predicted": int(table[:, at].sum()),
+        }
+        for at, label in enumerate(labels)
+    }
+    found["confusion"] = {
+        label: dict(zip(labels, table[at].tolist(), strict=True)) for at, label in enumerate(labels)
+    }
+    return found | {"largest": round(100.0 * max(given.values()) / len(gold), 4), "count": len(gold)}
+
+
+def classification_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as plain tables."""
+    labels = results["labels"]
+    wide = max(8, *(len(label[:_WIDEST]) for label in labels)) + 2
+    lines = [
+        f"{results['count']:,} texts",
+        f"accuracy ×100 (95 %)  {with_interval(results, 'accuracy')}",
+        f"macro F1 ×100 (95 %)  {with_interval(results, 'macro_f1')}",
+        f"the most frequent label alone: accuracy {results['largest']:.2f}",
+        "",
+        f"{'label':<{wide}}{'texts':>7}{'precision':>11}{'recall':>9}{'F1':>9}",
+    ]
+    for label, each in labels.items():
+        shown = [_shown(each[name]) for name in ("precision", "recall", "f1")]
+        lines.append(f"{label[:_WIDEST]:<{wide}}{each['count']:>7}{shown[0]:>11}{shown[1]:>9}{shown[2]:>9}")
+    if len(labels) <= _WIDEST:
+        lines += ["", "texts of the label in each line that were given the label of each column"]
+        lines.append(" " * wide + "".join(f"{label[:_WIDEST]:>{wide}}" for label in labels))
+        for label, row in results["confusion"].items():
+            lines.append(f"{label[:_WIDEST]:<{wide}}" + "".join(f"{count:>{wide}}" for count in row.values()))
+    return "\n".join(lines)
+
+
+def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares: NDArray[np.float32] = powers / powers.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _hundredfold(share: float) -> float | None:
+    return None if np.isnan(share) else round(100.0 * float(share), 4)
+
+
+def _shown(figure: float | None) -> str:
+    return "–" if figure is None else f"{figure:.2f}"

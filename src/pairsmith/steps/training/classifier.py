@@ -1,0 +1,110 @@
+"""The step ``train-classifier``: a classifier trained on labelled texts (D14)."""
+
+import time
+from functools import partial
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import Place
+from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
+from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
+from pairsmith.methods.dino.classifier import check_labels, distinct, train_classifier_on
+from pairsmith.models.classifier import save_classifier
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.planning import sample_of, spread
+from pairsmith.steps.shared import load_options
+from pairsmith.training.card import classifier_card
+from pairsmith.training.classifier_settings import TrainClassifierSettings
+from pairsmith.training.folder import ModelFolder
+
+CALIBRATION_TEXTS = 256
+
+
+def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
+    """Train a classifier, save it in the run's folder, and return that folder.
+
+    ``models/classifier.py`` says what the folder holds; ``training.json`` in it, written last, says how the
+    training went. A folder that holds the finished work of the same settings is left as it is.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
+    for name, source in {**sources, "base": settings.base}.items():
+        refuse_source(run, **{name: source})
+    train = _read(settings.data, settings)
+    validation = _read(settings.validation, settings) if settings.validation else None
+    try:
+        check_labels(distinct(train)[1], validation)
+    except InputError as error:
+        raise InputError(f"{settings.data}: {error}") from None
+    folder = ModelFolder.start(
+        run,
+        step="train-classifier",
+        settings=settings.deciding(),
+        inputs={name: hash_source(source) for name, source in sources.items()},
+        models={"base": model_revision(settings.base)},
+        sources=sources_of(models=[settings.base], data=list(sources.values())),
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
+        return run.out
+    if train.blank:
+        run.progress.say(f"left out, as the text is blank: {train.blank:,} rows")
+    encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
+    classifier, training = train_classifier_on(encoder, train, validation, settings, progress=run.progress)
+    for count, why in (
+        (training.repeated, "they repeat an earlier one"),
+        (training.contradicting, "the same text has several labels"),
+    ):
+        if count:
+            run.progress.say(f"left out, as {why}: {count:,} of {len(train.texts):,} texts")
+    card = classifier_card(settings, training.to_json(), folder)
+    folder.finish(partial(save_classifier, classifier, card=card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> TrainClassifierSettings:
+    """The settings with a split named for each folder with several; unset, ``validation`` is that of data."""
+    data, validation = settings.data, settings.validation
+    if validation is None and not split_of(data)[1]:
+        validation = splits_of(data).get("validation") if len(splits_of(data)) > 1 else None
+    elif validation is not None:
+        validation = to_measure_on(validation, "measured on", say, split="validation")
+    own = validation is not None and settings.validation is None
+    data = to_train_on(data, "trained on", None if own else say)
+    if own and say:
+        say(f"measured on the validation texts, {validation}")
+    return settings.model_copy(update={"data": data, "validation": validation})
+
+
+def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> Estimate:
+    """Train on a sample of the texts, from an earlier step or the data, and extrapolate to their number."""
+    sample = sample_of(settings.data, before)
+    if sample is not None:
+        rows = LabelledTexts(sample["text"].to_pylist(), sample["label"].to_pylist(), 0)
+        count = sum(before[settings.data].rows.values())
+    else:
+        settings = at_splits(settings)
+        rows = _read(settings.data, settings)
+        count = len(rows.texts)
+    begun = time.monotonic()
+    encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
+    loaded = time.monotonic()
+    some = LabelledTexts(
+        list(spread(rows.texts, CALIBRATION_TEXTS)), list(spread(rows.labels, CALIBRATION_TEXTS)), 0
+    )
+    train_classifier_on(encoder, some, None, settings)
+    trained = time.monotonic()
+    weights = sum(each.nbytes for each in encoder.state_dict().values())
+    return Estimate(
+        seconds=loaded - begun + (trained - loaded) * max(1.0, count / len(some.texts)),
+        memory=peak_memory(),
+        disk=weights + 1_000_000 + 17 * count,  # besides the weights: a tokenizer, and a line for each text
+        rows={},
+    )
+
+
+def _read(source: str, settings: TrainClassifierSettings) -> LabelledTexts:
+    return read_labelled_texts(source, text_column=settings.text_column, label_column=settings.label_column)

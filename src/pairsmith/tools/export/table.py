@@ -1,0 +1,66 @@
+"""Rows of any kind as CSV, for spreadsheets and other programs that know nothing of the kinds of rows."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pairsmith.core.paths import place
+from pairsmith.data.kinds import QUESTIONS, Row
+from pairsmith.data.sources import open_source
+from pairsmith.data.splits import splits_of
+from pairsmith.data.squad import official
+
+Files = Iterator[tuple[str, Iterable[str]]]
+
+
+def table_rows(source: str) -> dict[str, list[Row]]:
+    """The rows of each split with all their columns; an official SQuAD file has a row for each question."""
+    return {
+        split: list(QUESTIONS.read(name))
+        if official(place(source))
+        else [row for _, row in open_source(name).rows()]
+        for split, name in splits_of(source).items()
+    }
+
+
+def csv_files(splits: dict[str, list[Row]]) -> Files:
+    """``SPLIT.csv`` for each split: a header, then a line for each row, with quotation marks where needed.
+
+    The columns are those of all rows, in the order in which they appear. What is missing is an empty field,
+    and lists and objects are JSON.
+    """
+    for split, rows in splits.items():
+        names = columns_of(rows)
+        yield (
+            f"{split}.csv",
+            [_line(names), *(_line([_field(row.get(name)) for name in names]) for row in rows)],
+        )
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """The names of all columns of the rows, in the order in which they appear."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def nested(splits: dict[str, list[Row]]) -> list[str]:
+    """The columns that hold lists or objects."""
+    found = {
+        name: None
+        for rows in splits.values()
+        for row in rows
+        for name, value in row.items()
+        if isinstance(value, list | dict)
+    }
+    return list(found)
+
+
+def _field(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def _line(values: Sequence[Any]) -> str:
+    written = io.StringIO(newline="")
+    csv.writer(written).writerow(values)  # its line end is \r\n, so fields with either of these are quoted
+    return written.getvalue().removesuffix("\r\n")

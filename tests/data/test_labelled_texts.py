@@ -1,0 +1,62 @@
+"""Labelled texts under the names that files have for them."""
+
+import json
+
+import pytest
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
+
+
+def saved(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_usual_names_numbers_and_blank_texts(tmp_path):
+    rows = [
+        {"sentence": " Good. ", "Label": 1},
+        {"sentence": "  ", "Label": 0},
+        {"sentence": "Bad.", "Label": 0.0},
+    ]
+    found = read_labelled_texts(saved(tmp_path / "a.jsonl", rows))
+    assert (found.texts, found.labels, found.blank) == (["Good.", "Bad."], ["1", "0"], 1)
+
+
+def test_csv_with_named_columns(tmp_path):
+    (tmp_path / "a.csv").write_text('id,body,stars\n1,"Good, really.",five\n')
+    found = read_labelled_texts(str(tmp_path / "a.csv"), text_column="body", label_column="stars")
+    assert (found.texts, found.labels) == (["Good, really."], ["five"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (
+            [{"body": "a", "label": "x"}],
+            "name the one with the texts with --text-column; it has: body, label",
+        ),
+        (
+            [{"text": "a", "stars": "x"}],
+            "name the one with the labels with --label-column; it has: text, stars",
+        ),
+        ([{"text": "a", "label": None}], "the label is 'None'; give a word or a number"),
+        ([{"text": "a", "label": ["x"]}], "give a word or a number"),
+        ([{"text": 3, "label": "x"}], "column 'text' holds a number, not text"),
+        ([{"text": "", "label": "x"}], "holds no labelled texts"),
+    ],
+)
+def test_what_is_wrong_is_told(tmp_path, rows, words):
+    with pytest.raises(InputError, match=words):
+        read_labelled_texts(saved(tmp_path / "a.jsonl", rows))
+
+
+def test_labels_get_other_names():
+    assert renamed(["0", "1", "2"], {"0": "bad", "1": "good"}, "f") == ["bad", "good", "2"]
+    with pytest.raises(InputError, match="--map one=good: no row of f has this label; did you mean"):
+        renamed(["zero", "ones"], {"one": "good"}, "f")
+
+
+def test_texts_that_differ_in_case_and_punctuation_share_a_fingerprint():
+    assert fingerprint_of("A masterpiece.") == fingerprint_of("a  Masterpiece!")
+    assert fingerprint_of("A masterpiece.") != fingerprint_of("A disaster.")

@@ -1,0 +1,52 @@
+"""Accuracy and F1, against numbers worked out by hand and scikit-learn's."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, precision_recall_fscore_support
+
+from pairsmith.metrics.classification import (
+    accuracy,
+    confusion,
+    confusion_draws,
+    macro_f1,
+    precision_recall_f1,
+)
+
+
+def test_by_hand():
+    #  a b c
+    table = confusion([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 0, 0], 3)
+    assert table.tolist() == [[2, 1, 0], [1, 1, 0], [1, 0, 0]]
+    assert accuracy(table) == pytest.approx(3 / 6)
+    precision, recall, f1 = precision_recall_f1(table)
+    # a: 2 right of 4 predicted and 3 given; b: 1 of 2 and 2; c: never predicted, 1 given.
+    assert precision[:2].tolist() == [0.5, 0.5]
+    assert np.isnan(precision[2])
+    assert recall.tolist() == pytest.approx([2 / 3, 1 / 2, 0])
+    assert f1.tolist() == pytest.approx([4 / 7, 1 / 2, 0])
+    assert macro_f1(table) == pytest.approx((4 / 7 + 1 / 2) / 3)
+
+
+def test_a_label_that_is_neither_given_nor_predicted_has_no_part_in_the_mean():
+    table = confusion([0, 1, 1], [0, 1, 0], 4)
+    assert macro_f1(table) == pytest.approx((2 / 3 + 2 / 3) / 2)
+
+
+def test_as_scikit_learn_has_it():
+    rng = np.random.default_rng(0)
+    gold, predicted = rng.integers(0, 5, 200), rng.integers(0, 5, 200)
+    table = confusion(gold, predicted, 5)
+    assert macro_f1(table) == pytest.approx(f1_score(gold, predicted, average="macro"))
+    theirs = precision_recall_fscore_support(gold, predicted)[:3]
+    np.testing.assert_allclose(precision_recall_f1(table), theirs)
+
+
+def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one():
+    table = confusion([0] * 60 + [1] * 40, [0] * 50 + [1] * 50, 2)
+    drawn = confusion_draws(table, draws=4_000, rng=np.random.default_rng(1))
+    assert drawn.shape == (4_000, 2, 2)
+    assert (drawn.sum(axis=(1, 2)) == 100).all()
+    rates = accuracy(drawn)
+    assert rates.mean() == pytest.approx(0.9, abs=0.005)
+    assert rates.std() == pytest.approx((0.9 * 0.1 / 100) ** 0.5, rel=0.05)
+    assert np.isfinite(macro_f1(drawn)).all()

@@ -1,0 +1,380 @@
+"""The steps train-classifier and evaluate classification, on a small random encoder and the bundled model."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sklearn.linear_model import LogisticRegression
+from tests.training.few import write
+
+import pairsmith
+from pairsmith.cli.app import main
+from pairsmith.core.errors import InputError, ModelError, OtherWorkError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data.labelled_texts import LabelledTexts
+from pairsmith.data.schemas import LabelledText
+from pairsmith.methods.dino.classifier import distinct, train_classifier_on
+from pairsmith.models.classifier import TextClassifier, load_classifier, unit_vectors
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run
+from pairsmith.steps.evaluate.classification import classification_figures, evaluate_classification
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.evaluate.plan import plan_evaluate_classification
+from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
+from pairsmith.training.classifier_settings import TrainClassifierSettings
+
+pytestmark = pytest.mark.slow
+
+GOOD = [
+    "A fine film.",
+    "I loved this movie.",
+    "Great actors and a great story.",
+    "What a joy!",
+    "Lovely.",
+    "So good.",
+]
+BAD = [
+    "A dull film.",
+    "I hated this movie.",
+    "Poor actors and no story.",
+    "What a bore!",
+    "Awful.",
+    "So bad.",
+]
+ROWS = [{"text": text, "label": label} for pair in zip(GOOD, BAD, strict=True) for text, label in zip(pair, ("good", "bad"), strict=True)]  # fmt: skip
+
+
+class Said(Silent):
+    """Keeps what is said."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+    def result(self, text):
+        self.lines.append(text)
+
+
+@pytest.fixture
+def given(tmp_path, tiny_bert):
+    def make(**changes):
+        own = {"base": str(tiny_bert), "data": write(tmp_path / "rows.jsonl", ROWS), "device": "cpu"}
+        return TrainClassifierSettings(**(own | changes))
+
+    return make
+
+
+@pytest.fixture
+def trained(given, tmp_path):
+    train_classifier(given(), Run(tmp_path / "model", Silent()))
+    return tmp_path / "model"
+
+
+def measured(tmp_path, rows, progress=None, **changes):
+    data = write(tmp_path / "test.jsonl", rows)
+    settings = EvaluateClassificationSettings(**({"data": data, "device": "cpu", "bootstrap": 50} | changes))
+    return evaluate_classification(settings, Run(tmp_path / "out", progress or Silent()))
+
+
+def test_a_trained_folder_opens_and_classifies(trained):
+    record = json.loads((trained / "training.json").read_text())
+    assert record["complete"]
+    assert record["texts"] == {"bad": 6, "good": 6}
+    assert (record["c"], record["measured_on"], record["choices"]) == (1.0, "", [])
+    assert not list(trained.rglob("*.bin")) + list(trained.rglob("*.pkl"))
+    classifier = load_classifier(str(trained), device="cpu")
+    assert classifier.labels == ("bad", "good")
+    assert set(classifier.predict([*GOOD, *BAD])) <= {"bad", "good"}
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["a", "b", "c"]])
+def test_the_head_is_scikit_learns(tiny_bert, labels):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    texts = [*GOOD, *BAD]
+    rows = LabelledTexts(texts, [labels[n % len(labels)] for n in range(12)], 0)
+    settings = TrainClassifierSettings(data="x", c=3.0)
+    classifier, training = train_classifier_on(encoder, rows, None, settings)
+    vectors = unit_vectors(encoder, texts)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    theirs = LogisticRegression(C=3.0, class_weight="balanced", max_iter=1000).fit(
+        vectors.astype(float), rows.labels
+    )
+    scores = classifier.scores(texts).astype(float)
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, theirs.predict_proba(vectors.astype(float)), atol=1e-5)
+    assert (training.c, training.measured_on, training.curve) == (3.0, "", {})
+
+
+def test_the_snippet_on_the_card_gives_the_same_labels(trained, capsys):
+    card = (trained / "README.md").read_text()
+    snippet = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1].replace(
+        "path/to/this/folder", str(trained)
+    )
+    exec(compile(snippet, "card", "exec"), {})
+    expected = load_classifier(str(trained), device="cpu").predict(["A film to fall in love with."])
+    assert capsys.readouterr().out.strip().endswith(str(expected))
+    assert isinstance(SentenceTransformer(str(trained), device="cpu").encode("x"), np.ndarray)
+    assert "pipeline_tag: text-classification" in card
+
+
+def test_a_finished_folder_is_left_alone_and_another_setting_refused(given, trained, tmp_path):
+    before = (trained / "training.json").stat().st_mtime_ns
+    said = Said()
+    train_classifier(given(), Run(trained, said))
+    assert "already trained" in said.lines[-1]
+    assert (trained / "training.json").stat().st_mtime_ns == before
+    with pytest.raises(OtherWorkError, match="with other settings: c: "):
+        train_classifier(given(c=[5.0]), Run(trained, Silent()))
+    again = tmp_path / "again"
+    train_classifier(given(), Run(again, Silent()))
+    for name in ("classifier.safetensors", "classifier.json", "README.md", "trained-on.txt"):
+        assert (again / name).read_bytes() == (trained / name).read_bytes()
+
+
+def test_repeats_and_contradictions_are_left_out_and_told(given, tmp_path):
+    more = [ROWS[0], {"text": "It is long.", "label": "good"}, {"text": "It is long.", "label": "bad"}, {"text": " ", "label": "bad"}]  # fmt: skip
+    data = write(tmp_path / "more.jsonl", [*ROWS, *more])
+    said = Said()
+    train_classifier(given(data=data), Run(tmp_path / "model", said))
+    text = "\n".join(said.lines)
+    assert "as the text is blank: 1 rows" in text
+    assert "as they repeat an earlier one: 1 of 15 texts" in text
+    assert "as the same text has several labels: 2 of 15 texts" in text
+
+
+def test_distinct_texts():
+    rows = LabelledTexts(["a", "b", "a", "c", "c"], ["x", "y", "x", "x", "y"], 0)
+    assert distinct(rows) == (["a", "b"], ["x", "y"], 1, 2)
+
+
+def test_the_validation_texts_choose_c(given, tmp_path):
+    validation = write(tmp_path / "validation.jsonl", ROWS[:4])
+    train_classifier(given(validation=validation, c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
+    record = json.loads((tmp_path / "model" / "training.json").read_text())
+    assert record["measured_on"] == "validation texts"
+    assert [each["c"] for each in record["choices"]] == [0.1, 1.0, 10.0]
+    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
+    assert set(record["inputs"]) == {"data", "validation"}
+
+
+def test_cross_validation_chooses_among_several(given, tmp_path):
+    train_classifier(given(c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
+    record = json.loads((tmp_path / "model" / "training.json").read_text())
+    assert record["measured_on"] == "cross-validation"
+    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
+    assert "that was tried, on cross-validation;" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_a_label_with_one_text_leaves_nothing_to_choose_by(given, tmp_path):
+    said = Said()
+    few = write(tmp_path / "few.jsonl", ROWS[:3])
+    train_classifier(given(data=few, c=[0.1, 1, 10, 100]), Run(tmp_path / "model", said))
+    assert "a label has a single text, so C cannot be chosen; it is 1" in said.lines
+    assert json.loads((tmp_path / "model" / "training.json").read_text())["c"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "validation", "words"),
+    [
+        (ROWS[::2], None, r"rows2.jsonl: a classifier needs texts of at least two labels; .* all 6 have the label 'good'"),
+        ([ROWS[0], {**ROWS[0], "label": "bad"}], None, "at least two labels; .* none are left"),
+        (ROWS, [{"text": "x", "label": "fair"}], "the validation texts have the labels fair, .* those have: bad, good"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_on_is_told(given, tmp_path, rows, validation, words):
+    more = {"validation": write(tmp_path / "validation.jsonl", validation)} if validation else {}
+    with pytest.raises(InputError, match=words):
+        train_classifier(
+            given(data=write(tmp_path / "rows2.jsonl", rows), **more), Run(tmp_path / "model", Silent())
+        )
+
+
+@pytest.mark.parametrize(
+    ("c", "words"), [([0.0], "above 0"), ([1.0, 1.0], "give each C once"), ([], "at least 1")]
+)
+def test_settings_of_c(c, words):
+    with pytest.raises(ValueError, match=words):
+        TrainClassifierSettings(data="x", c=c)
+
+
+# evaluation
+
+
+def test_figures_by_hand():
+    found = classification_figures(("a", "b"), ["a", "a", "b", "b"], [0, 1, 1, 1], bootstrap=100)
+    assert found["accuracy"] == 75.0
+    assert found["macro_f1"] == pytest.approx((100 * 2 / 3 + 80) / 2, abs=1e-4)
+    assert found["labels"]["a"] == {
+        "precision": 100.0,
+        "recall": 50.0,
+        "f1": 66.6667,
+        "count": 2,
+        "predicted": 1,
+    }
+    assert found["confusion"] == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 2}}
+    assert (found["largest"], found["count"]) == (50.0, 4)
+    assert found["accuracy_ci"][0] <= 75 <= found["accuracy_ci"][1]
+    assert classification_figures(("a", "b"), ["a"], [0], bootstrap=0)["accuracy_ci"] is None
+
+
+def test_an_evaluation_with_other_label_names_and_rows_that_were_trained_on(trained, tmp_path):
+    said = Said()
+    rows = [
+        {"text": GOOD[0].upper(), "label": 1},
+        {"text": "Something else.", "label": 0},
+        {"text": "", "label": 1},
+    ]
+    found = measured(tmp_path, rows, said, model=str(trained), map=["0=bad", "1=good"])
+    assert (found["count"], found["blank"], found["trained_on"]) == (2, 1, 1)
+    assert any(
+        line.startswith("1 of 2 texts are among those that the classifier was trained on")
+        for line in said.lines
+    )
+    predictions = [
+        json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
+    ]
+    assert [each["label"] for each in predictions] == ["good", "bad"]
+    assert all(0.5 <= each["score"] <= 1 for each in predictions)
+    again = measured(tmp_path, rows, said, model=str(trained), map={"0": "bad", "1": "good"})
+    assert again == found
+    assert any("already evaluated" in line for line in said.lines)
+
+
+def test_by_the_names_of_labels(tiny_bert, tmp_path):
+    names = ["good=A fine film.", "good=Lovely.", "bad=A dull film."]
+    found = measured(tmp_path, ROWS, model=str(tiny_bert), name=names)
+    assert found["count"] == 12
+    assert found["labels"].keys() == {"good", "bad"}
+    predictions = [
+        json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
+    ]
+    assert predictions[1]["predicted"] == "bad"
+    assert predictions[1]["score"] == pytest.approx(1, abs=1e-3)  # the name itself
+
+
+def test_one_label_is_warned_of(trained, tmp_path):
+    said = Said()
+    measured(tmp_path, ROWS[::2], said, model=str(trained))
+    assert "all texts have the label good: the figures say nothing of other labels" in said.lines
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "error", "words"),
+    [
+        ([{"text": "x", "label": "0"}], {}, InputError, "does not know the labels 0; it knows bad, good; .* --map 0=LABEL"),
+        (ROWS, {"map": ["0=bad"]}, InputError, "--map 0=bad: no row of .* has this label"),
+        (ROWS, {"name": ["good=x", "bad=y"]}, SettingsError, "--name is for an encoder"),
+        (ROWS, {"model": "pairsmith:tiny"}, ModelError, "pairsmith:tiny is no classifier; .* --name good="),
+        (ROWS, {"model": "no/such/folder"}, ModelError, "no/such/folder"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_evaluated_is_told(trained, tmp_path, rows, changes, error, words):
+    with pytest.raises(error, match=words):
+        measured(tmp_path, rows, **({"model": str(trained)} | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"map": ["bad"]}, "map is 'bad'; give OLD=NEW"),
+        ({"name": ["good="]}, "name is 'good='; give LABEL=TEXT"),
+        ({"name": ["good=x"]}, "two labels or more"),
+        ({"map": ["0=a", "0=b"]}, "map names 0 twice"),
+    ],
+)
+def test_assignments(changes, words):
+    with pytest.raises(ValueError, match=words):
+        EvaluateClassificationSettings(model="m", data="d", **changes)
+
+
+def test_a_damaged_head_is_told(trained):
+    (trained / "classifier.json").write_text('{"labels": ["a", "b", "c"]}')
+    with pytest.raises(ModelError, match="does not fit 3 labels"):
+        load_classifier(str(trained), device="cpu")
+    (trained / "classifier.safetensors").write_bytes(b"no")
+    with pytest.raises(ModelError, match="its classifier cannot be read"):
+        load_classifier(str(trained), device="cpu")
+
+
+def test_plans(given, trained, tmp_path):
+    planned = plan_train_classifier(given(), {})
+    assert planned.seconds > 0
+    assert planned.disk >= (trained / "model.safetensors").stat().st_size
+    settings = EvaluateClassificationSettings(model=str(trained), data=write(tmp_path / "t.jsonl", ROWS))
+    assert plan_evaluate_classification(settings, {}).seconds > 0
+
+
+def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for line in (
+        "generate --task movie-sentences --per-input 6 --out texts",
+        "postprocess --data texts --validation 0.3 --out clean",
+        f"train-classifier --base {tiny_bert} --data clean --out classifier",
+        "evaluate classification --model classifier --data clean:validation --out measured",
+        "report --data measured --out page",
+        "report --data classifier --out page2",
+        "mix --data clean --out mixed",
+        "export --data clean --form csv --out table",
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(line.split())
+        assert ended.value.code == 0, (line, capsys.readouterr().err)
+    assert {"accuracy", "macro_f1"} <= json.loads((tmp_path / "measured" / "results.json").read_text()).keys()
+    record = json.loads((tmp_path / "classifier" / "training.json").read_text())
+    assert record["measured_on"] == "validation texts"
+    assert "log loss" in (tmp_path / "page2" / "report.html").read_text()
+
+
+def test_a_users_mistake_ends_with_2(tmp_path, capsys):
+    data = write(tmp_path / "rows.jsonl", ROWS)
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                "evaluate",
+                "classification",
+                "--model",
+                "pairsmith:tiny",
+                "--data",
+                data,
+                "--out",
+                str(tmp_path / "o"),
+            ]
+        )
+    assert ended.value.code == 2
+    assert "is no classifier" in capsys.readouterr().err
+
+
+def test_from_python(tiny_bert):
+    encoder = pairsmith.load_encoder(str(tiny_bert), device="cpu")
+    rows = [LabelledText(str(n), row["text"], row["label"]) for n, row in enumerate(ROWS)]
+    classifier = pairsmith.train_classifier(encoder, rows, rows[:4], c=[1.0, 5.0])
+    found = pairsmith.evaluate_classification(classifier, rows, bootstrap=20)
+    assert found["count"] == 12
+    right = sum(
+        a == b.label for a, b in zip(classifier.predict([row.text for row in rows]), rows, strict=True)
+    )
+    assert found["accuracy"] == pytest.approx(100 * right / 12, abs=1e-3)
+    with pytest.raises(
+        SettingsError, match="no option 'epochs'; its options are balanced, batch_size, c, seed"
+    ):
+        pairsmith.train_classifier(encoder, rows, epochs=3)
+    with pytest.raises(SettingsError, match="train_classifier: c: "):
+        pairsmith.train_classifier(encoder, rows, c=[-1.0])
+    with pytest.raises(InputError, match="does not know the labels fair; it knows bad, good"):
+        pairsmith.evaluate_classification(classifier, [LabelledText("1", "x", "fair")])
+    with pytest.raises(InputError, match="there are no texts"):
+        pairsmith.evaluate_classification(classifier, [])
+
+
+def test_a_classifier_by_hand(tiny_bert):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    width = encoder.get_embedding_dimension()
+    classifier = TextClassifier(
+        encoder, ("x", "y"), np.zeros((2, width), np.float32), np.array([0, 1], np.float32)
+    )
+    assert classifier.predict(["anything"]) == ["y"]
