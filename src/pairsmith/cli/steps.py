@@ -73,6 +73,7 @@ class Step:
     plan: str = ""
     sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
     reads: str = ""  # the setting that names a model which an earlier step may train
+    of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work; for a rank of an array job, its share."""
@@ -334,6 +335,7 @@ STEPS: Steps = {
         "Write a one-page report about a folder.",
         plan="pairsmith.tools.plans:plan_report",
         checks={"encoder": check_name},
+        of_runs=True,
     ),
     "audit": Step(
         AuditSettings,

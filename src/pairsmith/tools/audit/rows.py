@@ -1,6 +1,5 @@
 """The rows to be labelled, and the order in which an annotator sees them."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,8 @@ from typing import Any
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
-from pairsmith.tools.report.rows import label_name, texts_of, with_sample
+from pairsmith.tools.meanings import label_meanings
+from pairsmith.tools.report.rows import in_order, is_number, label_name, texts_of, with_sample
 from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
@@ -89,11 +89,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             "choose from as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
-    task = folder.manifest.settings.get("task")
-    meanings = {
-        label_name(label["name"]): str(label["instruction"]).partition("\n")[0].removeprefix("Task: ")
-        for label in (task.get("labels", []) if isinstance(task, Mapping) else [])
-    }
+    meanings = label_meanings(folder.manifest.settings)
     return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings)
 
 
@@ -101,16 +97,3 @@ def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
     """The indices of the rows in the order in which an annotator sees them."""
     order: list[int] = generator(seed, "audit order", annotator).permutation(len(audit.rows)).tolist()
     return order
-
-
-def is_number(label: str) -> bool:
-    """Whether a label is a finite number."""
-    try:
-        return math.isfinite(float(label))
-    except ValueError:
-        return False
-
-
-def in_order(labels: set[str]) -> list[str]:
-    """The labels sorted: numerically if all are numbers, else alphabetically."""
-    return sorted(labels, key=float) if all(map(is_number, labels)) else sorted(labels)

@@ -1,6 +1,7 @@
 """Counts over all rows of a data set, and a sample of them, in one pass of a few thousand rows at a time."""
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -195,6 +196,24 @@ def label_name(value: object) -> str:
     if value is None:
         return "–"
     return label_text(value) if isinstance(value, float) else str(value)
+
+
+def is_number(label: str) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """The labels sorted: by number if all are numbers, else by letters; missing and other ones at the end."""
+    last = [name for name in ("–", OTHERS) if name in set(labels)]
+    named = set(labels) - set(last)
+    order = (
+        sorted(named, key=lambda name: (float(name), name)) if all(map(is_number, named)) else sorted(named)
+    )
+    return [*order, *last]
 
 
 def digest(text: str) -> bytes:
