@@ -23,6 +23,22 @@ _TEXTS = (
 )
 
 
+_ALIKE = "How similar in meaning are these two sentences?"
+_QUESTIONS = {
+    ("input", "output"): "Do these two texts belong together? Choose the label that fits best.",
+    ("text",): "Which label fits this text best?",
+    (
+        "context",
+        "question",
+    ): "Does the passage answer the question, and is the answer right? Choose the label that fits best.",
+    (
+        "document",
+        "summary",
+    ): "Does the summary say what matters in the document? Choose the label that fits best.",
+}
+"""By the columns with texts, what people are asked where the settings do not say."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditRow:
     """A row to be labelled, with its texts by column name.
@@ -40,7 +56,7 @@ class Audit:
     """The rows to label, in the order of the data, and the labels to choose from, in the order of the keys.
 
     ``claimed``: the labels that these rows have in the data, sorted; ``graded``: whether these are scores;
-    ``meanings``: for rows written by a task, the first line of each label's instruction.
+    ``meanings``: for rows written by a task, what each label means; ``question``: what people are asked.
     """
 
     rows: Sequence[AuditRow]
@@ -48,6 +64,7 @@ class Audit:
     claimed: Sequence[str]
     graded: bool = False
     meanings: Mapping[str, str] = field(default_factory=dict)
+    question: str = "Which label fits best?"
 
 
 def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
@@ -90,7 +107,15 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
         )
     graded = column == "score" and all(map(is_number, labels))
     meanings = label_meanings(folder.manifest.settings)
-    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings)
+    question = settings.question or question_on(columns, graded)
+    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings, question)
+
+
+def question_on(columns: Sequence[str], graded: bool) -> str:
+    """What people are asked about rows with these texts; ``graded`` if the labels are scores."""
+    if tuple(columns) == ("sentence1", "sentence2"):
+        return _ALIKE if graded else "Which label says best how the second sentence relates to the first?"
+    return _QUESTIONS[tuple(columns)]
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:

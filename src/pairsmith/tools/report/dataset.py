@@ -132,7 +132,7 @@ def lengths(found: Tally) -> Iterator[Block]:
     for name, each in found.lengths.items():
         most = max(int(np.ceil(np.percentile(each, 99))), 1)
         longer = int((each > most).sum())
-        caption = f"{number(longer)} longer ones are in the last column." if longer else ""
+        caption = f"In the last column are the {number(longer)} longest." if longer else ""
         words_in = f"words in {column_words(name)}"
         yield histogram_of(
             np.minimum(each, most), words_in, f"Texts by their number of words. {caption}".strip()

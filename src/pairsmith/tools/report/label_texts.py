@@ -151,7 +151,7 @@ def single_texts(
         else None
     )
     if told is None:
-        yield Note("No two labels have enough rows to compare their texts.")
+        yield Note("No two labels have enough rows to compare their texts: it takes 20 of each.")
         return
     right, commonest = told
     yield Note(

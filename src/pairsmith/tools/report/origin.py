@@ -13,7 +13,7 @@ from pairsmith.tools.report.words import settings_in_words
 
 CHECKED = (
     "Looked at: how many rows each label has, how texts begin, whether the two texts of a pair are "
-    "near-copies, and whether the texts of different labels differ{more}. Nothing here can say whether the "
+    "near-copies, and whether the texts of labels with enough rows differ{more}. Nothing here can say whether the "
     "labels are right: read the examples, or have people check some rows with pairsmith audit."
 )
 
@@ -49,7 +49,7 @@ def lead(folder: DatasetFolder) -> list[str]:
     if len(splits) > 1:
         counts += f": {', '.join(f'{rows:,} in {split}' for split, rows in splits.items())}"
     if rejects := folder.manifest.counts.rejects:
-        counts += f". {rejects:,} others were not kept"
+        counts += f". {rejects:,} {'other was' if rejects == 1 else 'others were'} not kept"
     return [*([shown(told)] if told else []), f"{counts}."]
 
 
