@@ -182,6 +182,6 @@ def serve(
         # Not with ``say``, which removes tokens: the page can only be opened with this one.
         progress.link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
         progress.say(
-            "label the rows there and choose Finish at the end; Ctrl-C stops before that, and every label is saved"
+            "label the rows there, and choose Finish at the end; Ctrl-C stops before that. No label is lost"
         )
         server.run(sockets=[listening])

@@ -22,8 +22,9 @@ def closing(
     """What the page shows at the end.
 
     Returns:
-        ``told``: sentences; ``caption`` and ``table``: how often each label in the data was given which label,
-        with a head, empty where the data have no labels; ``folder`` and ``files``: what was written.
+        ``told``: sentences; ``caption`` and ``table``: how often which label was given to the rows of each
+        label in the data, with a head; empty where the data have no labels; ``folder`` and ``files``: what
+        was written.
     """
     columns = list(results["confusion"])
     table: list[list[str]] = []
@@ -49,7 +50,8 @@ def _counts(there: Audit, said: Mapping[str, Labels]) -> Sequence[str]:
         compared = [row for row in there.rows if row.id in labels and row.label in there.labels]
         if compared:
             same = sum(labels[row.id] == row.label for row in compared)
-            told += f", and gave {same} of {len(compared)} ({100 * same / len(compared):.0f} %) the label in the data"
+            share = 100 * same / len(compared)
+            told += f", and gave {same} of {len(compared)} ({share:.0f} %) the label in the data"
         found.append(f"{told}.")
     return found or ["Nobody has labelled a row yet."]
 

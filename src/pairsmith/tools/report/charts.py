@@ -31,7 +31,7 @@ def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str, *, wh
     With ``whole`` only whole numbers stand below the axis.
     """
     across, up = (edges[0], edges[-1]), (0, max(counts, default=0) or 1)
-    parts = _axes(across, up, x_label, whole=whole)
+    parts = _axes(across, up, x_label, whole=whole, counts=True)
     parts += _columns(edges, counts, across, up, _TOP, HEIGHT - _BOTTOM, 0)
     return _image(parts, HEIGHT, f"Histogram: {x_label}")
 
@@ -100,7 +100,7 @@ def _legend(names: Sequence[str]) -> Markup:
     piece = Markup('<svg viewBox="0 0 28 10" aria-hidden="true"><path d="M0,5 H28" {}/></svg>')
     item = Markup("<li>{}<span>{} {}</span></li>")
     found = [
-        item.format(piece.format(_stroke(place)), place + 1, shown(name, 60))
+        item.format(piece.format(_stroke(place)), place + 1, shown(name, 40))
         for place, name in enumerate(names)
     ]
     return Markup('<ul class="legend">{}</ul>').format(Markup("").join(found))
@@ -132,7 +132,10 @@ def _columns(
     return parts
 
 
-def _axes(across: Point, up: Point, x_label: str, *, whole: bool = False) -> list[Markup]:
+def _axes(
+    across: Point, up: Point, x_label: str, *, whole: bool = False, counts: bool = False
+) -> list[Markup]:
+    """The axes with their numbers: with ``whole`` only whole ones below, with ``counts`` at the left."""
     bottom = HEIGHT - _BOTTOM
     parts = [
         Markup('<path d="M{},{} V{} H{}" class="axis"/>').format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
@@ -140,6 +143,8 @@ def _axes(across: Point, up: Point, x_label: str, *, whole: bool = False) -> lis
         _text((WIDTH + _LEFT) / 2, HEIGHT - 4, "middle", x_label),
     ]
     for value in _ticks(*up):
+        if counts and value != round(value):
+            continue
         parts.append(_text(_LEFT - 6, f"{_y(value, up) + 4:.1f}", "end", f"{value:,g}"))
     return parts
 

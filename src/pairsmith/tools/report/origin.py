@@ -13,8 +13,8 @@ from pairsmith.tools.report.words import settings_in_words
 
 CHECKED = (
     "Looked at: how many rows each label has, how texts begin, whether the two texts of a pair are "
-    "near-copies, and whether the texts of labels with enough rows differ{more}. Nothing here can say whether the "
-    "labels are right: read the examples, or have people check some rows with pairsmith audit."
+    "near-copies, and whether the texts of labels with enough rows differ{more}. Nothing here can say "
+    "whether the labels are right: read the examples, or have people check some rows with pairsmith audit."
 )
 
 
