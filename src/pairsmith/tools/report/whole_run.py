@@ -11,6 +11,7 @@ from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, Section, Table, number, shown
+from pairsmith.tools.report.words import STEPS
 
 RUN, MANIFEST, TRAINING, RESULTS = "run.json", "manifest.json", "training.json", "results.json"
 OWN_PAGES = ("report.json", "audit.json")
@@ -107,10 +108,14 @@ def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     rows = [
-        (str(place), step.name, shown(step.kind, 60), shown(step.outcome, 200), _time(spent.get(step.name)))
+        (str(place), step.name, _does(step.kind), shown(step.outcome, 200), _time(spent.get(step.name)))
         for place, step in enumerate(steps, start=1)
     ]
     return Table(["", "step", "what it does", "what it made", "time"], rows, texts=4)
+
+
+def _does(kind: str) -> str:
+    return f"{kind}: {STEPS[kind]}" if kind in STEPS else shown(kind, 60)
 
 
 def _time(seconds: float | None) -> str:
@@ -126,7 +131,7 @@ def _short(section: Section) -> Section:
 
 def _introduction(step: StepOfRun) -> list[Block]:
     """What stands below the name of a step: its kind, and the lines of its own page."""
-    lines = [f"Step: {step.kind}." if step.kind else "", *step.page.lead]
+    lines = [f"{_does(step.kind)}." if step.kind else "", *step.page.lead]
     return [Note(line) for line in lines if line]
 
 

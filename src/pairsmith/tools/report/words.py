@@ -69,6 +69,40 @@ _WORDS = {
 }
 """By a setting's name, or its step and name, what it is in words; others are shown by their names."""
 
+STEPS = {
+    "ask": "questions on passages are written",
+    "chunk": "documents are cut into passages",
+    "evaluate labels": "whether the labels' texts differ is measured",
+    "evaluate mteb": "an encoder is measured on tasks of mteb",
+    "evaluate ner": "an encoder is measured on named entities",
+    "evaluate paraphrase": "token vectors are measured on paraphrases",
+    "evaluate qa": "a reader is measured on questions",
+    "evaluate retrieval": "a model is measured on finding documents",
+    "evaluate sentiment": "a model is measured on sentiment",
+    "evaluate sts": "an encoder is measured on pairs scored by people",
+    "evaluate summaries": "summaries are measured",
+    "filter": "the pairs that a model ranks highest are kept",
+    "filter-queries": "queries that do not fit their passages are dropped",
+    "generate": "a language model writes texts for each label",
+    "infuse": "an encoder learns from questions",
+    "mine": "pairs are found in two corpora",
+    "mix": "several data sets become one",
+    "negatives": "texts that do not answer are added to each pair",
+    "postprocess": "rows are cleaned, and some held back for validation",
+    "queries": "a language model writes queries for passages",
+    "relabel": "a teacher answers the questions",
+    "rewrite": "a model rewrites questions or summaries",
+    "train-asker": "a model that writes questions is trained",
+    "train-biencoder": "an encoder for mining is trained",
+    "train-crossencoder": "a judge of pairs is trained",
+    "train-encoder": "a sentence encoder is trained",
+    "train-reader": "a reader is trained",
+    "train-retriever": "a retriever is trained",
+    "train-summarizer": "a summariser is trained",
+    "train-teacher": "a teacher is trained",
+}
+"""What each step does, in a few words."""
+
 _HIDDEN = {"task", "shard_size", "search_rows", "rows_at_once"}
 """Settings that are shown elsewhere, or say only how the work was divided."""
 
