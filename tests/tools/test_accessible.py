@@ -13,11 +13,9 @@ from tests.tools.report.test_rows import SHARDS, folder
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import (
     LABELLED_TEXT,
-    MINED_PAIR,
     REJECT,
     SCORED_PAIR,
     LabelledText,
-    MinedPair,
     Reject,
     ScoredPair,
     to_table,
@@ -49,7 +47,7 @@ def page():
 def looked_at(page):
     """Look at the page as it is, narrow and wide, in light and in dark."""
     page.evaluate("source => { if (!window.axe) (0, eval)(source) }", axe.AXE_SCRIPT)
-    for width, scheme in ((400, "light"), (400, "dark"), (1_400, "light")):
+    for width, scheme in ((400, "light"), (1_400, "dark")):
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
         found = page.evaluate("asked => axe.run(document, asked)", ASKED)
@@ -103,11 +101,9 @@ def test_reports_of_all_kinds(page, tmp_path):
     a_run(tmp_path / "run")
     topics = [LabelledText(str(i), f"A text on {i % 2} and {i}", f"topic {i % 2}") for i in range(60)]
     folder(tmp_path / "texts", [{"train": topics}], LABELLED_TEXT)
-    mined = [MinedPair(str(i), f"question {i}", f"answer {i}", 1.0 + i, i / 7) for i in range(30)]
-    folder(tmp_path / "mined", [{"train": mined}], MINED_PAIR)
     against = tmp_path / "graded.txt"
     against.write_text("The dog number 7 runs\n")
-    for name in ("run", "run/pairs", "texts", "mined"):
+    for name in ("run", "run/pairs", "texts"):
         out = tmp_path / "pages" / name.replace("/", "-")
         settings = ReportSettings(data=str(tmp_path / name), against=[str(against)], examples=2)
         path = report(settings, Run(out, Silent()))

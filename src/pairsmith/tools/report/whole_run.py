@@ -49,7 +49,8 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
         sections += [_short(each) for each in step.page.sections if each.title in (*_SHOWN, *_MADE)]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     told = " ".join(str(record.get("description", "")).split())
-    lead = [*([shown(told)] if told else []), f"{len(steps)} finished steps, {total} in all."]
+    count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
+    lead = [*([shown(told)] if told else []), f"{count}, {total} in all."]
     verdict = "Nothing was found that speaks against what the steps made."
     if warn:
         verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")

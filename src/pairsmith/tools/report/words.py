@@ -24,7 +24,6 @@ _WORDS = {
     "duplicates": "duplicates",
     "epochs": "passes over the rows",
     "eval_steps": "steps between two looks at the validation rows",
-    "evaluate-labels.encoder": "encoder that compared the texts",
     "floor": "least factor of self-debiasing (floor)",
     "generate.labels": "only for the labels",
     "generate.scale": "strength of guidance (scale)",
@@ -103,7 +102,7 @@ STEPS = {
 }
 """What each step does, in a few words."""
 
-_HIDDEN = {"task", "shard_size", "search_rows", "rows_at_once"}
+_HIDDEN = {"task", "shard_size", "search_rows"}
 """Settings that are shown elsewhere, or say only how the work was divided."""
 
 
