@@ -132,11 +132,11 @@ def lengths(found: Tally) -> Iterator[Block]:
     for name, each in found.lengths.items():
         most = max(int(np.ceil(np.percentile(each, 99))), 1)
         longer = int((each > most).sum())
-        caption = f"In the last column are the {number(longer)} longest." if longer else ""
+        caption = f"In the last column are the {number(longer)} longest, too." if longer else ""
         words_in = f"words in {column_words(name)}"
-        yield histogram_of(
-            np.minimum(each, most), words_in, f"Texts by their number of words. {caption}".strip()
-        )
+        if each.min() < most:  # else there is one column, with all of them
+            told = f"Texts by their number of words. {caption}".strip()
+            yield histogram_of(np.minimum(each, most), words_in, told)
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:

@@ -21,14 +21,13 @@ from pairsmith.tools.report.parts import (
     percent,
     shown,
 )
-from pairsmith.tools.report.rows import Tally, in_order
+from pairsmith.tools.report.rows import PAIRS, Tally, in_order
 from pairsmith.tools.report.similarity import PairSimilarity, confused, cosines, shared_words, told_apart
 from pairsmith.tools.settings import ReportSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 _MANY = 0.05
 _BINS = 20
 

@@ -8,23 +8,30 @@ from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.runs.log import recent
 from pairsmith.tools.report.parts import Facts, Finding, shown
-from pairsmith.tools.report.rows import label_name
+from pairsmith.tools.report.rows import PAIRS, label_name
 from pairsmith.tools.report.words import settings_in_words
 
-CHECKED = (
-    "Looked at: how many rows each label has, how texts begin, whether the two texts of a pair are "
-    "near-copies, and whether the texts of labels with enough rows differ{more}. Nothing here can say "
-    "whether the labels are right: read the examples, or have people check some rows with pairsmith audit."
+_PARTS = {
+    "label": "how many rows each label has, whether the texts of labels with enough rows differ",
+    "pair": "whether the two texts of a pair are near-copies",
+}
+_READ = (
+    "Nothing here can say whether the {what} are right: read the examples, or have people check some rows "
+    "with pairsmith audit."
 )
 
 
-def checked(against: Sequence[str]) -> str:
+def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
     """What was looked at, for the end of the box with the verdict."""
-    if against:
-        return CHECKED.format(more="; whether rows share text with the evaluation data")
-    return CHECKED.format(
-        more="; not whether rows share text with evaluation data, as none was named (--against)"
-    )
+    names = set(folder.schema().names)
+    labelled = bool(names & {"label", "score"})
+    looked = [_PARTS["label"]] if labelled else []
+    looked += [_PARTS["pair"]] if any(set(sides) <= names for sides in PAIRS) else []
+    looked += ["how texts begin", *(["whether rows share text with the evaluation data"] if against else [])]
+    told = f"Looked at: {', '.join(looked)}."
+    if not against:
+        told += " Not looked at: whether rows share text with evaluation data, as none was named (--against)."
+    return f"{told} {_READ.format(what='labels' if labelled else 'rows')}"
 
 
 def verdict(rows: int, findings: Sequence[Finding]) -> str:

@@ -98,7 +98,7 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
             warn,
             lead(rows),
             verdict(rows.rows, warn),
-            checked(settings.against) if rows.rows else "",
+            checked(rows, settings.against) if rows.rows else "",
         )
     if kind == RUN:
         return run_page(

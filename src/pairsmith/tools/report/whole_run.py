@@ -109,10 +109,10 @@ def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     rows = [
-        (str(place), step.name, _does(step.kind), shown(step.outcome, 200), _time(spent.get(step.name)))
+        (f"{place}. {step.name}", _does(step.kind), shown(step.outcome, 200), _time(spent.get(step.name)))
         for place, step in enumerate(steps, start=1)
     ]
-    return Table(["", "step", "what it does", "what it made", "time"], rows, texts=4)
+    return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
 
 
 def _does(kind: str) -> str:
