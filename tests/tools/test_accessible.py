@@ -11,15 +11,7 @@ from tests.tools.audit.test_browser import CHROMIUM, QUIET, SEEN, begin
 from tests.tools.report.test_rows import SHARDS, folder
 
 from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import (
-    LABELLED_TEXT,
-    REJECT,
-    SCORED_PAIR,
-    LabelledText,
-    Reject,
-    ScoredPair,
-    to_table,
-)
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.tools.report.route import report
@@ -97,13 +89,11 @@ def a_run(path):
     (path / "results.json").write_text(json.dumps({"spearman_after": 60.0, "seconds": 8.0}))
 
 
-def test_reports_of_all_kinds(page, tmp_path):
+def test_reports_on_rows_and_on_a_run(page, tmp_path):
     a_run(tmp_path / "run")
-    topics = [LabelledText(str(i), f"A text on {i % 2} and {i}", f"topic {i % 2}") for i in range(60)]
-    folder(tmp_path / "texts", [{"train": topics}], LABELLED_TEXT)
     against = tmp_path / "graded.txt"
     against.write_text("The dog number 7 runs\n")
-    for name in ("run", "run/pairs", "texts"):
+    for name in ("run", "run/pairs"):
         out = tmp_path / "pages" / name.replace("/", "-")
         settings = ReportSettings(data=str(tmp_path / name), against=[str(against)], examples=2)
         path = report(settings, Run(out, Silent()))

@@ -82,7 +82,9 @@ def test_rows_are_labelled_by_keys_and_by_mouse_one_is_undone_and_the_command_en
                 label(page, done, lambda: page.keyboard.press("1"))
             expect(page.locator("#question")).to_have_text("All rows are labelled.")
             page.keyboard.press("Enter")  # Finish has the focus
-            expect(page.locator("#end")).to_contain_text(f"ann labelled {ROWS} of {ROWS} rows, and gave")
+            expect(message).to_contain_text("Writing the results")
+            told = f"ann labelled {ROWS} of {ROWS} rows, and gave"
+            expect(page.locator("#end")).to_contain_text(told, timeout=1_000 * SECONDS)
             expect(page.locator("#folder")).to_have_text(str(out))
             assert page.locator("#table tr").count() == 4
             # The page says that they are written, so they are.

@@ -137,6 +137,13 @@ function give(place) {
   ask("answer", { row: state.row, place });
 }
 
+async function finish() {
+  say("Writing the results, which may take a few seconds …");
+  part("finish").disabled = true;
+  await ask("finish", {});
+  part("finish").disabled = false;
+}
+
 function close(found) {
   state = null;
   part("work").hidden = true;
@@ -180,5 +187,5 @@ document.addEventListener("keydown", (event) => {
   }
 });
 part("back").addEventListener("click", () => ask("back", {}));
-part("finish").addEventListener("click", () => ask("finish", {}));
+part("finish").addEventListener("click", finish);
 ask("state");
