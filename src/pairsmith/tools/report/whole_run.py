@@ -167,7 +167,7 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
         told = [shown(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
         rows.append((name, *told, *(_with_interval(*figures[name][figure]) for figure in shared)))
     head = ["step", *sides, *shared]
-    yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Before and after, side by side: {kind}")
+    yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Side by side: {kind}")
     if kind in MEANINGS:
         yield Note(f"{MEANINGS[kind]} In brackets are 95 % intervals.")
 
