@@ -19,7 +19,6 @@ from tests.tiny_bart import bart_tokenizer, make_bart
 from tests.training.few import PLAYS, passage, reading, write
 
 from pairsmith.core.bundled import TINY, model_path
-from pairsmith.core.progress import Progress
 from pairsmith.runs.executors import run_here
 from pairsmith.runs.work import Advance, Done, Load, R, W
 from pairsmith.tools.audit.answers import Answer, Answers
@@ -254,7 +253,7 @@ def squad(path: Path, numbers: range) -> None:
 # people and machines
 
 
-def label_all(audit: Audit, answers: Answers, settings: AuditSettings, _: Progress) -> None:
+def label_all(audit: Audit, answers: Answers, settings: AuditSettings, *_: object) -> None:
     """In the place of the page in a browser: somebody gives every row the first label."""
     for row in audit.rows:
         answers.give(Answer(settings.annotator, row.id, audit.labels[0]))

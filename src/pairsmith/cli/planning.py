@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pairsmith.cli.recipes import Recipe, texts_in
+from pairsmith.cli.recipes import RUN, Recipe, texts_in
 from pairsmith.cli.running import plain_table
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
@@ -27,6 +27,8 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of it")
         settings = planned.step.settings.model_validate(planned.values)
         before = {f"@{name}": estimate for name, estimate in found.items()}
+        if any(value == RUN for value in planned.values.values()):
+            before[RUN] = _together(found)
         for text in (text for value in planned.values.values() for text in texts_in(value)):
             whole = text.partition(":")[0]  # a split counts as all rows of its step
             if whole in before:
@@ -66,6 +68,12 @@ class Prices:
             )
         elif self.budget is not None:
             yield f"the budget of {self.budget:,.2f} suffices"
+
+
+def _together(estimates: Mapping[str, Estimate]) -> Estimate:
+    """All rows of the earlier steps, for a step that reads the folder of the run."""
+    rows = sum(sum(each.rows.values()) for each in estimates.values())
+    return Estimate(seconds=0.0, memory=0, disk=totals(estimates).disk, rows={"all": rows})
 
 
 def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices | None = None) -> str:

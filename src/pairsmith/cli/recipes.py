@@ -1,7 +1,8 @@
 """Recipe files: a YAML list of steps, checked as a whole before the first one starts.
 
 A setting that begins with ``@`` refers to the folder of an earlier step: ``@pairs`` is RUN/pairs,
-``@pairs/data`` a folder in it, ``@pairs:validation`` a split of it. A setting that begins with ``./`` or
+``@pairs/data`` a folder in it, ``@pairs:validation`` a split of it, and ``@`` alone, for a report, the folder
+of the run with all earlier steps. A setting that begins with ``./`` or
 ``../`` is a path relative to the recipe's folder.
 Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
 
@@ -27,6 +28,9 @@ from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NothingIsEmpty, Settings
 from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
 from pairsmith.core.yamlfile import YamlFile, read_yaml
+
+RUN = "@"
+"""The reference to the folder of the run itself, with all earlier steps."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
@@ -92,6 +96,7 @@ class Recipe:
     name: str
     steps: tuple[PlannedStep, ...]
     results: Mapping[str, str]
+    description: str = ""
 
 
 def find_recipe(name_or_path: str) -> Path:
@@ -115,7 +120,9 @@ def load_recipe(
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
     if faults := list(label_faults(reader.planned)):
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
-    return Recipe(str(file.data["name"]), tuple(reader.planned), reader.results)
+    return Recipe(
+        str(file.data["name"]), tuple(reader.planned), reader.results, str(file.data.get("description") or "")
+    )
 
 
 def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
@@ -235,14 +242,15 @@ class _Reader:
     def _values(self, keys: Keys, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
         values = {key: map_texts(value, self._beside) for key, value in given.items()}
+        earlier = [RUN, *self.names] if step.of_runs and self.names else self.names
         for key, value in values.items():
             if (name, key) not in self.overrides:
-                for text in _text_faults(value, self.names, f"{_REMEDY} with --set {name}.{key}=PATH"):
+                for text in _text_faults(value, earlier, f"{_REMEDY} with --set {name}.{key}=PATH"):
                     self._fault((*keys, key), text)
         for (target, key), value in self.overrides.items():
             if target == name:
                 values[key] = value
-                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, self.names)]
+                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, earlier)]
         if self.seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", self.seed)
         found = []
@@ -303,9 +311,10 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
     """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
     for text in texts_in(value):
         if text.startswith("@"):
-            name = re.split("[/:]", text[1:], maxsplit=1)[0]
+            name = RUN if text == RUN else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
-                known = choices(name, earlier) if earlier else "this is the first step"
+                names = [each for each in earlier if each != RUN]
+                known = choices(name, names) if names else "this is the first step"
                 yield f"{text} refers to no earlier step; {known}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             here = "" if text.startswith(("/", "~")) else " in the current folder"

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from pairsmith import __version__
-from pairsmith.cli.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
+from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists, texts_in
 from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.core.model_files import trim
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
@@ -35,13 +35,14 @@ class FinishedStep(Settings):
 
 
 class Record(Settings):
-    """The content of ``run.json``: the recipe's name, its steps' names, and the finished steps by name.
+    """The content of ``run.json``: the recipe's name, description and steps, and the finished steps by name.
 
     ``afresh`` lists the steps that an earlier call with ``--fresh`` has yet to start over; ``spent`` has the
     seconds that all calls have worked on each step, except calls that were killed.
     """
 
     recipe: str
+    description: str = ""
     planned: tuple[str, ...] = ()
     afresh: set[str] = Field(default_factory=set)
     spent: dict[str, float] = Field(default_factory=dict)
@@ -71,15 +72,18 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         folder = out / planned.name
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
-        fingerprint = _fingerprint(planned, settings)
+        earlier = memory.contents([each.name for each in recipe.steps[: number - 1]])
+        fingerprint = _fingerprint(planned, settings, earlier)
         if memory.has_finished(planned.name, fingerprint, folder):
             progress.say(f"{header} · already done")
             continue
         progress.say(header)
         started = time.monotonic()
+        if _reads_run(planned):
+            write_json(out / RESULTS, _figures(recipe, out, memory.record))
         try:
             _run_step(planned, settings, folder, progress, memory)
-            own = _fingerprint(planned, settings, with_content=False)
+            own = _fingerprint(planned, settings)
             memory.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
             )
@@ -88,10 +92,24 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # a trainer's reference cycles would outlive the step
         trim()
-    figures = {name: figure_of(source, out, name) for name, source in recipe.results.items()}
-    figures["seconds"] = round(sum(memory.record.spent.values()), 1)
+    figures = _figures(recipe, out, memory.record)
     write_json(out / RESULTS, figures)
     return figures
+
+
+def _figures(recipe: Recipe, out: Place, record: Record) -> dict[str, Any]:
+    """The figures of the finished steps, and ``seconds``."""
+    figures = {
+        name: figure_of(source, out, name)
+        for name, source in recipe.results.items()
+        if (found := RESULT.fullmatch(source)) and found["step"] in record.steps
+    }
+    return figures | {"seconds": round(sum(record.spent.values()), 1)}
+
+
+def _reads_run(planned: PlannedStep) -> bool:
+    """Whether the step reads the folder of the run itself."""
+    return any(text == RUN for value in planned.values.values() for text in texts_in(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +125,10 @@ class _Memory:
         if done is None or not is_folder(folder):
             return False
         return (done.fingerprint, done.content) == (fingerprint, _content(folder))
+
+    def contents(self, names: Sequence[str]) -> dict[str, str | None]:
+        """The hashes of what these steps wrote, by their names; those that are not finished are left out."""
+        return {name: self.record.steps[name].content for name in names if name in self.record.steps}
 
     def begin(self, name: str) -> None:
         """Record that a step has been started over, so that later calls continue it."""
@@ -147,7 +169,7 @@ def _run_step(
     try:
         planned.step.run(settings, Run(folder, progress))
     except OtherWorkError:
-        own = _fingerprint(planned, settings, with_content=False)
+        own = _fingerprint(planned, settings)
         refers = any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
         if done is None or done.own != own or not refers:
             raise
@@ -186,7 +208,9 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> Record:
         ):
             raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
     if text is None or fresh:
-        return Record(recipe=recipe.name, planned=names, afresh=set(names) if fresh else set(), steps={})
+        afresh = set(names) if fresh else set()
+        told = recipe.description
+        return Record(recipe=recipe.name, description=told, planned=names, afresh=afresh, steps={})
     try:
         before = Record.model_validate_json(text)
     except ValidationError:
@@ -195,6 +219,7 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> Record:
         ) from None
     return Record(
         recipe=recipe.name,
+        description=recipe.description,
         planned=names,
         afresh=before.afresh,
         spent={name: before.spent[name] for name in names if name in before.spent},
@@ -202,19 +227,26 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> Record:
     )
 
 
-def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool = True) -> str:
-    """A hash of what decides a step's output: its settings and, with ``with_content``, its inputs.
+def _fingerprint(
+    planned: PlannedStep, settings: Settings, earlier: Mapping[str, str | None] | None = None
+) -> str:
+    """A hash of what decides a step's output: its settings and, with ``earlier``, its inputs.
 
+    ``earlier`` has the hashes of what the earlier steps wrote, which a step may read all together.
     References are hashed in place of their folders, so that a run can be moved and stays finished.
     """
     from pairsmith.data.splits import split_of
     from pairsmith.runs.storage import canonical_json, hash_bytes
 
     values = settings.model_dump(mode="json")
-    content = {}
+    whole = {key for key, value in planned.values.items() if value == RUN}
+    content: dict[str, Any] = {}
     for key, value in values.items():
+        if key in whole and earlier is not None:
+            content[key] = dict(earlier)  # not the folder: this step's own is in it
+            continue
         for text in texts_in(value):
-            if with_content and text and exists(place(split_of(text)[0])):
+            if earlier is not None and text and exists(place(split_of(text)[0])):
                 content[f"{key}: {place(text).name}"] = _content(text)
     values |= {key: value for key, value in planned.values.items() if texts_in(value)}
     return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())

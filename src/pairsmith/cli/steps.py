@@ -76,6 +76,7 @@ class Step:
     sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
     reads: str = ""  # the setting that names a model which an earlier step may train
     then: tuple[str, ...] = ()  # commands that may follow, for people; ``{out}`` stands for the step's folder
+    of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work; for a rank of an array job, its share."""
@@ -359,6 +360,7 @@ STEPS: Steps = {
         "Write a one-page report about a folder.",
         plan="pairsmith.tools.plans:plan_report",
         checks={"encoder": check_name},
+        of_runs=True,
     ),
     "audit": Step(
         AuditSettings,

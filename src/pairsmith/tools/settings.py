@@ -77,6 +77,13 @@ class AuditSettings(Settings):
         description="Labels to choose from, in the order of the keys 1, 2, 3 …; needed for rows without "
         "labels, e.g. right and wrong. Unset: the labels in the data.",
     )
+    question: str = Field(
+        default="",
+        max_length=500,
+        description="What the annotators are asked above each row. Unset: a question that suits the rows, "
+        "such as how similar in meaning the two sentences of a pair are.",
+        json_schema_extra=NO_EFFECT,
+    )
     seed: int = Field(default=0, ge=0, description="Seed of the sample of rows and of their order.")
     port: int = Field(
         default=0,

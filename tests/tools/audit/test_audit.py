@@ -109,7 +109,7 @@ def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
     task = load_task("sts").model_dump(mode="json")
     made = rows_folder(tmp_path / "in", SCORED_PAIR, rows, {"task": task})
     found = draw(made, AuditSettings(data=str(made.path)))
-    assert found.meanings["0.5"] == "Write two sentences that are somewhat similar."
+    assert found.meanings["0.5"] == "Two sentences that are somewhat similar."
     session = Session(found, Answers(tmp_path), "ann", 0, TOKEN, lambda: None)
     state = session.state()
     assert state["labels"] == ["0", "0.5", "1"]

@@ -86,7 +86,7 @@ def row_shown(page):
 
 def finish(page, thread):
     page.click("#finish")
-    page.locator("#message", has_text="The results are written").wait_for()
+    page.locator("#end", has_text="What was written").wait_for()
     thread.join(30)
     assert not thread.is_alive()
 
@@ -108,7 +108,8 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
             if number == 50:
                 page.reload()  # in the middle
                 page.wait_for_selector("#labels button")
-                assert page.text_content("#count") == f"50 of 100 · {name}"
+                assert page.text_content("#count") == "50 of 100 labelled"
+                assert page.text_content("#who") == f"by {name}"
                 assert row_shown(page) == row
             if number == 60:  # a wrong key, taken back
                 press(page, str((key + 1) % 3 + 1))
@@ -236,10 +237,10 @@ def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
         window, seen = watched(browser)
         window.goto(address)
         window.wait_for_selector("#labels button")
-        shown_labels.update(window.locator("#labels button").all_text_contents())
+        shown_labels.update(window.locator("#labels .name").all_text_contents())
         while window.is_hidden("#finish"):
             shown_texts.update(window.locator("#texts .text").all_text_contents())
-            assert window.locator(":is(#texts, #labels, #meanings) :is(script, img, svg)").count() == 0
+            assert window.locator("main :is(script, img, svg)").count() == 0
             press(window, "1")
         finish(window, thread)
         assert all(url.startswith(address.partition("?")[0]) for url in seen)
@@ -264,10 +265,10 @@ def test_a_double_click_labels_one_row(browser, tmp_path, pause):
     for clicks in (1, 2):  # the second one on the next row
         page.mouse.down(click_count=clicks)
         page.mouse.up(click_count=clicks)
-        expect(page.locator("#count")).to_have_text("1 of 6 · me")
+        expect(page.locator("#count")).to_have_text("1 of 6 labelled")
         page.clock.fast_forward(pause)
     press(page, "1")
-    expect(page.locator("#count")).to_have_text("2 of 6 · me")
+    expect(page.locator("#count")).to_have_text("2 of 6 labelled")
     while page.is_hidden("#finish"):
         press(page, "1")
     finish(page, thread)

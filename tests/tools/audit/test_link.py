@@ -84,7 +84,8 @@ def test_the_address_that_is_printed_opens_the_page(tmp_path, more):
         for refused in ("/", "/?token=", "/?token=***", f"/?token={token}x", "/state"):
             code, text = status(base + refused)
             assert (code, "lacks its token" in text) == (403, True)
-        assert status(f"{base}/finish?token={token}", b"{}") == (200, "{}")
+        code, told = status(f"{base}/finish?token={token}", b"{}")
+        assert (code, json.loads(told)["folder"]) == (200, str(out))
         assert process.wait(SECONDS) == 0
         assert "nobody has labelled" in process.stdout.read()
     assert json.loads((out / "results.json").read_text())["rows"] == 4

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.tools.report.charts import _ticks, bars, histogram, lines
+from pairsmith.tools.report.charts import _ticks, histogram, lines, ridges
 from pairsmith.tools.report.parts import (
+    Bars,
     Chart,
     Examples,
     Facts,
+    Finding,
     Note,
     Page,
     Section,
@@ -82,6 +84,7 @@ ALLOWED = {
     "title",
     "style",
     "body",
+    "main",
     "h1",
     "h2",
     "h3",
@@ -149,13 +152,15 @@ def test_whatever_a_text_holds_is_text(text):
     blocks = [
         Facts([(text, text)]),
         Table([text, text], [(text, text)], note=text),
-        Chart(bars([(text, 3)], text), text),
+        Bars([(text, 3)], text, text),
+        Chart(ridges([0, 1], {text: [3]}, text), text),
         Chart(lines({text: [(0, 1)], f"{text} ": [(1, 2)]}, text), text),
         Chart(histogram([0, 1, 2], [3, 4], text), text),
         Examples(text, [(text, [(text, text)])]),
         Note(text),
     ]
-    page = render(Page(text, [Section(text, blocks, level=2), Section(text, blocks)], [text]))
+    sections = [Section(text, blocks, level=2), Section(text, blocks)]
+    page = render(Page(text, sections, [Finding(text, text)], [text], text, text))
     found = read(page)
     assert found.tags <= ALLOWED
     assert not {name for name in found.names if name.startswith("on")}
@@ -211,8 +216,44 @@ def test_axes_have_some_numbers_within_their_ends(low, width):
 
 def test_a_histogram_draws_each_count():
     image = str(histogram([0, 1, 2, 3], [1, 0, 4], "words"))
-    heights = [float(part.split('height="')[1].split('"')[0]) for part in image.split("<rect ")[1:]]
-    assert heights == pytest.approx([176 / 4, 0, 176], abs=0.1)
+    assert heights(image) == pytest.approx([176 / 4, 0, 176], abs=0.1)
+
+
+def heights(image):
+    return [float(part.split('height="')[1].split('"')[0]) for part in image.split("<rect ")[1:]]
+
+
+def test_histograms_below_one_another_have_one_scale_and_their_names():
+    image = str(ridges([0, 1, 2], {"score 0": [4, 1], "score 1": [0, 2]}, "cosine"))
+    assert heights(image) == pytest.approx([58, 14.5, 0, 29], abs=0.1)
+    assert ">score 0</text>" in image
+    assert ">score 1</text>" in image
+
+
+def test_only_whole_numbers_stand_below_whole_numbers():
+    image = str(histogram([0.5, 1.5, 2.5], [1, 2], "words", whole=True))
+    assert ">1</text>" in image
+    assert ">1.5</text>" not in image
+
+
+def test_bars_have_their_numbers_and_the_longest_is_widest():
+    drawn = list(Bars([("a", 1), ("b", 4)], unit=" rows", series=[0, 1]).drawn())
+    assert drawn == [("a", "1 row", "17.5", 0), ("b", "4 rows", "70.0", 1)]
+
+
+@pytest.mark.parametrize("name", ["s0", "s6"])
+def test_every_colour_is_there_for_light_and_for_dark(name):
+    page = render(Page("t", []))
+    assert page.count(f"--{name}: #") == 3  # and on paper
+
+
+def test_every_image_says_what_it_shows():
+    for image in (
+        histogram([0, 1], [1], "words"),
+        ridges([0, 1], {"a": [1]}, "x"),
+        lines({"a": [(0, 1)]}, "x"),
+    ):
+        assert 'role="img" aria-label="' in str(image)
 
 
 def test_lines_with_nothing_in_them_are_an_empty_image():
@@ -223,10 +264,10 @@ def test_lines_are_told_apart_by_numbers_too():
     names = [f"way {place}" for place in range(9)]  # more than there are colours
     image = str(lines({name: [(0.0, 1.0), (place + 1.0, 2.0)] for place, name in enumerate(names)}, "rows"))
     for place, name in enumerate(names, start=1):
-        assert f">{place} {name}</text>" in image
+        assert f"<span>{place} {name}</span>" in image
         assert image.count(f">{place}</text>") >= 1
     alone = str(lines({"way": [(0.0, 1.5), (1.0, 2.5)]}, "rows"))
-    assert "way" not in alone
+    assert "legend" not in alone
 
 
 @pytest.mark.parametrize("text", ["\u00ad", "\u2028", "\u3164", "\u180e", "\U000e0041", "\ud800", "\u2800"])

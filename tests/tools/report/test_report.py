@@ -53,7 +53,7 @@ def test_a_data_set(tmp_path):
     found = read(page)
     assert found.tags <= ALLOWED
     text = text_of(page)
-    assert "rows of train3rows of validation1" in text.replace(" rows", "rows")
+    assert "4 rows: 3 in train, 1 in validation." in text
     assert "1 of 4 (25.0 %)" in text
     assert "one two three four" in text
     assert warnings_in(tmp_path / "out") == [
@@ -248,7 +248,8 @@ def test_a_run_shows_each_of_its_steps(tmp_path):
     assert 'href="#part-2"' in page
     text = text_of(page)
     assert "f17.25" in text
-    assert "rows of train" in text
+    assert "1 finished step, 5 s in all." in text
+    assert "4 rows: 3 in train, 1 in validation." in text
     assert warnings_in(tmp_path / "out") == ["the step later is not finished"]
 
 

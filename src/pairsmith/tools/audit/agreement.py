@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pairsmith.tools.audit.rows import MOST_LABELS, Audit, is_number
+from pairsmith.tools.audit.rows import MOST_LABELS, Audit
+from pairsmith.tools.report.rows import is_number
 
 Labels = Mapping[str, str]
 """The labels that one annotator gave, by row id."""

@@ -7,7 +7,7 @@ nothing but its own two files. Texts are sent to the browser as JSON and shown a
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -22,7 +22,7 @@ from pairsmith.core.errors import SettingsError, StorageError
 from pairsmith.core.progress import Progress
 from pairsmith.tools.audit.answers import Answer, Answers
 from pairsmith.tools.audit.rows import Audit, order_of
-from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.parts import column_words, shown
 from pairsmith.tools.settings import AuditSettings
 
 _HOST = "127.0.0.1"
@@ -53,7 +53,8 @@ class Session:
     """One annotator's work.
 
     ``seed`` decides the order of rows; every request has to carry the secret ``token``; ``finished`` is
-    called when the annotator says that they are done.
+    called when the annotator says that they are done, and returns what the page then
+    shows, as ``closing`` makes it.
     """
 
     audit: Audit
@@ -61,7 +62,7 @@ class Session:
     annotator: str
     seed: int
     token: str
-    finished: Callable[[], None]
+    finished: Callable[[], Mapping[str, Any]]
 
     def state(self, row: int | None = None, **more: Any) -> dict[str, Any]:
         """What the page shows: a row, by default the next unlabelled one, and how many are labelled."""
@@ -73,7 +74,8 @@ class Session:
         texts = {} if row is None else self.audit.rows[row].texts
         return {
             "row": row,
-            "texts": [[name, shown(text, LONGEST)] for name, text in texts.items()],
+            "question": shown(self.audit.question, 1_000),
+            "texts": [[column_words(name), shown(text, LONGEST)] for name, text in texts.items()],
             "labels": [shown(label) for label in self.audit.labels],
             "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
             "done": len(order) - len(left),
@@ -127,14 +129,16 @@ def make_app(session: Session) -> FastAPI:
 
     @app.post("/back")
     def back() -> JSONResponse:
+        said = session.answers.of(session.annotator)
         taken = session.answers.take_back(session.annotator)
         row = next((place for place, each in enumerate(rows) if each.id == taken), None)
-        return JSONResponse(session.state(row))
+        label = said.get(taken) if taken is not None else None
+        place = next((place for place, each in enumerate(labels) if each == label), None)
+        return JSONResponse(session.state(row, taken=place))
 
     @app.post("/finish")
     def finish() -> JSONResponse:
-        session.finished()
-        return JSONResponse({})
+        return JSONResponse(session.finished())
 
     return app
 
@@ -143,8 +147,17 @@ def _file(name: str) -> str:
     return resources.files("pairsmith.tools.audit").joinpath(name).read_text(encoding="utf-8")
 
 
-def serve(audit: Audit, answers: Answers, settings: AuditSettings, progress: Progress) -> None:
-    """Serve the page to one annotator, on the loopback interface only, until they say that they are done."""
+def serve(
+    audit: Audit,
+    answers: Answers,
+    settings: AuditSettings,
+    progress: Progress,
+    finish: Callable[[], Mapping[str, Any]],
+) -> None:
+    """Serve the page to one annotator, on the loopback interface only, until they say that they are done.
+
+    Then ``finish`` writes the results; the page shows what it returns, and the server stops.
+    """
     with socket.socket() as listening:
         if os.name == "posix":  # allow a port whose last connections are still closing
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -157,8 +170,10 @@ def serve(audit: Audit, answers: Answers, settings: AuditSettings, progress: Pro
             ) from error
         token = secrets.token_urlsafe(24)
 
-        def finished() -> None:
+        def finished() -> Mapping[str, Any]:
+            told = finish()
             server.should_exit = True
+            return told
 
         app = make_app(Session(audit, answers, settings.annotator, settings.seed, token, finished))
         server = uvicorn.Server(
@@ -166,5 +181,7 @@ def serve(audit: Audit, answers: Answers, settings: AuditSettings, progress: Pro
         )
         # Not with ``say``, which removes tokens: the page can only be opened with this one.
         progress.link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
-        progress.say("Ctrl-C ends the audit; labels are saved one by one")
+        progress.say(
+            "label the rows there, and choose Finish at the end; Ctrl-C stops before that. No label is lost"
+        )
         server.run(sockets=[listening])

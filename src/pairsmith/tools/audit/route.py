@@ -16,7 +16,8 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
 from pairsmith.tools.audit.agreement import Labels, agreement, confusion
 from pairsmith.tools.audit.answers import FILE, Answers
-from pairsmith.tools.audit.export import export
+from pairsmith.tools.audit.closing import closing
+from pairsmith.tools.audit.export import LABELLED, export
 from pairsmith.tools.audit.rows import Audit, draw
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import AuditSettings
@@ -52,19 +53,32 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         save()
         answers = Answers(run.out)
         _check(there, answers)
+        out = run.out
+
+        def write() -> dict[str, Any]:
+            """Write the results of the labels so far."""
+            said = {name: answers.of(name) for name in answers.annotators()}
+            results = results_of(there, said)
+            write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
+            export(there, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data]))
+            return results
+
+        def finish() -> dict[str, Any]:
+            """Write the results before the page says that they are written."""
+            said = {name: answers.of(name) for name in answers.annotators()}
+            return closing(there, said, write(), out)
+
         if not settings.finish:
             from pairsmith.tools.audit.app import serve  # imported here, as it needs an extra
 
             try:
-                serve(there, answers, settings, run.progress)
+                serve(there, answers, settings, run.progress, finish)
             except KeyboardInterrupt as stop:
                 stopped = stop
-        said = {name: answers.of(name) for name in answers.annotators()}
-        results = results_of(there, said)
-        write_json(run.out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-        export(there, said, results["labels"], run.out, inputs["data"], sources_of(data=[settings.data]))
+        results = write()  # again, as another window may have given a label since
         save(complete=stopped is None)
     run.progress.result(audit_table(there, results))
+    run.progress.result(f"\nresults: {out / RESULTS}\nlabelled rows: {out / LABELLED}")
     if stopped:  # the step is not finished, so a recipe will continue it
         raise stopped
     return results

@@ -1,6 +1,5 @@
 """The rows to be labelled, and the order in which an annotator sees them."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,8 @@ from typing import Any
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
-from pairsmith.tools.report.rows import label_name, texts_of, with_sample
+from pairsmith.tools.meanings import label_meanings
+from pairsmith.tools.report.rows import in_order, is_number, label_name, texts_of, with_sample
 from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
@@ -21,6 +21,22 @@ _TEXTS = (
     ("context", "question"),
     ("document", "summary"),
 )
+
+
+_ALIKE = "How similar in meaning are these two sentences?"
+_QUESTIONS = {
+    ("input", "output"): "Do these two texts belong together? Choose the label that fits best.",
+    ("text",): "Which label fits this text best?",
+    (
+        "context",
+        "question",
+    ): "Does the passage answer the question, and is the answer right? Choose the label that fits best.",
+    (
+        "document",
+        "summary",
+    ): "Does the summary say what matters in the document? Choose the label that fits best.",
+}
+"""By the columns with texts, what people are asked where the settings do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +56,7 @@ class Audit:
     """The rows to label, in the order of the data, and the labels to choose from, in the order of the keys.
 
     ``claimed``: the labels that these rows have in the data, sorted; ``graded``: whether these are scores;
-    ``meanings``: for rows written by a task, the first line of each label's instruction.
+    ``meanings``: for rows written by a task, what each label means; ``question``: what people are asked.
     """
 
     rows: Sequence[AuditRow]
@@ -48,6 +64,7 @@ class Audit:
     claimed: Sequence[str]
     graded: bool = False
     meanings: Mapping[str, str] = field(default_factory=dict)
+    question: str = "Which label fits best?"
 
 
 def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
@@ -89,28 +106,19 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             "choose from as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
-    task = folder.manifest.settings.get("task")
-    meanings = {
-        label_name(label["name"]): str(label["instruction"]).partition("\n")[0].removeprefix("Task: ")
-        for label in (task.get("labels", []) if isinstance(task, Mapping) else [])
-    }
-    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings)
+    meanings = label_meanings(folder.manifest.settings)
+    question = settings.question or question_on(columns, graded)
+    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings, question)
+
+
+def question_on(columns: Sequence[str], graded: bool) -> str:
+    """What people are asked about rows with these texts; ``graded`` if the labels are scores."""
+    if tuple(columns) == ("sentence1", "sentence2"):
+        return _ALIKE if graded else "Which label says best how the second sentence relates to the first?"
+    return _QUESTIONS[tuple(columns)]
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
     """The indices of the rows in the order in which an annotator sees them."""
     order: list[int] = generator(seed, "audit order", annotator).permutation(len(audit.rows)).tolist()
     return order
-
-
-def is_number(label: str) -> bool:
-    """Whether a label is a finite number."""
-    try:
-        return math.isfinite(float(label))
-    except ValueError:
-        return False
-
-
-def in_order(labels: set[str]) -> list[str]:
-    """The labels sorted: numerically if all are numbers, else alphabetically."""
-    return sorted(labels, key=float) if all(map(is_number, labels)) else sorted(labels)

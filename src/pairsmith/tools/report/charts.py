@@ -1,4 +1,8 @@
-"""Charts as inline SVG images: bars, histograms and lines."""
+"""Charts as inline SVG images: histograms, histograms below one another, and lines.
+
+Colours are classes of the page's style sheet (``s0`` to ``s6``), which has a set for light and one for dark.
+No chart needs its colours to be understood: names stand beside what they name.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,43 +11,49 @@ from markupsafe import Markup
 
 from pairsmith.tools.report.parts import shown
 
-WIDTH, HEIGHT = 640, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 34
+WIDTH, HEIGHT = 440, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 10, 34
 _ROW = 24
 _ASIDE = 3.0
 """Horizontal distance between the interval lines of two series."""
-_NAME = 200
-"""Width of the column with the names of the bars."""
-COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b7791f", "#97266d", "#4a5568")
+_RIDGE, _NAMED = 58, 18
+"""Height of a histogram among several, and of the line with its name."""
+COLOURS = 7
+"""Number of colours in the style sheet; a later series has the colour of an earlier one, in other dashes."""
+_DASHES = ("", "6 3", "2 3", "9 3 2 3")
 
 Point = tuple[float, float]
 
 
-def bars(values: Sequence[tuple[str, float]], unit: str = "") -> Markup:
-    """A horizontal bar for each name; ``values`` are at least 0."""
-    longest = max((value for _, value in values), default=0) or 1
-    parts = []
-    for place, (name, value) in enumerate(values):
-        y, width = place * _ROW, (WIDTH - _NAME - 90) * value / longest
-        text_y = y + _ROW * 0.68
-        figure = f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
-        parts += [
-            _text(_NAME - 8, text_y, "end", shown(name, 28)),
-            _rectangle(_NAME, y + 3, f"{width:.1f}", _ROW - 6),
-            Markup('<text x="{:.1f}" y="{}">{}{}</text>').format(_NAME + width + 6, text_y, figure, unit),
-        ]
-    return _image(parts, max(_ROW * len(values), _ROW))
+def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str, *, whole: bool = False) -> Markup:
+    """A histogram of ``counts``, one for each bin; ``edges`` are the bin edges, one more than ``counts``.
 
-
-def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str) -> Markup:
-    """A histogram of ``counts``, one for each bin; ``edges`` are the bin edges, one more than ``counts``."""
+    With ``whole`` only whole numbers stand below the axis.
+    """
     across, up = (edges[0], edges[-1]), (0, max(counts, default=0) or 1)
-    parts = _axes(across, up, x_label)
-    for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
-        x, y = _x(left, across), _y(count, up)
-        width = max(_x(right, across) - x - 1, 0.5)
-        parts.append(_rectangle(f"{x + 0.5:.1f}", f"{y:.1f}", f"{width:.1f}", f"{HEIGHT - _BOTTOM - y:.1f}"))
-    return _image(parts, HEIGHT)
+    parts = _axes(across, up, x_label, whole=whole, counts=True)
+    parts += _columns(edges, counts, across, up, _TOP, HEIGHT - _BOTTOM, 0)
+    return _image(parts, HEIGHT, f"Histogram: {x_label}")
+
+
+def ridges(edges: Sequence[float], series: Mapping[str, Sequence[float]], x_label: str) -> Markup:
+    """A histogram for each series, below one another, on one axis, each below its name.
+
+    ``series`` has for each name a number for each bin; ``edges`` are the bin edges, one more than these.
+    """
+    across = (edges[0], edges[-1])
+    highest = max((value for each in series.values() for value in each), default=0) or 1
+    parts = list[Markup]()
+    for place, (name, values) in enumerate(series.items()):
+        top = place * (_RIDGE + _NAMED)
+        bottom = top + _NAMED + _RIDGE
+        parts.append(_text(_LEFT, top + _NAMED - 5, "start", shown(name, 60)))
+        parts += _columns(edges, values, across, (0, highest), top + _NAMED, bottom, place)
+        line = Markup('<path d="M{},{} H{}" class="axis"/>')
+        parts.append(line.format(_LEFT, bottom, WIDTH - _RIGHT))
+    bottom = len(series) * (_RIDGE + _NAMED)
+    parts += [*_below(across, bottom), _text((WIDTH + _LEFT) / 2, bottom + 30, "middle", x_label)]
+    return _image(parts, bottom + 34, f"Histograms of {x_label}, one each for: {', '.join(series)}")
 
 
 def lines(
@@ -55,60 +65,99 @@ def lines(
     """
     points = [point for each in series.values() for point in each]
     if not points:
-        return _image([], _ROW)
+        return _image([], _ROW, "Nothing to draw")
     xs, ys = zip(*points, strict=True)
     ys += tuple(end for each in (spans or {}).values() for span in each for end in span)
     across, up = (min(xs), max(xs)), (min(ys), max(ys))
-    parts = _axes(across, up, x_label)
+    parts = _axes(across, up, x_label, whole=all(float(x).is_integer() for x in xs))
     for place, (name, each) in enumerate(series.items()):
-        colour = COLOURS[place % len(COLOURS)]
         # Moved aside, or vertical lines would cover each other.
         aside = _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
-        path = " ".join(f"{_x(x, across) + aside:.1f},{_y(y, up):.1f}" for x, y in each)
-        parts.append(
-            Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>').format(path, colour)
-        )
-        for (at, _), (low, high) in zip(each, (spans or {}).get(name, ()), strict=False):
-            line = Markup('<path d="M{:.1f},{:.1f} V{:.1f}" stroke="{}"/>')
-            parts.append(line.format(_x(at, across) + aside, _y(low, up), _y(high, up), colour))
-        x, y = map(float, path.split(" ")[-1].split(","))
-        if len(each) == 1:
-            parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))
-        if len(series) > 1:  # colours repeat, and not every reader can tell them apart
-            number = Markup('<text x="{:.1f}" y="{:.1f}" font-size="10" text-anchor="{}" fill="{}">{}</text>')
-            beside, anchor = (-4, "end") if x > WIDTH - 2 * _RIGHT else (4, "start")  # where there is room
-            parts.append(number.format(x + beside, y - 3, anchor, colour, place + 1))
-    return _image(parts, HEIGHT) if len(series) < 2 else _with_legend(parts, list(series))
+        at = [(_x(x, across) + aside, _y(y, up)) for x, y in each]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+        parts.append(Markup('<polyline points="{}" {}/>').format(path, _stroke(place)))
+        for (x, _), (low, high) in zip(at, (spans or {}).get(name, ()), strict=False):
+            line = Markup('<path d="M{:.1f},{:.1f} V{:.1f}" class="line s{}"/>')
+            parts.append(line.format(x, _y(low, up), _y(high, up), place % COLOURS))
+        if len(each) <= _MARKED:
+            dot = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3" class="area s{}"/>')
+            parts += [dot.format(x, y, place % COLOURS) for x, y in at]
+        if len(series) > 1 and at:  # not every reader can tell colours apart
+            x, y = at[-1]
+            number = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" class="name">{}</text>')
+            beside, anchor = (-6, "end") if x > WIDTH - 2 * _RIGHT else (6, "start")  # where there is room
+            parts.append(number.format(x + beside, y - 4, anchor, place + 1))
+    image = _image(parts, HEIGHT, f"Line chart by {x_label}: {', '.join(series)}")
+    return image if len(series) < 2 else Markup("{}{}").format(_legend(list(series)), image)
 
 
-def _with_legend(parts: Sequence[Markup], names: Sequence[str]) -> Markup:
-    """The chart below a legend that gives the number and name of each line in its colour."""
-    found, x, y = list[Markup](), float(_LEFT), 14
-    for place, name in enumerate(names):
-        text = f"{place + 1} {shown(name, 40)}"
-        wide = 7.0 * len(text) + 24
-        if x + wide > WIDTH and x > _LEFT:
-            x, y = float(_LEFT), y + 16
-        colour = COLOURS[place % len(COLOURS)]
-        found.append(Markup('<text x="{:.0f}" y="{}" fill="{}">{}</text>').format(x, y, colour, text))
-        x += wide
-    below = Markup('<g transform="translate(0,{})">{}</g>').format(y + 8, Markup("").join(parts))
-    return _image([*found, below], HEIGHT + y + 8)
+_MARKED = 12
+"""Up to this many points of a line are marked each."""
 
 
-def _axes(across: Point, up: Point, x_label: str) -> list[Markup]:
+def _legend(names: Sequence[str]) -> Markup:
+    """A list of the lines: a piece of each, its number and its name."""
+    piece = Markup('<svg viewBox="0 0 28 10" aria-hidden="true"><path d="M0,5 H28" {}/></svg>')
+    item = Markup("<li>{}<span>{} {}</span></li>")
+    found = [
+        item.format(piece.format(_stroke(place)), place + 1, shown(name, 40))
+        for place, name in enumerate(names)
+    ]
+    return Markup('<ul class="legend">{}</ul>').format(Markup("").join(found))
+
+
+def _stroke(place: int) -> Markup:
+    """The colour and the dashes of a line."""
+    dashes = _DASHES[place % len(_DASHES)]
+    dashed = Markup(' stroke-dasharray="{}"').format(dashes) if dashes else Markup("")
+    return Markup('class="line s{}"{}').format(place % COLOURS, dashed)
+
+
+def _columns(
+    edges: Sequence[float],
+    counts: Sequence[float],
+    across: Point,
+    up: Point,
+    top: float,
+    bottom: float,
+    place: int,
+) -> list[Markup]:
+    """The columns of a histogram between the heights ``top`` and ``bottom``; nothing where a count is 0."""
+    parts = []
+    drawn = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="area s{}"/>')
+    for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        x, high = _x(left, across), (bottom - top) * _share(count, *up)
+        width = max(_x(right, across) - x - 1, 0.5)
+        parts.append(drawn.format(x + 0.5, bottom - high, width, high, place % COLOURS))
+    return parts
+
+
+def _axes(
+    across: Point, up: Point, x_label: str, *, whole: bool = False, counts: bool = False
+) -> list[Markup]:
+    """The axes with their numbers: with ``whole`` only whole ones below, with ``counts`` at the left."""
     bottom = HEIGHT - _BOTTOM
-    frame = '<path d="M{},{} V{} H{}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
     parts = [
-        Markup(frame).format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
+        Markup('<path d="M{},{} V{} H{}" class="axis"/>').format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
+        *_below(across, bottom, whole=whole),
         _text((WIDTH + _LEFT) / 2, HEIGHT - 4, "middle", x_label),
     ]
+    for value in _ticks(*up):
+        if counts and value != round(value):
+            continue
+        parts.append(_text(_LEFT - 6, f"{_y(value, up) + 4:.1f}", "end", f"{value:,g}"))
+    return parts
+
+
+def _below(across: Point, bottom: float, *, whole: bool = False) -> list[Markup]:
+    """The numbers below a horizontal axis."""
+    parts = []
     for value in _ticks(*across):
+        if whole and value != round(value):
+            continue
         x = _x(value, across)
         anchor = "end" if x > WIDTH - 2 * _RIGHT else "middle"
         parts.append(_text(f"{x:.1f}", bottom + 14, anchor, f"{value:,g}"))
-    for value in _ticks(*up):
-        parts.append(_text(_LEFT - 6, f"{_y(value, up) + 4:.1f}", "end", f"{value:,g}"))
     return parts
 
 
@@ -139,12 +188,7 @@ def _text(x: float | str, y: float | str, anchor: str, text: str) -> Markup:
     return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
 
 
-def _rectangle(x: float | str, y: float | str, width: float | str, height: float | str) -> Markup:
-    drawn = Markup('<rect x="{}" y="{}" width="{}" height="{}" fill="{}"/>')
-    return drawn.format(x, y, width, height, COLOURS[0])
-
-
-def _image(parts: Sequence[Markup], height: float) -> Markup:
-    return Markup('<svg viewBox="0 0 {} {}" role="img" font-size="12" fill="currentColor">{}</svg>').format(
-        WIDTH, height, Markup("").join(parts)
-    )
+def _image(parts: Sequence[Markup], height: float, told: str) -> Markup:
+    """The parts as an image; ``told`` says what it shows to those who cannot see it."""
+    image = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
+    return image.format(WIDTH, height, shown(told, 300), Markup("").join(parts))

@@ -4,22 +4,58 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pairsmith.core.progress import clock
+from pairsmith.runs import model_display_name
 from pairsmith.tools.report.charts import lines
+from pairsmith.tools.report.origin import sources
 from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Section, Table, number, shown
+from pairsmith.tools.report.words import settings_in_words
 
 _NOT_FIGURES = {"about", "seconds"}
 
+MEANINGS = {
+    "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosines of the model's vectors and "
+    "people's scores: 100 where both order the pairs alike, 0 where they have nothing to do with each other.",
+    "evaluate labels": "“mean” is the mean cosine of a label's pairs under an encoder that did not write "
+    "them. “gap” is that of the highest label less that of the lowest: near 0, labels do not differ.",
+    "evaluate retrieval": "All are ×100. ndcg@10 is high where relevant documents stand at the top of the "
+    "first ten; recall@100 is the share of the relevant documents among the first hundred.",
+}
+"""By evaluation, what its main figures mean."""
 
-def model_section(record: Mapping[str, Any]) -> Section:
-    """The section on a model, from its ``training.json``: settings, and how the training went."""
-    rows = [("step", str(record.get("step", ""))), *settings_rows(record)]
-    if isinstance(record.get("seconds"), int | float):
-        rows.append(("time taken", clock(record["seconds"])))
+Points = list[tuple[float, float]]
+
+
+def model_lead(record: Mapping[str, Any]) -> list[str]:
+    """The lines under a model's title: which step trained it, and what came of it on the validation data."""
+    told = [f"A model trained by the step {shown(str(record.get('step', '')), 60)}."]
+    return told + [f"{sentence}." for sentence in gains(record)]
+
+
+def gains(record: Mapping[str, Any]) -> Iterator[str]:
+    """For each validation figure how it changed from the first step to the one that was kept."""
+    points = [point for point in record.get("validation") or [] if isinstance(point, Mapping)]
+    kept = next((point for point in points if point.get("step") == record.get("best_step")), None)
+    if len(points) < 2 or kept is None:
+        return
+    for name, value in kept.items():
+        before = points[0].get(name)
+        if name != "step" and isinstance(before, int | float) and isinstance(value, int | float):
+            at = number(int(points[0].get("step", 0)))
+            change = f"{before:.2f} at step {at}, {value:.2f} in the model kept"
+            yield f"{shown(name, 40)} on the validation data: {change}"
+
+
+def model_sections(record: Mapping[str, Any]) -> list[Section]:
+    """The sections on a model, from its ``training.json``: how the training went, and its settings."""
+    course: list[tuple[str, str]] = []
     if record.get("steps"):
-        rows.append(("steps", f"{record['steps']:,}; step {record.get('best_step', 0):,} was kept"))
+        course.append(("steps", f"{record['steps']:,}; step {record.get('best_step', 0):,} was kept"))
+    if isinstance(record.get("seconds"), int | float):
+        course.append(("time taken", clock(record["seconds"])))
+    made = [("step", str(record.get("step", ""))), *sources(record.get("about") or {}), *_settings(record)]
     chosen = [choices(record)] if record.get("choices") else list(curves(record))
-    blocks: list[Block] = [Facts(rows), *chosen]
-    return Section("Training", blocks)
+    course_blocks: list[Block] = [*chosen, *([Facts(course)] if course else [])]
+    return [Section("Training", course_blocks), Section("How it was made", [Facts(made)])]
 
 
 def choices(record: Mapping[str, Any]) -> Block:
@@ -35,7 +71,7 @@ def choices(record: Mapping[str, Any]) -> Block:
 def curves(record: Mapping[str, Any]) -> Iterator[Block]:
     """The validation figures by training step; a line for each learning rate where several were tried."""
     rates = record.get("rates") or []
-    series: dict[str, list[tuple[float, float]]] = {}
+    series: dict[str, Points] = {}
     names: set[str] = set()
     for tried in rates or [record]:
         for point in tried.get("validation") or []:
@@ -45,17 +81,28 @@ def curves(record: Mapping[str, Any]) -> Iterator[Block]:
                     line = f"learning rate {tried['learning_rate']:g}" if rates else name
                     series.setdefault(line, []).append((float(point["step"]), float(value)))
     if series:
-        yield Chart(lines(series, "step"), f"On the validation data: {', '.join(sorted(names))}.")
+        yield Chart(lines(series, "training step"), f"On the validation data: {', '.join(sorted(names))}.")
     else:
         yield Note("It was trained without validation data.")
 
 
-def evaluation_section(results: Mapping[str, Any]) -> Section:
-    """The section on an evaluation, from its ``results.json``: figures with intervals, and settings."""
+def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
+    """The lines under an evaluation's title: what was measured on which data, and what its figures mean."""
     about = results.get("about", {})
-    blocks: list[Block] = [Facts([("step", str(about.get("step", ""))), *settings_rows(about)])]
+    step = str(about.get("step", ""))
+    names = {key: model_display_name(str(about[key])) for key in ("model", "data") if about.get(key)}
+    told = shown(step or "an evaluation", 60)
+    told += f" of the model {shown(names['model'], 100)}" if "model" in names else ""
+    told += f" on {shown(names['data'], 100)}" if "data" in names else ""
+    return [f"Measured by {told}.", *([MEANINGS[step]] if step in MEANINGS else [])]
+
+
+def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
+    """The sections on an evaluation, from its ``results.json``: figures with intervals, and settings."""
+    about = results.get("about", {})
+    blocks: list[Block] = []
     if figures := list(figure_rows(results)):
-        blocks.append(Table(["figure", "value", "95 %"], figures))
+        blocks.append(Table(["figure", "value", "95 % interval"], figures))
     texts = [
         (shown(name, 60), shown(value, 200))
         for name, value in results.items()
@@ -63,7 +110,11 @@ def evaluation_section(results: Mapping[str, Any]) -> Section:
     ]
     if texts:
         blocks.append(Facts(texts))
-    return Section("Evaluation", blocks)
+    names = [
+        (key, shown(model_display_name(str(about[key])), 100)) for key in ("model", "data") if about.get(key)
+    ]
+    made = [("step", str(about.get("step", ""))), *names, *_settings(about)]
+    return [Section("Figures", blocks), Section("How it was measured", [Facts(made)])]
 
 
 def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:
@@ -74,22 +125,10 @@ def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterat
         if isinstance(value, Mapping):
             yield from figure_rows(value, (*above, name))
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            limits = results.get(f"{name}_ci")
+            limits = results.get(f"{name}_ci") or (results.get("ci") if name == "mean" else None)
             spread = f"{limits[0]:.2f} to {limits[1]:.2f}" if isinstance(limits, list) else ""
             yield shown(" · ".join((*above, name)), 100), number(value, 2), spread
 
 
-def settings_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The settings, inputs and models in a record."""
-    rows = [
-        (shown(name, 60), shown(str(value), 200))
-        for name, value in record.get("settings", {}).items()
-        if value not in (None, "", [], {})
-    ]
-    # An evaluation records these beside its settings, as only their content matters to its identity.
-    rows += [(name, shown(str(record[name]), 200)) for name in ("model", "data") if record.get(name)]
-    rows += [
-        (f"content of {name}", f"SHA-256 {value[:16]}…") for name, value in record.get("inputs", {}).items()
-    ]
-    rows += [(f"revision of {name}", shown(value, 100)) for name, value in record.get("models", {}).items()]
-    return rows
+def _settings(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return settings_in_words(str(record.get("step", "")), record.get("settings") or {})

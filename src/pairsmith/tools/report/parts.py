@@ -1,7 +1,7 @@
 """The parts of a page and its template. All texts in them are plain data, which the template escapes."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
@@ -30,13 +30,37 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a header; all columns but the first ``texts`` hold numbers."""
+    """A table with a header; all columns but the first ``texts`` hold numbers; ``note`` stands below it."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     texts: int = 1
     note: str = ""
+    title: str = ""
     kind: Literal["table"] = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A horizontal bar for each name, with its number; numbers are at least 0.
+
+    ``series`` has for each bar the number of its colour; without it all have the first one.
+    """
+
+    rows: Sequence[tuple[str, float]]
+    caption: str = ""
+    unit: str = ""
+    series: Sequence[int] = ()
+    kind: Literal["bars"] = "bars"
+
+    def drawn(self) -> Iterator[tuple[str, str, str, int]]:
+        """For each bar its name, its number with the unit, its width in per cent, and its colour."""
+        longest = max((value for _, value in self.rows), default=0) or 1
+        for place, (name, value) in enumerate(self.rows):
+            figure = f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
+            colour = self.series[place] if self.series else 0
+            unit = self.unit.removesuffix("s") if value == 1 else self.unit
+            yield shown(name, 100), f"{figure}{unit}", f"{70 * value / longest:.1f}", colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +74,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Example rows, each with a mark, such as its score, and its texts by column name."""
+    """Example rows, each with a mark, such as its score, and its texts by column name.
+
+    ``series`` is the number of the colour at their edge, that of their label in charts.
+    """
 
     title: str
     rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    series: int | None = None
     kind: Literal["examples"] = "examples"
 
 
@@ -65,7 +93,7 @@ class Note:
     kind: Literal["note"] = "note"
 
 
-Block = Facts | Table | Chart | Examples | Note
+Block = Facts | Table | Bars | Chart | Examples | Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +106,49 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong with what the page is about, and what to do about it."""
+
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
-    """A whole page; ``warnings`` are shown at the top."""
+    """A whole page.
+
+    Below its title stand ``lead``, which says in a few sentences what the page is about, and a box with the
+    ``verdict``, the ``warnings``, and what was ``checked``.
+    """
 
     title: str
     sections: Sequence[Section]
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Finding] = ()
+    lead: Sequence[str] = ()
+    verdict: str = ""
+    checked: str = ""
 
 
 def render(page: Page) -> str:
     """The page as one HTML file with texts escaped, whose policy forbids scripts and external resources."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     source = resources.files("pairsmith.tools.report").joinpath("page.html").read_text(encoding="utf-8")
+    highest = min((section.level for section in page.sections), default=2)
     chapters = [
-        (place, section.title) for place, section in enumerate(page.sections, start=1) if section.level == 2
+        (place, section.title)
+        for place, section in enumerate(page.sections, start=1)
+        if section.level == highest
     ]
-    return environment.from_string(source).render(page=page, chapters=chapters)
+    # Headings of the highest level are h2, whatever they are about.
+    return environment.from_string(source).render(page=page, chapters=chapters, up=highest - 2)
+
+
+def column_words(name: str) -> str:
+    """A column's name as it is shown: ``sentence1`` as ``sentence 1``, others without underscores."""
+    return _COLUMNS.get(name, name.replace("_", " "))
+
+
+_COLUMNS = {"sentence1": "sentence 1", "sentence2": "sentence 2"}
 
 
 def shown(text: str, longest: int = LONGEST) -> str:

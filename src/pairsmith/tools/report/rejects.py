@@ -6,8 +6,8 @@ import pyarrow.compute as pc
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
-from pairsmith.tools.report.charts import bars
-from pairsmith.tools.report.parts import Block, Chart, Examples, Note, Section, shown
+from pairsmith.tools.report.parts import Bars, Block, Examples, Note, Section, column_words, shown
+from pairsmith.tools.report.rows import label_name
 from pairsmith.tools.settings import ReportSettings
 
 _MOST_REASONS = 15
@@ -17,10 +17,8 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     """The number of rejected rows by reason, with examples."""
     reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda each: -each[1])
     if not reasons:
-        return Section("Rejected", [Note("No row was rejected.")])
-    blocks: list[Block] = [
-        Chart(bars(reasons[:_MOST_REASONS], " rows"), "Rejected rows by filter and reason.")
-    ]
+        return Section("What was not kept", [Note("No row was rejected.")])
+    blocks: list[Block] = [Bars(reasons[:_MOST_REASONS], "What was not kept, by filter and reason", " rows")]
     if len(reasons) > _MOST_REASONS:
         rest = reasons[_MOST_REASONS:]
         blocks.append(Note(f"{len(rest):,} further reasons have {sum(n for _, n in rest):,} rows."))
@@ -38,7 +36,7 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
         for reason, rows in found.items()
         if rows
     ]
-    return Section("Rejected", blocks)
+    return Section("What was not kept", blocks)
 
 
 def _columns(row: str) -> list[tuple[str, str]]:
@@ -50,5 +48,7 @@ def _columns(row: str) -> list[tuple[str, str]]:
     if not isinstance(value, dict):
         return [("", shown(row))]
     return [
-        (shown(name, 60), shown(str(each))) for name, each in value.items() if name != "id" and each != ""
+        (shown(column_words(name), 60), shown(label_name(each)))
+        for name, each in value.items()
+        if name != "id" and each != ""
     ]

@@ -3,33 +3,35 @@
 folder -> its rows, models and figures -> sections -> report.html
 """
 
-import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
-from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled
 from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.record import recorded
 from pairsmith.tools.report.dataset import dataset_sections
-from pairsmith.tools.report.models import evaluation_section, model_section
+from pairsmith.tools.report.models import evaluation_lead, evaluation_sections, model_lead, model_sections
+from pairsmith.tools.report.origin import checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.parts import Block, Page, Section, Table, number, render, shown
+from pairsmith.tools.report.parts import Finding, Page, Section, render, shown
 from pairsmith.tools.report.traces import check_traces
+from pairsmith.tools.report.whole_run import RESULTS, RUN, TRAINING, read_record, run_page
 from pairsmith.tools.settings import ReportSettings
 
 PAGE = "report.html"
 RECORD = "report.json"
 COMPARISON = "comparison.html"
 """The page that ``compare`` writes."""
-_RUN, _TRAINING, _RESULTS, _AUDIT = "run.json", "training.json", "results.json", "audit.json"
-_KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
+_KINDS = (RUN, MANIFEST, TRAINING, RESULTS)
+_EXAMPLES_OF_STEP = 2
+
+OfRows = Callable[..., Iterator[Section]]
 
 
 def report(settings: ReportSettings, run: Run) -> Place:
@@ -39,7 +41,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
     """
     settings = settled(settings, run)
     source = place(settings.data)
-    kind = kind_of(source)
+    kind_of(source)
     refuse_source(run, data=settings.data)
     if settings.traces:
         check_traces(source, settings)
@@ -58,13 +60,12 @@ def report(settings: ReportSettings, run: Run) -> Place:
 
             encoder = load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
         of_rows = partial(dataset_sections, settings=settings, known=known, encoder=encoder)
-        warn: list[str] = []
-        sections = list(_sections(source, kind, of_rows, warn))
-        page = Page(f"{source.name or source}", sections, [shown(warning) for warning in warn])
+        page = page_of(source, settings, of_rows)
+        page = replace(page, warnings=[replace(each, text=shown(each.text)) for each in page.warnings])
         write_atomic(run.out / PAGE, render(page).encode("utf-8", "replace"))
-        save(complete=True, data=str(source), warnings=list(page.warnings))
+        save(complete=True, data=str(source), warnings=[each.text for each in page.warnings])
     for warning in page.warnings:
-        run.progress.say(f"warning: {warning}")
+        run.progress.say(f"warning: {warning.text}")
     run.progress.say(f"wrote {run.out / PAGE}")
     return run.out / PAGE
 
@@ -84,66 +85,38 @@ def kind_of(folder: Place) -> str:
     return found
 
 
-def _sections(
-    folder: Place, kind: str, of_rows: Callable[..., Iterator[Section]], warn: list[str]
-) -> Iterator[Section]:
+def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
+    """The page about a folder; ``of_rows`` makes the sections on a data set and collects its faults."""
+    kind, name = kind_of(folder), shown(folder.name or str(folder), 100)
+    warn: list[Finding] = []
     if kind == MANIFEST:
-        yield from of_rows(DatasetFolder.open(folder), warn=warn)
-    elif kind == _TRAINING:
-        record = _json(folder / _TRAINING)
-        if not record.get("complete", True):
-            warn.append(f"the training in {folder} is not finished")
-        yield model_section(record)
-    elif kind == _RESULTS:
-        results = _json(folder / _RESULTS)
-        if not results.get("about", {}).get("complete", True):
-            warn.append(f"the evaluation in {folder} is not finished")
-        yield evaluation_section(results)
-    else:
-        yield from _run_sections(folder, of_rows, warn)
-
-
-def _run_sections(
-    folder: Place, of_rows: Callable[..., Iterator[Section]], warn: list[str]
-) -> Iterator[Section]:
-    """The run's figures and times, then each finished step."""
-    record = _json(folder / _RUN)
-    yield Section(str(record.get("recipe", "")), list(_overview(folder, record)), level=2)
-    for name in record.get("planned", []):
-        if name not in record.get("steps", {}):
-            warn.append(f"the step {name} is not finished")
-            continue
-        own: list[str] = []
-        step = folder / name
-        if size_of(step / RECORD) is not None or size_of(step / _AUDIT) is not None:
-            continue  # reports and audits have pages and results of their own
-        yield Section(name, [], level=2)
-        try:
-            yield from _sections(step, kind_of(step), of_rows, own)
-        except FolderError as error:
-            own.append(str(error))
-        warn += [f"{name}: {warning}" for warning in own]
-
-
-def _overview(folder: Place, record: Any) -> Iterator[Block]:
-    spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
-    if spent:
-        rows = [(name, clock(seconds)) for name, seconds in spent.items()]
-        yield Table(["step", "time taken"], [*rows, ("all", clock(sum(spent.values())))])
-    if size_of(folder / _RESULTS) is not None:
-        figures = {name: value for name, value in _json(folder / _RESULTS).items() if name != "seconds"}
-        yield Table(
-            ["figure", "value"],
-            [(name, number(value, 2)) for name, value in figures.items() if isinstance(value, int | float)],
+        rows = DatasetFolder.open(folder)
+        sections = list(of_rows(rows, warn=warn))
+        return Page(
+            name,
+            sections,
+            warn,
+            lead(rows),
+            verdict(rows.rows, warn),
+            checked(rows, settings.against) if rows.rows else "",
         )
+    if kind == RUN:
+        return run_page(
+            folder,
+            partial(page_of, settings=_fewer(settings), of_rows=partial(of_rows, settings=_fewer(settings))),
+        )
+    record = read_record(folder / kind)
+    complete = record if kind == TRAINING else record.get("about", {})
+    if not complete.get("complete", True):
+        what = "training" if kind == TRAINING else "evaluation"
+        warn.append(
+            Finding(f"the {what} in {folder} is not finished", "Give the same command again to finish it.")
+        )
+    if kind == TRAINING:
+        return Page(name, model_sections(record), warn, model_lead(record))
+    return Page(name, evaluation_sections(record), warn, evaluation_lead(record))
 
 
-def _json(path: Place) -> Any:
-    with reaching(path, FolderError):
-        try:
-            value = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise FolderError(f"{path} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise FolderError(f"{path} is not a record written by pairsmith")
-    return value
+def _fewer(settings: ReportSettings) -> ReportSettings:
+    """The settings for a step's part of the page of a run, which has many of them."""
+    return settings.model_copy(update={"examples": min(settings.examples, _EXAMPLES_OF_STEP)})

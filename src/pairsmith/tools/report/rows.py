@@ -1,6 +1,7 @@
 """Counts over all rows of a data set, and a sample of them, in one pass of a few thousand rows at a time."""
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,10 @@ from pairsmith.runs.seeds import generator
 Row = Mapping[str, Any]
 Floats = NDArray[np.float64]
 
-_NOT_TEXT = {"id", "label", "title", "source"}
+_NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
+"""Columns of names, as are those that end in ``_id``."""
+PAIRS = (("sentence1", "sentence2"), ("input", "output"))
+"""The columns with the two texts of a pair."""
 _LABELS = ("label", "score")
 MOST_LABELS = 20
 """A score with more distinct values is drawn as a histogram; of more labels the commonest are shown."""
@@ -82,7 +86,7 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
     Of the rows that share text with one of the ``known`` evaluation sets, the first ``examples`` are kept.
     """
     schema = folder.schema() if folder.splits else pa.schema([])
-    columns = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
+    columns = [each.name for each in schema if pa.types.is_string(each.type) and _is_text(each.name)]
     numbers: dict[str, list[Floats]] = {each.name: [] for each in schema if pa.types.is_floating(each.type)}
     label = next((name for name in _LABELS if name in schema.names), None)
     labels = {split: Counter[str]() for split in folder.splits}
@@ -123,6 +127,11 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
         shared,
         rows,
     )
+
+
+def _is_text(column: str) -> bool:
+    """Whether a column of strings holds texts, by its name."""
+    return column not in _NOT_TEXT and not column.endswith("_id")
 
 
 def with_sample(
@@ -195,6 +204,24 @@ def label_name(value: object) -> str:
     if value is None:
         return "–"
     return label_text(value) if isinstance(value, float) else str(value)
+
+
+def is_number(label: str) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """The labels sorted: by number if all are numbers, else by letters; missing and other ones at the end."""
+    last = [name for name in ("–", OTHERS) if name in set(labels)]
+    named = set(labels) - set(last)
+    order = (
+        sorted(named, key=lambda name: (float(name), name)) if all(map(is_number, named)) else sorted(named)
+    )
+    return [*order, *last]
 
 
 def digest(text: str) -> bytes:

@@ -1,0 +1,37 @@
+"""What the labels of a data set mean, in words, where its rows were written by a task."""
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+from pairsmith.data.tasks.spec import label_text
+
+
+def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """By label, what the task asked for, such as ``Two sentences that mean the same thing.``
+
+    ``settings`` are those of the manifest of a folder that ``generate`` or ``postprocess`` wrote; empty for
+    others. Scores that postprocess has smoothed have the meaning of the score they were made from.
+    """
+    task = settings.get("task")
+    labels = task.get("labels", []) if isinstance(task, Mapping) else []
+    told = {label["name"]: _meaning(str(label["instruction"])) for label in labels}
+    found = {_name(name): meaning for name, meaning in told.items()}
+    smoothing = settings.get("smoothing")
+    if smoothing and told and all(isinstance(name, int | float) for name in told):
+        mean = fmean(told)
+        # As ``smooth`` of postprocess writes them.
+        smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): told[name] for name in told}
+        found |= {_name(name): meaning for name, meaning in smoothed.items()}
+    return found
+
+
+def _name(name: Any) -> str:
+    return label_text(float(name)) if isinstance(name, int | float) else str(name)
+
+
+def _meaning(instruction: str) -> str:
+    """The first line of an instruction, as a description of what it asks for."""
+    line = instruction.partition("\n")[0].removeprefix("Task: ").strip()
+    asked = line.removeprefix("Write ")
+    return asked[:1].upper() + asked[1:]

@@ -1,0 +1,188 @@
+"""The page about a recipe's run: what came of it, what each step made, and then each step."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.core.errors import FolderError
+from pairsmith.core.paths import Place, reaching, size_of
+from pairsmith.core.progress import clock
+from pairsmith.runs import model_display_name
+from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
+from pairsmith.tools.report.parts import Block, Finding, Note, Page, Section, Table, number, shown
+from pairsmith.tools.report.words import STEPS
+
+RUN, MANIFEST, TRAINING, RESULTS = "run.json", "manifest.json", "training.json", "results.json"
+OWN_PAGES = ("report.json", "audit.json")
+"""Records of the steps that have pages or results of their own."""
+
+_SHOWN = ("Examples", "Labels", "Texts and labels", "What was not kept", "Training", "Figures")
+"""Of a step's own page, the sections that stand on the page of the run too, and what made it."""
+_MADE = ("How it was made", "How it was measured")
+_COUNTS = {"count", "pairs", "queries", "documents", "rows"}
+_MOST_FIGURES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StepOfRun:
+    """A finished step of a run: its name, its kind, what it made in words, and its own page."""
+
+    name: str
+    kind: str
+    outcome: str
+    page: Page
+
+
+def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
+    """The page about the run in ``folder``; ``page_of`` makes the page about the folder of a step."""
+    record = read_record(folder / RUN)
+    warn: list[Finding] = []
+    steps = list(_steps(folder, record, page_of, warn))
+    spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
+    finished = {step.name for step in steps}
+    overview = Section("The steps in order", [_table(steps, spent)], level=2)
+    came = list(_came_of_it(folder, steps))
+    sections = [*([Section("What came of it", came, level=2)] if came else []), overview]
+    for step in steps:
+        sections.append(Section(step.name, _introduction(step), level=2))
+        sections += [_short(each) for each in step.page.sections if each.title in (*_SHOWN, *_MADE)]
+    total = clock(sum(spent.get(name, 0.0) for name in finished))
+    told = " ".join(str(record.get("description", "")).split())
+    count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
+    lead = [*([shown(told)] if told else []), f"{count}, {total} in all."]
+    verdict = "Nothing was found that speaks against what the steps made."
+    if warn:
+        verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")
+    title = shown(str(record.get("recipe", "")) or folder.name, 100)
+    return Page(title, sections, warn, lead, verdict)
+
+
+def _steps(
+    folder: Place, record: Mapping[str, Any], page_of: Callable[[Place], Page], warn: list[Finding]
+) -> Iterator[StepOfRun]:
+    """The finished steps that have no page of their own, in order; others are warned of."""
+    for name in record.get("planned", []):
+        step = folder / name
+        if any(size_of(step / each) is not None for each in OWN_PAGES):
+            continue
+        if name not in record.get("steps", {}):
+            warn.append(
+                Finding(f"the step {name} is not finished", "Give the same command again to finish it.")
+            )
+            continue
+        try:
+            page = page_of(step)
+        except FolderError as error:
+            warn.append(Finding(f"{name}: {error}"))
+            page = Page(name, [])
+        warn += [Finding(f"{name}: {each.text}", each.advice) for each in page.warnings]
+        yield StepOfRun(name, *_outcome(step), page)
+
+
+def _outcome(step: Place) -> tuple[str, str]:
+    """The kind of a step and what it made, in words; empty where its record cannot be read."""
+    for file in (MANIFEST, TRAINING, RESULTS):
+        if size_of(step / file) is None:
+            continue
+        try:
+            record = read_record(step / file)
+        except FolderError:
+            break
+        if file == MANIFEST:
+            counts = record.get("counts", {})
+            rejects = f", {counts['rejects']:,} not kept" if counts.get("rejects") else ""
+            return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
+        if file == TRAINING:
+            said = "; ".join(gains(record))
+            return str(record.get("step", "")), said or f"a model, {record.get('steps', 0):,} training steps"
+        return str(record.get("about", {}).get("step", "")), "; ".join(
+            f"{name} {value}" for name, value, _ in _main_figures(record)[:3]
+        )
+    return "", ""
+
+
+def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The figures of an evaluation without its counts."""
+    return [row for row in figure_rows(results) if row[0].rpartition(" · ")[2] not in _COUNTS]
+
+
+def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
+    rows = [
+        (f"{place}. {step.name}", _does(step.kind), shown(step.outcome, 200), _time(spent.get(step.name)))
+        for place, step in enumerate(steps, start=1)
+    ]
+    return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
+
+
+def _does(kind: str) -> str:
+    return f"{kind}: {STEPS[kind]}" if kind in STEPS else shown(kind, 60)
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else clock(seconds)
+
+
+def _short(section: Section) -> Section:
+    """A section as it stands on the page of a run: of examples only those at the beginning."""
+    if section.title == "Examples":
+        return section
+    return Section(section.title, [block for block in section.blocks if block.kind != "examples"])
+
+
+def _introduction(step: StepOfRun) -> list[Block]:
+    """What stands below the name of a step: its kind, and the lines of its own page."""
+    lines = [f"{_does(step.kind)}." if step.kind else "", *step.page.lead]
+    return [Note(line) for line in lines if line]
+
+
+def _came_of_it(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
+    """Evaluations of one kind beside one another, and the recipe's own figures."""
+    for kind in dict.fromkeys(step.kind for step in steps if step.kind.startswith("evaluate")):
+        yield from _compared(folder, kind, [step.name for step in steps if step.kind == kind])
+    if size_of(folder / RESULTS) is not None:
+        figures = {name: value for name, value in read_record(folder / RESULTS).items() if name != "seconds"}
+        rows = [
+            (shown(name.replace("_", " "), 100), number(value, 2))
+            for name, value in figures.items()
+            if isinstance(value, int | float)
+        ]
+        if rows:
+            yield Table(["figure", "value"], rows, title="The figures that the recipe asks for")
+
+
+def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]:
+    """The main figures of several evaluations of one kind, a line for each evaluation."""
+    results = {name: read_record(folder / name / RESULTS) for name in names}
+    figures = {name: {row[0]: row for row in _main_figures(result)} for name, result in results.items()}
+    shared = [name for name in figures[names[0]] if all(name in each for each in figures.values())]
+    if len(names) < 2 or not shared:
+        return
+    shared = shared[:_MOST_FIGURES]
+    abouts = {name: result.get("about", {}) for name, result in results.items()}
+    # What is the same for all is not said of each.
+    sides = [side for side in ("model", "data") if len({str(each.get(side)) for each in abouts.values()}) > 1]
+    rows = []
+    for name in names:
+        told = [shown(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
+        rows.append((name, *told, *(_with_interval(*figures[name][figure]) for figure in shared)))
+    head = ["step", *sides, *shared]
+    yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Side by side: {kind}")
+    if kind in MEANINGS:
+        yield Note(f"{MEANINGS[kind]} In brackets are 95 % intervals.")
+
+
+def _with_interval(_: str, value: str, spread: str) -> str:
+    return f"{value} ({spread})" if spread else value
+
+
+def read_record(path: Place) -> Any:
+    """The JSON object in a record's file; raises ``FolderError`` if there is none."""
+    with reaching(path, FolderError):
+        try:
+            value = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FolderError(f"{path} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise FolderError(f"{path} is not a record written by pairsmith")
+    return value

@@ -1,0 +1,78 @@
+"""Settings in words, and what labels mean."""
+
+import pytest
+
+from pairsmith.cli.steps import STEPS as ALL_STEPS
+from pairsmith.cli.steps import command_of
+from pairsmith.data.tasks import load_task
+from pairsmith.tools.meanings import label_meanings
+from pairsmith.tools.report.words import _IF, _WORDS, STEPS, settings_in_words
+
+GENERATED = {
+    "task": {"name": "sts"},
+    "top_k": 5,
+    "rule": "self-debiasing",
+    "scale": 1.5,
+    "strength": 0.5,
+    "plausible": 0.1,
+    "decay": 100.0,
+    "floor": 0.01,
+    "column": [],
+    "limit": None,
+    "shard_size": 200,
+}
+
+
+def names(step, settings):
+    return [name for name, _ in settings_in_words(step, settings)]
+
+
+def test_only_settings_that_were_in_force_are_told():
+    assert settings_in_words("generate", GENERATED) == [
+        ("drawn from this many likeliest tokens (top-k)", "5"),
+        ("how labels were kept apart", "self-debiasing"),
+        ("strength of self-debiasing (decay)", "100"),
+        ("least factor of self-debiasing (floor)", "0.01"),
+    ]
+    guided = names("generate", GENERATED | {"rule": "guidance"})
+    assert "strength of guidance (scale)" in guided
+    assert not any("self-debiasing" in name for name in guided)
+    plain = dict(settings_in_words("generate", GENERATED | {"decay": 0.0}))
+    assert plain["strength of self-debiasing (decay)"].startswith("0: each label's text was written without")
+    assert "least factor of self-debiasing (floor)" not in plain
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "told"),
+    [
+        ("train-encoder", {"objective": "cosine", "scale": 20.0, "centre": False}, ["what was learned (objective)"]),
+        ("train-encoder", {"max_steps": 9, "epochs": 1.0}, ["most training steps"]),
+        ("evaluate sts", {"bootstrap": 1000, "layers": None, "suites": []}, ["resamples behind each interval"]),
+        ("mine", {"kind": "pairs", "style": 0.5, "window": 150, "index": None, "recall": 0.95}, ["kind of pairs"]),
+        ("of somebody", {"a_setting_of_theirs": True}, ["a setting of theirs"]),
+    ],
+)  # fmt: skip
+def test_settings_of_other_steps(step, settings, told):
+    assert names(step, settings) == told
+
+
+def test_the_words_are_about_settings_and_steps_that_there_are():
+    fields = {(name, field) for name, step in ALL_STEPS.items() for field in step.settings.model_fields}
+    every = {field for _, field in fields} | {"eval_steps"}
+    for key in [*_WORDS, *_IF]:
+        step, dot, name = key.rpartition(".")
+        assert ((step, name) in fields) if dot else (name in every), key
+    assert {command_of(name) for name in ALL_STEPS} - set(STEPS) == {"export", "push", "report", "audit"}
+    assert set(STEPS) <= {command_of(name) for name in ALL_STEPS}
+
+
+def test_labels_mean_what_the_task_asked_for_also_when_scores_are_smoothed():
+    task = load_task("sts").model_dump(mode="json")
+    alike = "Two sentences that mean the same thing."
+    assert label_meanings({"task": task})["1"] == alike
+    assert label_meanings({"task": task, "smoothing": 0.2}).keys() == {"1", "0.5", "0", "0.9", "0.1"}
+    assert label_meanings({"task": task, "smoothing": 0.2})["0.9"] == alike
+    assert label_meanings({"task": load_task("topic").model_dump(mode="json")})["tech"] == (
+        "A news headline about technology."
+    )
+    assert label_meanings({}) == label_meanings({"task": "sts"}) == {}
