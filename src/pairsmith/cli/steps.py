@@ -142,6 +142,7 @@ STEPS: Steps = {
         "pairsmith.steps.generate.postprocess:postprocess",
         "Clean, smooth and split generated rows; add negatives.",
         plan="pairsmith.steps.generate.plan:plan_postprocess",
+        then=("pairsmith report --data {out} --out {out}-page",),
     ),
     "train-encoder": Step(
         TrainEncoderSettings,
@@ -155,6 +156,7 @@ STEPS: Steps = {
         "pairsmith.steps.training.classifier:train_classifier",
         "Train a classifier on labelled texts.",
         plan="pairsmith.steps.training.classifier:plan_train_classifier",
+        then=("pairsmith evaluate classification --model {out} --data LABELLED.tsv --out {out}-measured",),
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,

@@ -9,7 +9,7 @@ from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 
 FormName = Literal[
     "jsonl", "squad", "beir", "sentence-transformers", "triplets", "scored-tuples", "tevatron",
-    "flag-embedding", "croissant", "csv",
+    "flag-embedding", "croissant", "csv", "label-studio", "argilla",
 ]  # fmt: skip
 
 
@@ -125,7 +125,8 @@ class ExportSettings(Settings):
         "sentence-transformers: the columns that its losses expect; triplets, scored-tuples, tevatron, "
         "flag-embedding: queries with negatives, for sentence-transformers (a row for each negative, or all "
         "with their scores), Tevatron and FlagEmbedding; croissant: the Parquet files of a dataset folder "
-        "with a description in Croissant 1.1."
+        "with a description in Croissant 1.1; label-studio, argilla: for people to label in these tools, with "
+        "the rows' own labels as suggestions."
     )
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from xml.etree import ElementTree
 
 import datasets
 import pyarrow as pa
@@ -188,7 +189,7 @@ def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path):
     first = exported(tmp_path, source, "jsonl")
     assert exported(tmp_path, source, "jsonl") == first
     lines(tmp_path / "a.jsonl", [{"input": "a", "output": "c"}])
-    with pytest.raises(FolderError, match="with other settings: input data"):
+    with pytest.raises(FolderError, match="on other inputs: input data"):
         exported(tmp_path, source, "jsonl")
 
 
@@ -325,3 +326,46 @@ def test_a_table_of_nothing_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("text,label\n")
     with pytest.raises(InputError, match="has no rows"):
         exported(tmp_path, tmp_path / "t.csv", "csv")
+
+
+def test_label_studio_gets_a_button_for_each_label_and_the_label_as_a_prediction(tmp_path):
+    rows = [{"id": "a", "text": "A <b> & c", "label": "good"}, {"id": "b", "text": "d", "label": 'so "so"'}]
+    found = exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "label-studio")
+    assert list(found) == ["label-config.xml", "train.json"]
+    view = ElementTree.fromstring(found["label-config.xml"])
+    assert [each.get("value") for each in view.iter("Choice")] == ["good", 'so "so"']
+    assert [(each.get("name"), each.get("value")) for each in view.iter("Text")] == [("text", "$text")]
+    first, _ = json.loads(found["train.json"])
+    assert first["data"] == {"id": "a", "text": "A <b> & c"}
+    (result,) = first["predictions"][0]["result"]
+    assert (result["from_name"], result["to_name"], result["type"]) == ("label", "text", "choices")
+    assert result["value"] == {"choices": ["good"]}
+    assert view.find("Choices").attrib.items() >= {"name": "label", "toName": "text"}.items()
+
+
+def test_argilla_gets_fields_a_question_and_suggestions(tmp_path):
+    rows = [
+        {"sentence1": "a", "sentence2": "b", "score": 0.5},
+        {"sentence1": "c", "sentence2": "d", "score": 1},
+    ]
+    found = exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "argilla")
+    settings, records = json.loads(found["settings.json"]), json.loads(found["train.json"])
+    assert [each["name"] for each in settings["fields"]] == ["sentence1", "sentence2"]
+    (asked,) = settings["questions"]
+    assert [each["value"] for each in asked["settings"]["options"]] == ["0.5", "1"]
+    assert records[0]["fields"] == {"sentence1": "a", "sentence2": "b"}
+    assert records[1]["suggestions"] == {"label": {"value": "1", "agent": "pairsmith"}}
+
+
+def test_rows_without_labels_are_asked_whether_they_fit(tmp_path):
+    found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "argilla")
+    settings, records = json.loads(found["settings.json"]), json.loads(found["train.json"])
+    assert settings["questions"][0]["title"] == "Is the answer right?"
+    assert records[0]["fields"]["answer"] == "Paris"
+    assert "suggestions" not in records[0]
+
+
+def test_scores_that_are_no_labels_make_no_buttons(tmp_path):
+    rows = [{"sentence1": "a", "sentence2": "b", "score": number / 30} for number in range(30)]
+    with pytest.raises(SettingsError, match="makes a button of each score, and these rows have 30 different"):
+        exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "label-studio")

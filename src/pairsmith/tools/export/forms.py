@@ -7,6 +7,7 @@ from typing import Any
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.kinds import WITH_NEGATIVES, Kind, Row
 from pairsmith.data.readers import text_id
+from pairsmith.tools.export.annotation import argilla, label_studio
 from pairsmith.tools.export.negatives import (
     Files,
     Splits,
@@ -107,6 +108,8 @@ FORMS: Mapping[FormName, RowForm] = {
     "scored-tuples": _of_negatives("scored-tuples", scored_tuples),
     "tevatron": _of_negatives("tevatron", tevatron),
     "flag-embedding": _of_negatives("flag-embedding", flag_embedding),
+    "label-studio": label_studio,
+    "argilla": argilla,
 }
 
 
