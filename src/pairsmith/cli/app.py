@@ -231,6 +231,11 @@ def _run(
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
     progress = _progress(quiet)
     progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
+    for planned in plan.steps:
+        if planned.kind == "report":
+            progress.say(f"page:  {place(out) / planned.name / 'report.html'}")
+        elif planned.kind.startswith("train-") or planned.kind == "infuse":
+            progress.say(f"model: {place(out) / planned.name}")
 
 
 def _compare(

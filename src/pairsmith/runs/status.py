@@ -124,7 +124,7 @@ def _lines(path: Place) -> Iterator[str]:
         for rank in ranks:
             share = status_of(rank)
             yield from share.lines(rank.name) if share else [f"{rank.name}: not started"]
-        if found and not found.complete:
+        if found and not found.complete and size_of(path / MANIFEST) is not None:
             yield from _parts_of(path)
         return
     if size_of(path / "run.json") is None:

@@ -360,7 +360,7 @@ def test_argilla_gets_fields_a_question_and_suggestions(tmp_path):
 def test_rows_without_labels_are_asked_whether_they_fit(tmp_path):
     found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "argilla")
     settings, records = json.loads(found["settings.json"]), json.loads(found["train.json"])
-    assert settings["questions"][0]["title"] == "Is the answer right?"
+    assert settings["questions"][0]["title"].startswith("Does the passage answer the question")
     assert records[0]["fields"]["answer"] == "Paris"
     assert "suggestions" not in records[0]
 

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from pairsmith.runs import Card, FolderWriter, Run, Sources
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.audit.agreement import Labels
 from pairsmith.tools.audit.rows import Audit
+from pairsmith.tools.export.annotation import label_config
 
 LABELLED, ARGILLA = "labelled", "argilla.json"
 LABEL_STUDIO, LABEL_STUDIO_CONFIG = "label-studio.json", "label-studio.xml"
@@ -34,7 +34,10 @@ def export(
     files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}
     for name, content in files.items():
         write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
-    write_atomic(out / LABEL_STUDIO_CONFIG, label_studio_config(audit).encode())
+    write_atomic(
+        out / LABEL_STUDIO_CONFIG,
+        label_config(list(audit.rows[0].texts), audit.labels, audit.question).encode(),
+    )
 
 
 def write_labelled(
@@ -98,15 +101,6 @@ def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any
         data: dict[str, Any] = {"row": row.id, **row.texts, "annotators": list(given)}
         found.append({"data": data, "annotations": [{"result": [result]} for result in results]})
     return found
-
-
-def label_studio_config(audit: Audit) -> str:
-    """The labelling interface for these tasks, in Label Studio's XML."""
-    texts = list(audit.rows[0].texts)
-    shown = "".join(f'  <Text name="{name}" value="${name}"/>\n' for name in texts)
-    choices = "".join(f"    <Choice value={quoteattr(label)}/>\n" for label in audit.labels)
-    asked = f'  <Choices name="label" toName="{texts[0]}" choice="single">\n{choices}  </Choices>\n'
-    return f"<View>\n{shown}{asked}</View>\n"
 
 
 def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from xml.sax.saxutils import quoteattr
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.kinds import WITH_NEGATIVES, Kind, Row
 from pairsmith.data.tasks import label_text
+from pairsmith.tools.audit.rows import question_on
 from pairsmith.tools.export.negatives import Files, Splits
 
 _MOST_LABELS = 20
@@ -20,40 +21,35 @@ _FITS = ("yes", "no")
 def label_studio(splits: Splits, kind: Kind) -> Files:
     """Label Studio: ``label-config.xml``, and each split's tasks with the rows' labels as predictions."""
     fields, choices = _fields(kind), _choices(splits, kind, "label-studio")
-    shown = [
-        f'  <Header value={quoteattr(name)}/>\n  <Text name={quoteattr(name)} value="${name}"/>'
-        for name in fields
-    ]
-    buttons = [f"    <Choice value={quoteattr(choice)}/>" for choice in choices]
-    yield (
-        "label-config.xml",
-        [
-            "<View>",
-            *shown,
-            f"  <Header value={quoteattr(_question(kind))}/>",
-            f'  <Choices name="label" toName="{fields[-1]}" choice="single" showInLine="true">',
-            *buttons,
-            "  </Choices>",
-            "</View>",
-        ],
-    )
+    yield "label-config.xml", [label_config(fields, choices, question_on(kind.texts, kind.claim == "score"))]
     for split, rows in splits.items():
         tasks = []
         for row in rows:
             task: dict[str, Any] = {"data": {"id": row["id"], **_texts(row, fields)}}
             if kind.claim in ("label", "score"):
                 chosen = {"choices": [_label(row, kind)]}
-                found = {"from_name": "label", "to_name": fields[-1], "type": "choices", "value": chosen}
+                found = {"from_name": "label", "to_name": fields[0], "type": "choices", "value": chosen}
                 task["predictions"] = [{"model_version": "pairsmith", "result": [found]}]
             tasks.append(task)
         yield f"{split}.json", [json.dumps(tasks, ensure_ascii=False, indent=1)]
+
+
+def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -> str:
+    """A labelling interface in Label Studio's XML: the texts by name, a question and a button a choice."""
+    heads = ((quoteattr(name), quoteattr(f"${name}")) for name in fields)
+    texts = "".join(
+        f"  <Header value={head}/>\n  <Text name={head} value={value}/>\n" for head, value in heads
+    )
+    buttons = "".join(f"    <Choice value={quoteattr(choice)}/>\n" for choice in choices)
+    asked = f'  <Choices name="label" toName={quoteattr(fields[0])} choice="single" showInLine="true">\n'
+    return f"<View>\n{texts}  <Header value={quoteattr(question)}/>\n{asked}{buttons}  </Choices>\n</View>"
 
 
 def argilla(splits: Splits, kind: Kind) -> Files:
     """Argilla: ``settings.json``, and the records of each split with the rows' labels as suggestions."""
     fields, choices = _fields(kind), _choices(splits, kind, "argilla")
     settings = {
-        "guidelines": _question(kind),
+        "guidelines": question_on(kind.texts, kind.claim == "score"),
         "fields": [
             {
                 "name": name,
@@ -66,7 +62,7 @@ def argilla(splits: Splits, kind: Kind) -> Files:
         "questions": [
             {
                 "name": "label",
-                "title": _question(kind),
+                "title": question_on(kind.texts, kind.claim == "score"),
                 "required": True,
                 "settings": {
                     "type": "label_selection",
@@ -94,14 +90,6 @@ def _fields(kind: Kind) -> Sequence[str]:
 
 def _texts(row: Row, fields: Sequence[str]) -> Mapping[str, str]:
     return {name: row["answers"]["text"][0] if name == "answer" else str(row[name]) for name in fields}
-
-
-def _question(kind: Kind) -> str:
-    if kind.claim == "answers":
-        return "Is the answer right?"
-    if kind.claim in ("label", "score"):
-        return f"Which {kind.claim} fits?"
-    return f"Does the {kind.texts[1]} fit the {kind.texts[0]}?"
 
 
 def _label(row: Row, kind: Kind) -> str:
