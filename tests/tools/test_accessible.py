@@ -89,16 +89,15 @@ def a_run(path):
     (path / "results.json").write_text(json.dumps({"spearman_after": 60.0, "seconds": 8.0}))
 
 
-def test_reports_on_rows_and_on_a_run(page, tmp_path):
+@pytest.mark.parametrize("name", ["run", pytest.param("run/pairs", marks=pytest.mark.long)])
+def test_reports_on_a_run_and_on_rows(page, tmp_path, name):
     a_run(tmp_path / "run")
     against = tmp_path / "graded.txt"
     against.write_text("The dog number 7 runs\n")
-    for name in ("run", "run/pairs"):
-        out = tmp_path / "pages" / name.replace("/", "-")
-        settings = ReportSettings(data=str(tmp_path / name), against=[str(against)], examples=2)
-        path = report(settings, Run(out, Silent()))
-        page.goto(path.as_uri())
-        looked_at(page)
+    settings = ReportSettings(data=str(tmp_path / name), against=[str(against)], examples=2)
+    path = report(settings, Run(tmp_path / "page", Silent()))
+    page.goto(path.as_uri())
+    looked_at(page)
 
 
 def test_an_audit_from_the_first_row_to_the_end(page, tmp_path):
