@@ -24,6 +24,7 @@ from pairsmith.steps.evaluate.classification_settings import EvaluateClassificat
 from pairsmith.steps.evaluate.plan import plan_evaluate_classification
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
 from pairsmith.training.classifier_settings import TrainClassifierSettings
+from pairsmith.training.processes import Processes
 
 pytestmark = pytest.mark.slow
 
@@ -301,9 +302,17 @@ def test_a_damaged_head_is_told(trained):
         load_classifier(str(trained), device="cpu")
 
 
+def test_several_processes_are_refused(given, tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.training.classifier.Processes.here", lambda: Processes(0, 2))
+    with pytest.raises(SettingsError, match="runs in one process"):
+        train_classifier(given(), Run(tmp_path / "model", Silent()))
+
+
 def test_plans(given, trained, tmp_path):
     planned = plan_train_classifier(given(), {})
     assert planned.seconds > 0
+    with pytest.raises(InputError, match="at least two labels"):
+        plan_train_classifier(given(data=write(tmp_path / "one.jsonl", ROWS[::2])), {})
     assert planned.disk >= (trained / "model.safetensors").stat().st_size
     settings = EvaluateClassificationSettings(model=str(trained), data=write(tmp_path / "t.jsonl", ROWS))
     assert plan_evaluate_classification(settings, {}).seconds > 0

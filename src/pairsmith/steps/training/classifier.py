@@ -3,21 +3,22 @@
 import time
 from functools import partial
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.methods.dino.classifier import check_labels, distinct, train_classifier_on
-from pairsmith.models.classifier import save_classifier
+from pairsmith.models.classifier import save_classifier, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.planning import sample_of, spread
+from pairsmith.steps.planning import sample_of, spread, timed
 from pairsmith.steps.shared import load_options
 from pairsmith.training.card import classifier_card
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.folder import ModelFolder
+from pairsmith.training.processes import Processes
 
 CALIBRATION_TEXTS = 256
 
@@ -28,16 +29,15 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     ``models/classifier.py`` says what the folder holds; ``training.json`` in it, written last, says how the
     training went. A folder that holds the finished work of the same settings is left as it is.
     """
+    if Processes.here().size > 1:
+        raise SettingsError("train-classifier runs in one process: it has no batches for several to share")
     settings = at_splits(settled(settings, run), run.progress.say)
     sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
     for name, source in {**sources, "base": settings.base}.items():
         refuse_source(run, **{name: source})
     train = _read(settings.data, settings)
     validation = _read(settings.validation, settings) if settings.validation else None
-    try:
-        check_labels(distinct(train)[1], validation)
-    except InputError as error:
-        raise InputError(f"{settings.data}: {error}") from None
+    _check(settings, train, validation)
     folder = ModelFolder.start(
         run,
         step="train-classifier",
@@ -80,30 +80,37 @@ def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> Trai
 
 
 def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> Estimate:
-    """Train on a sample of the texts, from an earlier step or the data, and extrapolate to their number."""
+    """Encode a sample of the texts, from an earlier step or the data; the head itself takes little."""
     sample = sample_of(settings.data, before)
-    if sample is not None:
-        rows = LabelledTexts(sample["text"].to_pylist(), sample["label"].to_pylist(), 0)
-        count = sum(before[settings.data].rows.values())
+    if sample is not None:  # too few rows, perhaps, to have each label among them
+        texts, count = sample["text"].to_pylist(), sum(before[settings.data].rows.values())
     else:
         settings = at_splits(settings)
         rows = _read(settings.data, settings)
-        count = len(rows.texts)
+        _check(settings, rows, None)
+        texts, count = rows.texts, len(rows.texts)
     begun = time.monotonic()
     encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
-    loaded = time.monotonic()
-    some = LabelledTexts(
-        list(spread(rows.texts, CALIBRATION_TEXTS)), list(spread(rows.labels, CALIBRATION_TEXTS)), 0
+    loading = time.monotonic() - begun
+    warming, each, _ = timed(
+        lambda: partial(unit_vectors, encoder, batch_size=settings.batch_size),
+        spread(texts, CALIBRATION_TEXTS),
     )
-    train_classifier_on(encoder, some, None, settings)
-    trained = time.monotonic()
-    weights = sum(each.nbytes for each in encoder.state_dict().values())
+    weights = sum(weight.nbytes for weight in encoder.state_dict().values())
     return Estimate(
-        seconds=loaded - begun + (trained - loaded) * max(1.0, count / len(some.texts)),
+        seconds=loading + warming + each * count,
         memory=peak_memory(),
         disk=weights + 1_000_000 + 17 * count,  # besides the weights: a tokenizer, and a line for each text
         rows={},
     )
+
+
+def _check(settings: TrainClassifierSettings, train: LabelledTexts, validation: LabelledTexts | None) -> None:
+    """Refuse labels that no classifier can be trained on, before anything is written."""
+    try:
+        check_labels(distinct(train)[1], validation)
+    except InputError as error:
+        raise InputError(f"{settings.data}: {error}") from None
 
 
 def _read(source: str, settings: TrainClassifierSettings) -> LabelledTexts:
