@@ -63,6 +63,15 @@ def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, s
     assert (tmp_path / "cut" / ANSWERS).is_file()
 
 
+def test_answers_serve_other_settings_that_ask_the_same(server, settings_for, tmp_path):
+    generate(settings_for(), Run(tmp_path / "out", Silent()))
+    asked = len(server.seen)
+    server.seen.clear()
+    # One more try for each text: the earlier ones are answered already.
+    generate(settings_for(tries=3), Run(tmp_path / "out", Silent(), fresh=True))
+    assert len(server.seen) < asked / 2
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
