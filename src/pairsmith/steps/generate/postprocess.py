@@ -55,7 +55,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         run,
         step="postprocess",
         schema=given.schema.append(_SOURCE) if given.origins else given.schema,
-        settings={**settings.deciding(), "task": given.described},
+        settings={**_identifying(settings), "task": given.described},
         inputs={"data": hash_source(given.source)},
         models=given.models,
     )
@@ -77,6 +77,14 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     if given.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = done.negatives
     return finished(writer, _card(settings, given, counts), run)
+
+
+def _identifying(settings: PostprocessSettings) -> dict[str, Any]:
+    """The settings that identify a folder; those from before there was ``per_label`` are still recognised."""
+    found = settings.deciding()
+    if found["per_label"] is None:
+        del found["per_label"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ class Processed:
 
 def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec | None) -> Processed:
     """Clean (D6), smooth (D7), add sampled negatives (D8) and split (D9); ``task`` is that of the rows."""
-    kept, rejects = clean(rows, _filters(settings, task), settings.per_input)
+    kept, rejects = clean(rows, _filters(settings, task), settings.per_input, settings.per_label)
     scored = [row for row in kept if isinstance(row, ScoredPair)]
     negatives: list[ScoredPair] = []
     if scored:
@@ -165,9 +173,11 @@ Filter = Callable[[Row], str | None]
 
 
 def clean(
-    rows: Iterable[Row], filters: Mapping[str, Filter], per_input: int
+    rows: Iterable[Row], filters: Mapping[str, Filter], per_input: int, per_label: int | None = None
 ) -> tuple[list[Row], list[Reject]]:
     """Keep rows that pass every filter, each once, up to ``per_input`` per first text and label (D6).
+
+    With ``per_label``, only that many rows of each label are kept.
 
     Of equal rows the first is kept; the order of the rows stays the same.
     """
@@ -175,6 +185,7 @@ def clean(
     rejects: list[Reject] = []
     seen: set[tuple[Any, ...]] = set()
     held: Counter[tuple[Any, ...]] = Counter()
+    of_label: Counter[Any] = Counter()
     for row in rows:
         columns = as_columns(row)
         content = tuple(value for name, value in columns.items() if name != "id")
@@ -184,11 +195,14 @@ def clean(
             name, reason = "duplicate", "repeats an earlier row"
         if not reason and "sentence1" in columns and held[cell] >= per_input:
             name, reason = "cap", f"more than {per_input} second texts for a first text and label"
+        if not reason and per_label is not None and of_label[cell[1]] >= per_label:
+            name, reason = "cap", f"more than {per_label} rows of a label"
         if reason:
             rejects.append(Reject.of(row.id, name, reason, columns))
         else:
             seen.add(content)
             held[cell] += 1
+            of_label[cell[1]] += 1
             kept.append(row)
     return kept, rejects
 

@@ -25,6 +25,7 @@ from pairsmith.steps.generate.closing import Examples, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
+from pairsmith.steps.generate.until import generate_until
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, model_of
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
@@ -34,6 +35,13 @@ ANSWERS = "answers.sqlite"
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Write a data set from a task's instructions; see ``GenerateSettings``. None after ``--preview``."""
+    if settings.until and not settings.preview:
+        return generate_until(settings, run, generate_all)
+    return generate_all(settings, run)
+
+
+def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
+    """Write texts for all inputs, or all texts of a text task."""
     settings = settled(settings, run)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)

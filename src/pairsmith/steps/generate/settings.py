@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, WorldSize
-from pairsmith.core.settings import BY_CONTENT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 
@@ -45,6 +45,14 @@ class GenerateSettings(Settings):
         "used, in the order of the columns.",
     )
     limit: int | None = Field(default=None, ge=1, description="Use only the first N inputs.")
+    until: int | None = Field(
+        default=None,
+        ge=1,
+        description="Go on until each label has this many rows: with more inputs, or in a text task with "
+        "more texts, at most five times as many as would do if each text were accepted. --limit bounds the "
+        "inputs. Labels may get some more; `postprocess --per-label` keeps as many of each.",
+        json_schema_extra=NO_EFFECT,
+    )
     labels: Annotated[list[str], Listed] = Field(
         default=[],
         description="Write texts only for these of the task's labels, e.g. those with too few texts so far. "
@@ -154,6 +162,11 @@ class PostprocessSettings(Settings):
     )
     per_input: int = Field(
         default=2, ge=1, description="Maximum number of second texts to keep for each first text and label."
+    )
+    per_label: int | None = Field(
+        default=None,
+        ge=1,
+        description="Keep the first N clean rows of each label, as generate --until N writes some more.",
     )
     min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
     near_copies: Literal["task", "drop", "keep"] = Field(
