@@ -8,6 +8,7 @@ from pairsmith.runs import Run
 from pairsmith.runs.status import label_counts
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.generate.until import least_work
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +67,14 @@ def test_a_pair_task_takes_more_inputs(tmp_path):
     rows = made.table().num_rows
     assert rows >= 3 or "after 12 inputs, which is all there may be" in heard.lines[-1]
     assert {row["score"] for row in made.table().to_pylist()} == {1.0}
+
+
+def test_a_plan_counts_the_least_work(texts):
+    assert least_work(texts()).per_input == 6
+    pairs = GenerateSettings(task="sts", inputs=["in.txt"], per_input=2, until=9)
+    assert least_work(pairs).limit == 5  # five inputs with two texts each
+    assert least_work(pairs.model_copy(update={"limit": 3})).limit == 3
+    assert least_work(texts(until=None)) == texts(until=None)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pairsmith.steps.generate.checks import check
 from pairsmith.steps.generate.postprocess import Given, processed, read_given, rows_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
+from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
 from pairsmith.steps.planning import sample_of, sharded
 
@@ -33,6 +34,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     Where an earlier step will make the inputs, the sample in its estimate stands in for them.
     """
     started = time.monotonic()
+    settings = least_work(settings)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)

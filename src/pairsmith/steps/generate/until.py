@@ -31,7 +31,7 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
     task = load_task(settings.task).writing(settings.labels)
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    each = settings.decoding(task.decoding).per_input if task.kind == "pair" else 1
+    each = _rows_each(settings, task)
     first = math.ceil(wanted / each)
     most = min(MOST * first, _inputs(settings, task))
     size = max(min(first, most), 0 if run.fresh else _size_there(run, task))
@@ -53,6 +53,20 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
         size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * each / MOST)) + 1)
         run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; going on")
         run = replace(run, fresh=False)
+
+
+def least_work(settings: GenerateSettings) -> GenerateSettings:
+    """The settings of the least work that ``--until`` can be: each text is accepted. For plans."""
+    if not settings.until:
+        return settings
+    task = load_task(settings.task)
+    size = math.ceil(settings.until / _rows_each(settings, task))
+    return _of_size(settings, task, size if settings.limit is None else min(size, settings.limit))
+
+
+def _rows_each(settings: GenerateSettings, task: TaskSpec) -> int:
+    """How many rows of a label an input gives at most; in a text task, a text."""
+    return settings.decoding(task.decoding).per_input if task.kind == "pair" else 1
 
 
 def _of_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
