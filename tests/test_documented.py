@@ -250,6 +250,7 @@ def test_forms_are_few() -> None:
         "pairsmith run OUT/once/recipe.yaml --out OUT/once/run",
         "pairsmith compare compare-sts.yaml --out DIR",
         "pairsmith compare compare-reading.yaml --out DIR",
+        "pairsmith report --data RUN --out DIR",
         "pairsmith evaluate sts --model embedded:all-minilm-l6-v2 --data DATA --out DIR",
     }
 

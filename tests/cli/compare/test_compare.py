@@ -200,7 +200,7 @@ def test_recipes_alone_can_be_had(file, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"seeds": []}, r"c.yaml:\d+: seeds: .*at least 1"),
+        ({"seeds": []}, r"c.yaml:\d+: seeds: .*at least one"),
         ({"seeds": list(range(11))}, r"c.yaml:\d+: seeds: .*at most 10"),
         ({"rows": [4, 4]}, r"c.yaml:\d+: rows: give each value once, not 4, 4"),
         ({"mixtures": [["written", "foud"]]}, r"mixtures.0: no way is called 'foud'; did you mean 'found'"),
@@ -209,7 +209,7 @@ def test_recipes_alone_can_be_had(file, tmp_path, capsys):
             {"ways": {"a-b": {"steps": [{"name": "a", "step": "mix"}]}}, "mixtures": []},
             r"c.yaml:\d+: ways.a-b: must be 1 to 32 letters, digits or underscores, not 'a-b'",
         ),
-        ({"ways": {"a": {"steps": []}}}, r"c.yaml:\d+: ways.a.steps: .*at least 1"),
+        ({"ways": {"a": {"steps": []}}}, r"c.yaml:\d+: ways.a.steps: .*at least one"),
         ({"seeds": [1, -2]}, r"c.yaml:\d+: seeds.1: .*greater than or equal to 0"),
         ({"names": {"base": "$other", "other": "$base"}, "labelled": "$base"}, r"\$base → \$other → \$base"),
         ({"names": {"base": "x"}}, r"\$written_for is not defined under names; known: base"),

@@ -281,7 +281,7 @@ def test_the_same_training_is_not_done_again_and_another_is_refused(bart, files,
     assert "already trained with these settings; nothing to do" in capsys.readouterr().err
     with pytest.raises(FolderError, match="seed: 1 there, 2 here"):
         train_summarizer(settings(bart, files, steps=1, seed=2), Run(tmp_path / "out", Silent()))
-    with pytest.raises(FolderError, match="input added 1: absent there"):
+    with pytest.raises(FolderError, match=r"input added 1 \(.*added.jsonl\): absent there"):
         train_summarizer(settings(bart, files, steps=1, added=True), Run(tmp_path / "out", Silent()))
 
 

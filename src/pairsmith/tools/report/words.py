@@ -43,6 +43,7 @@ _WORDS = {
     "near_copies": "near-copies",
     "objective": "what was learned (objective)",
     "per_input": "texts for each input and label",
+    "per_label": "rows kept of each label",
     "plausible": "least share of the likeliest token's probability",
     "pooling": "how tokens become one vector (pooling)",
     "postprocess.per_input": "most texts kept for each input and label",
@@ -71,6 +72,7 @@ _WORDS = {
 STEPS = {
     "ask": "questions on passages are written",
     "chunk": "documents are cut into passages",
+    "evaluate classification": "a classifier is measured on labelled texts",
     "evaluate labels": "whether the labels' texts differ is measured",
     "evaluate mteb": "an encoder is measured on tasks of mteb",
     "evaluate ner": "an encoder is measured on named entities",
@@ -93,6 +95,7 @@ STEPS = {
     "rewrite": "a model rewrites questions or summaries",
     "train-asker": "a model that writes questions is trained",
     "train-biencoder": "an encoder for mining is trained",
+    "train-classifier": "a classifier of texts is trained",
     "train-crossencoder": "a judge of pairs is trained",
     "train-encoder": "a sentence encoder is trained",
     "train-reader": "a reader is trained",
