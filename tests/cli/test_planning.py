@@ -7,6 +7,7 @@ import pytest
 from tests.trials import refuse, say_where
 
 from pairsmith.cli import planning
+from pairsmith.cli.app import main
 from pairsmith.cli.planning import Prices, plan_recipe, plan_table
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
@@ -122,3 +123,11 @@ def test_what_a_servers_tokens_cost():
     assert plan_table(both, 1, Prices(0.5, 1.5, 3)).endswith("the budget of 3.00 suffices")
     assert plan_table(both, 1).splitlines()[-1].startswith("servers read 4,000,000 tokens and write 200,000;")
     assert "no price" in plan_table({"a": replace(estimate, bought=(0, 0))}, 1, prices)
+
+
+@pytest.mark.parametrize("given", [["--price-in", "nan"], ["--budget", "5"], ["--price-out", "-1"]])
+def test_prices_that_say_nothing_are_refused(given, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "quickstart", *given])
+    assert ended.value.code == 2
+    assert "price" in capsys.readouterr().err

@@ -29,9 +29,10 @@ def test_the_columns_say_which_kind_of_rows_they_are(tmp_path):
 
 
 def test_a_number_is_the_name_of_a_label(tmp_path):
-    rows = [{"text": "a", "label": 1.0}, {"text": "b", "label": 0.5}, {"text": "c", "label": 3}]
+    labels = [1.0, 0.5, 3, "2.0", "1.5", True]
+    rows = [{"text": f"a {label}", "label": label} for label in labels]
     _, found = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
-    assert [row.label for row in found] == ["1", "0.5", "3"]
+    assert [row.label for row in found] == ["1", "0.5", "3", "2", "1.5", "true"]
 
 
 def test_ids_are_those_of_the_file_or_of_the_texts_and_each_is_another(tmp_path):
@@ -40,6 +41,9 @@ def test_ids_are_those_of_the_file_or_of_the_texts_and_each_is_another(tmp_path)
     first, second, third, fourth = (row.id for row in found)
     assert second == f"{first}-2"
     assert (third, fourth) == ("7", "7-2")
+    rows = [{"text": str(number), "label": "x", "id": name} for number, name in enumerate(["x", "x", "x-2"])]
+    _, found = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
+    assert len({row.id for row in found}) == 3
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,8 @@ def test_ids_are_those_of_the_file_or_of_the_texts_and_each_is_another(tmp_path)
             "rows.jsonl has the columns text, stars; expected the columns of one of",
         ),
         ([{"sentence1": "a", "sentence2": "b", "score": "high"}], "rows.jsonl:1: the score is 'high'"),
-        ([{"text": "a", "label": True}], "rows.jsonl:1: column 'label' holds true/false, not text"),
+        ([{"text": "a", "label": None}], "rows.jsonl:1: the label is 'None'; give a word or a number"),
+        ([{"text": "a", "label": float("nan")}], "rows.jsonl:1: the label is 'nan'"),
     ],
 )
 def test_faults_are_told_with_their_place(tmp_path, rows, message):

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 
+from pairsmith.metrics import classification
 from pairsmith.metrics.classification import (
     accuracy,
     confusion,
-    confusion_draws,
     macro_f1,
     precision_recall_f1,
+    resampled,
 )
 
 
@@ -41,12 +42,18 @@ def test_as_scikit_learn_has_it():
     np.testing.assert_allclose(precision_recall_f1(table), theirs)
 
 
-def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one():
+def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one(monkeypatch):
     table = confusion([0] * 60 + [1] * 40, [0] * 50 + [1] * 50, 2)
-    drawn = confusion_draws(table, draws=4_000, rng=np.random.default_rng(1))
-    assert drawn.shape == (4_000, 2, 2)
-    assert (drawn.sum(axis=(1, 2)) == 100).all()
-    rates = accuracy(drawn)
+
+    def measured():
+        measures = (accuracy, macro_f1, lambda tables: tables.sum(axis=(1, 2)))
+        return resampled(table, measures, draws=4_000, rng=np.random.default_rng(1))
+
+    rates, scores, rows = measured()
+    assert rates.shape == (4_000,)
+    assert (rows == 100).all()
     assert rates.mean() == pytest.approx(0.9, abs=0.005)
     assert rates.std() == pytest.approx((0.9 * 0.1 / 100) ** 0.5, rel=0.05)
-    assert np.isfinite(macro_f1(drawn)).all()
+    assert np.isfinite(scores).all()
+    monkeypatch.setattr(classification, "_CELLS", 12)  # three tables at once
+    np.testing.assert_array_equal(measured()[0], rates)

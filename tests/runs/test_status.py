@@ -2,10 +2,13 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from pairsmith.core.errors import FolderError, redacted
-from pairsmith.runs import Card, Growth, ShardSpec
+from pairsmith.core.progress import Silent
+from pairsmith.data.schemas import REJECT
+from pairsmith.runs import Card, FolderWriter, Growth, Run, ShardSpec
 from pairsmith.runs import log as logs
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
@@ -153,3 +156,14 @@ def test_an_unfinished_step_names_its_parts(work, out):
     work.start(out, planned=4)
     work.commit(work.start(out / "inputs", planned=2), 0)
     assert status_lines(out)[1].startswith("  inputs: generate, running · 1 of 2 shards, ")
+
+
+def test_rows_without_a_score_and_labels_with_odd_letters_are_counted(out):
+    schema = pa.schema([("id", pa.string()), ("label", pa.string())])
+    rows = pa.table({"id": list("abcd"), "label": ["x\x1b[31mred", "x\x1b[31mred", None, "y"]}, schema=schema)
+    writer = FolderWriter.start(
+        Run(out, Silent()), step="mix", schema=schema, settings={}, inputs={}, models={}
+    )
+    writer.commit_all({"train": rows}, REJECT.empty_table())
+    writer.finish(Card("t", "d"))
+    assert status_lines(out)[1:] == ["            2 of label x [31mred", "            1 of label y"]

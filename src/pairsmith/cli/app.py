@@ -297,8 +297,10 @@ def _plan(
     progress = _progress(quiet)
     given = (price_in, price_out, budget)
     prices = None if given == (None, None, None) else Prices(price_in or 0, price_out or 0, budget)
-    if prices and (min(prices.read, prices.written) < 0 or (budget is not None and budget < 0)):
-        raise SettingsError("prices and the budget are 0 or more")
+    if any(value is not None and not 0 <= value < float("inf") for value in given):
+        raise SettingsError("prices and the budget are numbers from 0")
+    if prices and None in (price_in, price_out):
+        raise SettingsError("give both --price-in and --price-out; 0 if a server charges nothing for one")
     progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 

@@ -26,7 +26,8 @@ _MOST_SHOWN = 12
 _ROUTES = {
     "generate": ("a causal language model writes pairs or texts", SMOLLM2),
     "mine": ("an encoder finds pairs in two raw corpora", MINILM),
-    "infuse": ("a language model asks questions, and an encoder learns to answer", SMOLLM2),
+    "ask": ("a language model asks questions of passages, for infuse to learn from", SMOLLM2),
+    "run classifier": ("a description of each label becomes a classifier", SMOLLM2),
     "run retriever": ("documents become a search model", SMOLLM2),
     "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2),
 }
@@ -62,7 +63,7 @@ def _machine() -> Iterator[str]:
     else:
         yield "GPU: none that torch can use"
     fast = multiplies_fast("bfloat16", kind)
-    yield "bfloat16: " + ("fast; give --dtype bfloat16" if fast else "slow here; leave --dtype at float32")
+    yield "bfloat16: " + ("fast; --dtype auto takes it" if fast else "slow here; leave --dtype at float32")
 
 
 def _cores() -> int:

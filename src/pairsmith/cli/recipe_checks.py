@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pairsmith.data.tasks import TaskSpec, load_task
+from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> Task
         if before is None:
             continue
         if before.kind == "generate":
-            return load_task(str(before.values.get("task", "sts")))
+            labels = before.values.get("labels") or []
+            names = labels if isinstance(labels, list) else [labels]
+            found = load_task(str(before.values.get("task", "sts")))
+            return found.writing(
+                [each if isinstance(each, str) else label_text(float(each)) for each in names]
+            )
         if before.kind in _KEEP_LABELS and (task := _task_of(before, steps)):
             return task
     return None

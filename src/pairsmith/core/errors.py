@@ -140,6 +140,14 @@ class WorkerError(PairsmithError):
     exit_code = 1
 
 
+def one_line(text: str) -> str:
+    """``text`` on one line, with a space in place of each character that is not printable.
+
+    Texts and labels of foreign data could otherwise change a terminal's colours or break a table.
+    """
+    return "".join(each if each.isprintable() else " " for each in " ".join(text.split()))
+
+
 def times(count: int) -> str:
     """How often, in words: ``once``, ``twice``, ``3 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

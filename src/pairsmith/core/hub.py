@@ -4,6 +4,7 @@ Without a connection the Hub's clients retry for most of a minute. Inside ``hub_
 their caches at once if the Hub did not answer.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ SECONDS = 3.0
 
 _VALID = 60.0
 """For how many seconds an answer counts; a notebook may live longer than a lost connection."""
+
+_ALONE = threading.RLock()
 
 _answer: tuple[float, str] | None = None
 
@@ -60,11 +63,12 @@ def hub_or_cache() -> Iterator[None]:
     from huggingface_hub import constants
 
     owners: list[Any] = [constants, getattr(datasets, "config", constants)]
-    before = [owner.HF_HUB_OFFLINE for owner in owners]
-    try:
-        for owner in owners:
-            owner.HF_HUB_OFFLINE = True
-        yield
-    finally:
-        for owner, value in zip(owners, before, strict=True):
-            owner.HF_HUB_OFFLINE = value
+    with _ALONE:  # or another thread would take over these values as the user's
+        before = [owner.HF_HUB_OFFLINE for owner in owners]
+        try:
+            for owner in owners:
+                owner.HF_HUB_OFFLINE = True
+            yield
+        finally:
+            for owner, value in zip(owners, before, strict=True):
+                owner.HF_HUB_OFFLINE = value

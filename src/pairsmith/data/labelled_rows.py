@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.labelled_texts import read_label
 from pairsmith.data.readers import column_text, parse_score, text_id
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
@@ -17,7 +18,6 @@ from pairsmith.data.schemas import (
     ScoredPair,
 )
 from pairsmith.data.sources import Columns, open_source
-from pairsmith.data.tasks.spec import label_text
 
 Labelled = ScoredPair | LabelledPair | LabelledText
 
@@ -53,17 +53,19 @@ def read_labelled_rows(source: str) -> tuple[pa.Schema, list[Labelled]]:
 def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]) -> Iterator[Labelled]:
     names = schema.names[1:]
     seen: Counter[str] = Counter()
+    given: set[str] = set()
     for where, row in rows:
         values = [_value(row, name, where) for name in names]
         name = str(row["id"]) if row.get("id") not in (None, "") else text_id("\n".join(map(str, values)))
-        seen[name] += 1
-        yield kind(f"{name}-{seen[name]}" if seen[name] > 1 else name, *values)
+        whole = name
+        while whole in given or not seen[name]:
+            seen[name] += 1
+            whole = f"{name}-{seen[name]}" if seen[name] > 1 else name
+        given.add(whole)
+        yield kind(whole, *values)
 
 
 def _value(row: Columns, name: str, where: str) -> str | float:
-    value = row.get(name)
     if name == "score":
-        return parse_score(value, where)
-    if name == "label" and isinstance(value, int | float) and not isinstance(value, bool):
-        return label_text(float(value))
-    return column_text(row, name, where)
+        return parse_score(row.get(name), where)
+    return read_label(row, name, where) if name == "label" else column_text(row, name, where)

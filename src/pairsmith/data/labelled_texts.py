@@ -1,5 +1,7 @@
 """Labelled single texts, from whatever columns and label names a file has (D14)."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.data.text.folding import folded
 
+_WHOLE = re.compile(r"-?\d+\.0+")
 _TEXTS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
 
@@ -42,7 +45,7 @@ def read_labelled_texts(
                 _column(row, text_column, _TEXTS, opened.name, "text"),
                 _column(row, label_column, _LABELS, opened.name, "label"),
             )
-        label = _label(row, names[1], where)
+        label = read_label(row, names[1], where)
         if text := column_text(row, names[0], where):
             texts.append(text)
             labels.append(label)
@@ -81,14 +84,18 @@ def _column(row: Columns, given: str | None, usual: Sequence[str], source: str, 
     return pick_column(row, usual, source)
 
 
-def _label(row: Columns, name: str, where: str) -> str:
+def read_label(row: Columns, name: str, where: str) -> str:
+    """A row's label; a number is read as its text, 1.0 as ``1``, also where a file has it as text."""
     value: Any = row.get(name)
+    label = ""
     if isinstance(value, str):
         label = column_text(row, name, where)
-    elif isinstance(value, int | float):
+        if _WHOLE.fullmatch(label):
+            label = label.partition(".")[0]
+    elif isinstance(value, bool):
+        label = str(value).lower()
+    elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         label = label_text(value) if isinstance(value, float) else str(value)
-    else:
-        label = ""
     if not label:
         raise InputError(
             f"{where}: the {name} is {str(value)[:40]!r}; give a word or a number, or drop the row"

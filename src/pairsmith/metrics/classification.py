@@ -1,12 +1,15 @@
 """Accuracy and F1 of a classifier, from the table of what was predicted for what."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_CELLS = 10_000_000
+"""The most counts that are drawn at once."""
 
 
 def confusion(gold: Sequence[int], predicted: Sequence[int], labels: int) -> Counts:
@@ -42,15 +45,22 @@ def macro_f1(table: Counts) -> Floats:
     return mean
 
 
-def confusion_draws(table: Counts, *, draws: int, rng: np.random.Generator) -> Counts:
-    """The tables ``(draws, k, k)`` of bootstrap resamples: as many rows as there are, with replacement.
+def resampled(
+    table: Counts, measures: Sequence[Callable[[Counts], Floats]], *, draws: int, rng: np.random.Generator
+) -> list[Floats]:
+    """Each measure ``(draws,)`` on bootstrap resamples: as many rows as there are, with replacement.
 
     To resample rows is to draw their cells, so the counts are drawn at once; ``table``, (k, k), has at least
-    one row in it.
+    one row in it. With many labels the tables are drawn in blocks, so that memory does not grow with k².
     """
     total = int(table.sum())
-    drawn: Counts = rng.multinomial(total, table.ravel() / total, size=draws)
-    return drawn.reshape(draws, *table.shape)
+    block = max(1, _CELLS // table.size)
+    found: list[list[Floats]] = [[np.empty(0)] for _ in measures]
+    for start in range(0, draws, block):
+        drawn = rng.multinomial(total, table.ravel() / total, size=min(block, draws - start))
+        for values, measure in zip(found, measures, strict=True):
+            values.append(measure(drawn.reshape(-1, *table.shape)))
+    return [np.concatenate(values) for values in found]
 
 
 def _over(counts: Floats, totals: Counts) -> Floats:

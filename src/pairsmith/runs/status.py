@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, one_line
 from pairsmith.core.paths import Place, inside, is_folder, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
@@ -66,7 +66,7 @@ class Status:
             f"    {number:>9,} {reason}" for reason, number in Counter(self.reasons or {}).most_common()
         ]
         total = sum((self.reasons or {}).values())
-        labels = [f"    {number:>9,} of label {name}" for name, number in self.labels.items()]
+        labels = [f"    {number:>9,} of label {one_line(name)}" for name, number in self.labels.items()]
         return [" · ".join(parts), *labels, *([f"  {total:,} rejects"] if rejects else []), *rejects]
 
 
@@ -81,8 +81,11 @@ def status_of(folder: Place) -> Status | None:
     return None
 
 
-def label_counts(folder: DatasetFolder) -> Counter[str]:
-    """The number of rows of each label or score, over all splits; empty if the rows have neither."""
+def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]:
+    """The number of rows of each label or score, over all splits; empty if the rows have neither.
+
+    Reading ends early when there are more than ``most`` different ones.
+    """
     names = folder.schema().names
     column = next((name for name in ("label", "score") if name in names), None)
     counts: Counter[str] = Counter()
@@ -90,7 +93,11 @@ def label_counts(folder: DatasetFolder) -> Counter[str]:
         for split in folder.splits:
             for batch in folder.batches(split, [column]):
                 for each in batch[column].value_counts().to_pylist():
-                    counts[label_text(each["values"])] += each["counts"]
+                    if (value := each["values"]) is not None:
+                        name = label_text(value) if isinstance(value, float) else str(value)
+                        counts[name] += each["counts"]
+                if most is not None and len(counts) > most:
+                    return counts
     return counts
 
 
@@ -177,7 +184,7 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
 
 def _labels(folder: Place) -> Mapping[str, int]:
     """The rows of each label of a finished folder; empty if they are too many to be labels."""
-    counts = label_counts(DatasetFolder.open(folder))
+    counts = label_counts(DatasetFolder.open(folder), _MOST_LABELS)
     few = len(counts) <= _MOST_LABELS and len(counts) < counts.total()
     return dict(sorted(counts.items())) if few else {}
 

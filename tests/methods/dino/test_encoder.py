@@ -3,6 +3,7 @@ import math
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -523,6 +524,11 @@ def test_pairs_may_be_in_any_file_or_in_one_split(tiny_gpt2, data, tmp_path):
     assert "`pairs.tsv`.\n\n| split | pairs |\n|---|---|\n| train | 2 |" in card
     train_encoder(settings(tiny_gpt2, f"{data}:validation", max_steps=1), Run(tmp_path / "b", Silent()))
     assert "| validation |" not in (tmp_path / "b" / "README.md").read_text()
+    (tmp_path / "d" / "data").mkdir(parents=True)
+    for split in ("validation", "test"):
+        pq.write_table(pairs(2), tmp_path / "d" / "data" / f"{split}-00000.parquet")
+    with pytest.raises(InputError, match="has no split train, only test, validation; name one"):
+        train_encoder(settings(tiny_gpt2, tmp_path / "d"), Run(tmp_path / "c", Silent()))
     (tmp_path / "pairs.tsv").write_text("text\tlabel\na\tb\n")
     with pytest.raises(InputError, match="needs the columns sentence1, sentence2, score; found text, label"):
         train_encoder(settings(tiny_gpt2, tmp_path / "pairs.tsv"), Run(tmp_path / "c", Silent()))

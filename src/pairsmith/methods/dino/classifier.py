@@ -107,6 +107,9 @@ def train_classifier_on(
     train_vectors, gold = vectors[: len(texts)], np.array([names.index(label) for label in labels])
     curve: dict[float, tuple[float, float]] = {}
     measured_on = ""
+    learned = frozenset(map(fingerprint_of, texts))
+    if both := sum(fingerprint_of(text) in learned for text in held_out):
+        shown.say(f"{both:,} of {len(held_out):,} validation texts are learned too: C may come out too high")
     if validation:
         measured_on = "validation texts"
         answers = np.array([names.index(label) for label in validation.labels])
@@ -121,9 +124,7 @@ def train_classifier_on(
     # The lowest loss, and of equal ones the lowest C.
     best = min(sorted(curve), key=lambda c: curve[c][0]) if curve else _middle(settings.c)
     weight, bias = fit_head(train_vectors, gold, best, balanced=settings.balanced)
-    classifier = TextClassifier(
-        encoder, tuple(names), weight, bias, frozenset(fingerprint_of(text) for text in train.texts)
-    )
+    classifier = TextClassifier(encoder, tuple(names), weight, bias, learned)
     counts = {name: labels.count(name) for name in names}
     seconds = time.monotonic() - begun
     return classifier, ClassifierTraining(counts, repeated, contradicting, best, measured_on, curve, seconds)
@@ -160,12 +161,18 @@ def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> lis
 
 
 def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
-    """The distinct texts and their labels, and how many were left out as repeats, and as contradictions."""
+    """The distinct texts and their labels, and how many were left out as repeats, and as contradictions.
+
+    Texts are the same if they differ in case, spaces and punctuation only.
+    """
     of: dict[str, set[str]] = defaultdict(set)
-    for text, label in zip(rows.texts, rows.labels, strict=True):
-        of[text].add(label)
-    once = {text: next(iter(found)) for text, found in of.items() if len(found) == 1}
-    contradicting = sum(len(of[text]) > 1 for text in rows.texts)
+    first: dict[str, str] = {}
+    names = [fingerprint_of(text) for text in rows.texts]
+    for name, text, label in zip(names, rows.texts, rows.labels, strict=True):
+        of[name].add(label)
+        first.setdefault(name, text)
+    once = {first[name]: next(iter(found)) for name, found in of.items() if len(found) == 1}
+    contradicting = sum(len(of[name]) > 1 for name in names)
     return list(once), list(once.values()), len(rows.texts) - len(once) - contradicting, contradicting
 
 

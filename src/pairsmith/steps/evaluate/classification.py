@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
@@ -16,9 +16,9 @@ from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.classification import (
     accuracy,
     confusion,
-    confusion_draws,
     macro_f1,
     precision_recall_f1,
+    resampled,
 )
 from pairsmith.models.classifier import (
     TextClassifier,
@@ -66,9 +66,11 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
     gold = renamed(rows.labels, settings.mapping(), settings.data)
     classifier = classifier_of(settings)
     if unknown := sorted(set(gold) - set(classifier.labels)):
+        mapped = {new: old for old, new in settings.mapping().items()}
+        first = mapped.get(unknown[0], unknown[0])
         raise InputError(
             f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; it knows "
-            f"{', '.join(classifier.labels)}; say for each which it is, as --map {unknown[0]}=LABEL"
+            f"{', '.join(classifier.labels)}; say for each which it is, as --map {first}=LABEL"
         )
     if len(set(gold)) == 1:
         progress.say(f"all texts have the label {gold[0]}: the figures say nothing of other labels")
@@ -127,11 +129,11 @@ def classification_figures(
     """
     numbers = {label: number for number, label in enumerate(labels)}
     table = confusion([numbers[label] for label in gold], predicted, len(labels))
-    drawn = confusion_draws(table, draws=bootstrap, rng=np.random.default_rng(seed))
     found: dict[str, Any] = {}
-    for name, measure in (("accuracy", accuracy), ("macro_f1", macro_f1)):
+    drawn = resampled(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
+    for name, measure, values in zip(("accuracy", "macro_f1"), (accuracy, macro_f1), drawn, strict=True):
         found[name] = round(100.0 * float(measure(table)), 4)
-        found[f"{name}_ci"] = rounded(interval(100.0 * measure(drawn)))
+        found[f"{name}_ci"] = rounded(interval(100.0 * values))
     precision, recall, f1 = precision_recall_f1(table)
     given = Counter(gold)
     found["labels"] = {
@@ -152,7 +154,7 @@ def classification_figures(
 
 def classification_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as plain tables."""
-    labels = results["labels"]
+    labels = {one_line(label): each for label, each in results["labels"].items()}
     wide = max(8, *(len(label[:_WIDEST]) for label in labels)) + 2
     lines = [
         f"{results['count']:,} texts",
@@ -169,7 +171,8 @@ def classification_table(results: Mapping[str, Any]) -> str:
         lines += ["", "texts of the label in each line that were given the label of each column"]
         lines.append(" " * wide + "".join(f"{label[:_WIDEST]:>{wide}}" for label in labels))
         for label, row in results["confusion"].items():
-            lines.append(f"{label[:_WIDEST]:<{wide}}" + "".join(f"{count:>{wide}}" for count in row.values()))
+            counts = "".join(f"{count:>{wide}}" for count in row.values())
+            lines.append(f"{one_line(label)[:_WIDEST]:<{wide}}{counts}")
     return "\n".join(lines)
 
 

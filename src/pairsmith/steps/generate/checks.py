@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.tasks import TaskSpec
+from pairsmith.data.tasks import TaskSpec, label_text
 from pairsmith.methods.dino.method import rows_needed
 from pairsmith.models.language.remote import Way, is_remote
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -43,12 +43,13 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
 
 def remarks(task: TaskSpec) -> Iterator[str]:
     """What a person should know of a pair task's labels before hours of generation, as sentences."""
-    names = [label.name for label in task.labels if task.kind == "pair"]
+    written = set(task.written_names)
+    names = [each.name for each in task.labels if task.kind == "pair" and label_text(each.name) in written]
     numbers = [name for name in names if isinstance(name, float)]
     if numbers and not -1 <= min(numbers) <= max(numbers) <= 1:
         yield (
             f"the labels of {task.name} reach from {min(numbers):g} to {max(numbers):g}; train-encoder fits "
-            "cosines to them and takes 0 to 1 only, so divide them by the highest one"
+            "cosines to them, so scale them to 0 … 1"
         )
     if names and all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names):
         yield (

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from pairsmith.core.errors import one_line
 from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import TaskSpec, label_text
 from pairsmith.runs import DatasetFolder
@@ -54,5 +55,5 @@ def _label(row: Mapping[str, object]) -> str:
 
 def _short(text: str) -> str:
     """A text on one line, without characters that would change the terminal."""
-    line = "".join(each if each.isprintable() else " " for each in " ".join(text.split()))
+    line = one_line(text)
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

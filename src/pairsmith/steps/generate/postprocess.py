@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import display_name, place
+from pairsmith.core.errors import FolderError, InputError, SettingsError
+from pairsmith.core.paths import Place, display_name, place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_rows import read_labelled_rows
 from pairsmith.data.readers import text_id
@@ -37,7 +37,7 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
 from pairsmith.methods.dino.requests import Row, quotable
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
-from pairsmith.runs.folder import Manifest, open_training_rows
+from pairsmith.runs.folder import open_training_rows, read_manifest
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
@@ -51,6 +51,11 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     """
     refuse_sources(run, data=settings.data)
     given = read_given(settings, run.progress.say)
+    if given.smoothed and settings.smoothing and not _is_finished(run.out):
+        raise SettingsError(
+            f"{settings.data}: postprocess has smoothed its scores already; give --smoothing 0 (and "
+            "--augment 0, so that no further negatives are added), or the folder that generate wrote"
+        )
     writer = FolderWriter.start(
         run,
         step="postprocess",
@@ -98,6 +103,7 @@ class Given:
     models: Mapping[str, str] = field(default_factory=dict)  # what wrote them, with its revision
     described: Any = None  # the task they were written for, as a manifest has it
     category: str = ""  # the Hub's task category
+    smoothed: bool = False  # whether their scores are smoothed already
 
     @property
     def name(self) -> str:
@@ -118,21 +124,30 @@ def read_given(settings: PostprocessSettings, say: Say | None = None) -> Given:
     found = open_training_rows(settings.data, "cleaned", say)
     manifest, table = found.folder.manifest, found.table()
     schema, rows = rows_of(table, settings.data)
-    if schema == SCORED_PAIR and settings.smoothing and _is_smoothed(manifest):
-        raise SettingsError(
-            f"{settings.data}: postprocess has smoothed its scores already; give --smoothing 0 (and "
-            "--augment 0, so that no further negatives are added), or the folder that generate wrote"
-        )
     origins = {}
     if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
         ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
         origins = dict(zip(ids, sources, strict=True))
     described = manifest.settings.get("task")
-    return Given(found.source, schema, rows, origins, manifest.models, described, manifest.about.task)
+    smoothed = manifest.step == "postprocess" and bool(manifest.settings.get("smoothing"))
+    return Given(
+        found.source,
+        schema,
+        rows,
+        origins,
+        manifest.models,
+        described,
+        manifest.about.task,
+        smoothed and schema == SCORED_PAIR,
+    )
 
 
-def _is_smoothed(manifest: Manifest) -> bool:
-    return manifest.step == "postprocess" and bool(manifest.settings.get("smoothing"))
+def _is_finished(out: Place) -> bool:
+    """Whether a folder is finished; one of an earlier version may be the work of the same command."""
+    try:
+        return read_manifest(out).complete
+    except FolderError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pairsmith.core.paths import Place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.sources import open_source
-from pairsmith.data.splits import split_of, splits_of
+from pairsmith.data.splits import split_of, splits_of, to_train_on
 from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.steps.training.step import started
@@ -94,10 +94,11 @@ def scored_pairs(source: str) -> dict[str, pa.Table]:
 
     A named split, a file and a Hub data set count as ``train``.
     """
+    found = {"train": _pairs(to_train_on(source, "learned"))}
     splits = splits_of(source)
-    if len(splits) == 1:
-        splits = dict.fromkeys(("train",), *splits.values())
-    return {name: _pairs(splits[name]) for name in ("train", "validation") if name in splits}
+    if len(splits) > 1 and "validation" in splits:
+        found["validation"] = _pairs(splits["validation"])
+    return found
 
 
 def _pairs(source: str) -> pa.Table:

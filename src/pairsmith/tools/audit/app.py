@@ -7,6 +7,7 @@ nothing but its own two files. Texts are sent to the browser as JSON and shown a
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -170,8 +171,11 @@ def serve(
             ) from error
         token = secrets.token_urlsafe(24)
 
+        writing = threading.Lock()  # a second click must not write beside the first
+
         def finished() -> Mapping[str, Any]:
-            told = finish()
+            with writing:
+                told = finish()
             server.should_exit = True
             return told
 

@@ -15,6 +15,8 @@ _NOT_FIGURES = {"about", "seconds"}
 MEANINGS = {
     "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosines of the model's vectors and "
     "people's scores: 100 where both order the pairs alike, 0 where they have nothing to do with each other.",
+    "evaluate classification": "All are ×100. Accuracy is the share of texts that got their label; macro F1 "
+    "is the mean over the labels of the harmonic mean of precision and recall.",
     "evaluate labels": "“mean” is the mean cosine of a label's pairs under an encoder that did not write "
     "them. “gap” is that of the highest label less that of the lowest: near 0, labels do not differ.",
     "evaluate retrieval": "All are ×100. ndcg@10 is high where relevant documents stand at the top of the "

@@ -21,6 +21,8 @@ _SHOWN = ("Examples", "Labels", "Texts and labels", "What was not kept", "Traini
 """Of a step's own page, the sections that stand on the page of the run too, and what made it."""
 _MADE = ("How it was made", "How it was measured")
 _COUNTS = {"count", "pairs", "queries", "documents", "rows"}
+_OF_LABELS = {"labels", "confusion", "blank", "trained_on", "largest"}
+"""Figures of a classifier that say less than its accuracy and F1."""
 _MOST_FIGURES = 4
 
 
@@ -61,10 +63,12 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
 def _steps(
     folder: Place, record: Mapping[str, Any], page_of: Callable[[Place], Page], warn: list[Finding]
 ) -> Iterator[StepOfRun]:
-    """The finished steps that have no page of their own, in order; others are warned of."""
+    """The finished steps that have no page of their own, in order; others before this page are warned of."""
     for name in record.get("planned", []):
         step = folder / name
         if any(size_of(step / each) is not None for each in OWN_PAGES):
+            if name not in record.get("steps", {}):
+                return  # the step that writes this page; those after it have yet to run
             continue
         if name not in record.get("steps", {}):
             warn.append(
@@ -95,6 +99,9 @@ def _outcome(step: Place) -> tuple[str, str]:
             return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
         if file == TRAINING:
             said = "; ".join(gains(record))
+            if isinstance(record.get("texts"), dict):  # a classifier has no steps
+                texts = record["texts"]
+                said = f"a classifier: {sum(texts.values()):,} texts of {len(texts)} labels"
             return str(record.get("step", "")), said or f"a model, {record.get('steps', 0):,} training steps"
         return str(record.get("about", {}).get("step", "")), "; ".join(
             f"{name} {value}" for name, value, _ in _main_figures(record)[:3]
@@ -104,7 +111,8 @@ def _outcome(step: Place) -> tuple[str, str]:
 
 def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The figures of an evaluation without its counts."""
-    return [row for row in figure_rows(results) if row[0].rpartition(" · ")[2] not in _COUNTS]
+    own = {name: value for name, value in results.items() if name not in _OF_LABELS}
+    return [row for row in figure_rows(own) if row[0].rpartition(" · ")[2] not in _COUNTS]
 
 
 def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
