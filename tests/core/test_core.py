@@ -57,9 +57,11 @@ class TestProgress:
         assert bar.line(40.0) == "writing: 2,000/2,000 pairs · 100 % · 50.0/s"
 
     def test_the_first_seconds_say_nothing_of_the_time_left(self):
-        bar = progress.Task("w", "p", 900, done=1, started=0.0)
-        assert bar.line(4.9) == "w: 1/900 p · 0 % · 0.2/s"
-        assert bar.line(5.0) == "w: 1/900 p · 0 % · 0.2/s · 1 h 14 min left"
+        bar = progress.Task("w", "p", 900, done=45, started=0.0)
+        assert bar.line(4.9) == "w: 45/900 p · 5 % · 9.2/s"
+        assert bar.line(5.0) == "w: 45/900 p · 5 % · 9.0/s · 1 min 35 s left"
+        # Nor do the first twentieth of the units.
+        assert progress.Task("w", "p", 900, done=44, started=0.0).line(5.0) == "w: 44/900 p · 5 % · 8.8/s"
 
     def test_no_line_shows_a_password(self, capsys):
         stream = io.StringIO()

@@ -11,7 +11,8 @@ from typing import TextIO
 from pairsmith.core.errors import redacted
 
 _WARM_SECONDS = 5.0
-"""No time left is shown in the first seconds, when the rate still reflects loading."""
+_WARM_SHARE = 0.05
+"""No time left is shown in the first seconds and for the first units, which the rate of loading decides."""
 
 
 @dataclass
@@ -47,7 +48,8 @@ class Task:
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
         parts.append(f"{rate:,.1f}/s")
-        if rate and self.done < self.total and seconds >= _WARM_SECONDS:
+        some = self.done - self.skipped >= _WARM_SHARE * (self.total - self.skipped)
+        if rate and self.done < self.total and some and seconds >= _WARM_SECONDS:
             parts.append(f"{clock((self.total - self.done) / rate)} left")
         if self.note:
             parts.append(self.note)
@@ -76,6 +78,7 @@ class Progress:
         self._live = self._stream.isatty()
         self._every = 0.1 if self._live else every
         self._last = float("-inf")
+        self._shown: tuple[int, int, str] | None = None  # what a line of the file says already
 
     def say(self, text: str) -> None:
         """Write one line that no progress bar will overwrite; secrets in it are hidden."""
@@ -107,8 +110,9 @@ class Progress:
         try:
             yield bar
         finally:
-            self.say(bar.line(time.monotonic()))
-            self._last = float("-inf")
+            if self._live or self._shown != (id(bar), bar.done, bar.note):
+                self.say(bar.line(time.monotonic()))
+            self._last, self._shown = float("-inf"), None
 
     def _stay(self, line: str) -> None:
         erase = "\r\x1b[2K" if self._live else ""
@@ -127,6 +131,7 @@ class Progress:
             self._stream.flush()
         else:
             self.say(bar.line(now))
+            self._shown = (id(bar), bar.done, bar.note)
 
 
 class Quiet(Progress):

@@ -1,5 +1,6 @@
 """What the loaders of models share: finding a model's files, errors in one line, and padding."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -11,6 +12,9 @@ from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import check_model_folder, quiet_loading
 from pairsmith.core.model_names import not_on_hub, resolve_model
+
+# Since 5.24 transformers calls this argument ``cache`` and takes both names; before, it knew this one only.
+warnings.filterwarnings("ignore", message="`past_key_values` is deprecated", category=FutureWarning)
 
 
 @contextmanager

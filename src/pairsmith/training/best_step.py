@@ -29,6 +29,9 @@ from pairsmith.training.settings import FitSettings
 _TRIMMED = 10
 """Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
 
+_FEW_STEPS = 10
+"""With fewer steps a training is said to be short."""
+
 TRAIN = "train"
 """Label of a training's progress bar."""
 
@@ -259,6 +262,13 @@ def train_to_best_step(
     ``make_arguments`` are the library's classes, with what this training adds to their arguments. Started by
     torchrun, each process computes its part of every batch.
     """
+    asked = getattr(settings, "max_steps", None) or getattr(settings, "steps", None)  # few on purpose
+    if steps < _FEW_STEPS and not asked:
+        times = "step" if steps == 1 else "steps"
+        progress.say(
+            f"only {steps} {times} of {settings.batch_size} rows, too few to learn much: give more rows, a "
+            "smaller --batch-size or more --epochs"
+        )
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         look = partial(as_usual, measure) if measure else None
         watch = BestStepCallback(model, metric, look, steps, settings, progress, bar, checkpoints)
@@ -272,7 +282,8 @@ def train_to_best_step(
                 learning_rate=rate,
                 weight_decay=settings.weight_decay,
                 lr_scheduler_type="linear",
-                warmup_steps=math.ceil(settings.warmup * steps),
+                # The first step of a warm-up has the rate 0: of a single step nothing would be learned.
+                warmup_steps=min(math.ceil(settings.warmup * steps), steps - 1),
                 seed=settings.seed,
                 use_cpu=device == "cpu",
                 bf16=pick_dtype(settings.dtype, device) == "bfloat16",

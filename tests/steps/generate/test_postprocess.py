@@ -300,3 +300,15 @@ def test_scores_are_not_smoothed_twice(tmp_path):
         PostprocessSettings(**again, smoothing=0, augment=0), Run(tmp_path / "again", Silent())
     )
     assert sorted(set(made.table()["score"].to_pylist())) == [0.0, 0.1, 0.9]
+
+
+def test_texts_with_a_placeholder_are_rejects(tmp_path):
+    rows = [
+        LabelledText("a", "I love [City Name].", "x"),
+        LabelledText("b", "I love Rome [1].", "x"),
+        LabelledText("c", "I love Rome.", "y"),
+    ]
+    made = run_on(tmp_path, rows, LABELLED_TEXT, task="topic", validation=0)
+    assert [row["id"] for row in made.table().to_pylist()] == ["b", "c"]
+    reason = "placeholder: the text holds a placeholder in square brackets"
+    assert made.manifest.counts.rejects_by_reason == {reason: 1}

@@ -155,3 +155,13 @@ def test_rows_without_scores_are_refused_before_the_training(given, tmp_path):
 def test_the_plan(given):
     found = train_retriever.plan(given(objective="margin-mse"), {})
     assert 0 < found.seconds < 600
+
+
+def test_a_single_step_learns_and_is_said_to_be_short(given, tmp_path, quick_bert):
+    said = []
+    data = write(tmp_path / "all.jsonl", rows(range(6)))
+    settings = given(base=str(quick_bert), data=data, validation=None, epochs=1, batch_size=64)
+    train_retriever(settings, Run(tmp_path / "out", Telling(said)))
+    before, after = load_file(quick_bert / "model.safetensors"), weights(tmp_path / "out")
+    assert any(not torch.equal(before[name], after[name]) for name in before.keys() & after.keys())
+    assert any(line.startswith("only 1 step of 64 rows") for line in said)

@@ -3,6 +3,7 @@
 rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split (D9)
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -181,6 +182,8 @@ TRIES = 100
 
 SAMPLED = "sampled negatives"
 """The ``source`` of sampled negatives (D8) that are added to a mixture."""
+_OPEN = re.compile(r"\[[A-Za-z][^\]]*\]")
+"""A placeholder that a language model left for somebody to fill in, such as ``[City Name]``."""
 _SOURCE = pa.field("source", pa.string())
 
 Filter = Callable[[Row], str | None]
@@ -293,14 +296,20 @@ def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, 
             return None
         return "the texts are equal"
 
+    left_open = "the text holds a placeholder in square brackets"
     few = f"fewer than {settings.min_words} words"
     return {
         "empty": lambda row: None if _text(row).strip() else "the text is empty",
         "line break": lambda row: "the text holds a line break" if "\n" in _text(row) else None,
+        "placeholder": lambda row: left_open if _holds_placeholder(row) else None,
         "short": lambda row: few if len(_text(row).split()) < settings.min_words else None,
         "copy": copy,
         "near-copy": near_copy,
     }
+
+
+def _holds_placeholder(row: Row) -> bool:
+    return isinstance(row, LabelledText) and _OPEN.search(row.text) is not None
 
 
 def _text(row: Row) -> str:

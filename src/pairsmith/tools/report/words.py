@@ -117,6 +117,11 @@ def _debiased(made: Recorded) -> bool:
     return _rule("self-debiasing")(made) and made.get("decay", 0) > 0
 
 
+def _of_pairs(made: Recorded) -> bool:
+    task = made.get("task")
+    return not (isinstance(task, dict) and task.get("kind") == "text")
+
+
 _IF: dict[str, Callable[[Recorded], bool]] = {
     "generate.decay": _rule("self-debiasing"),
     "generate.floor": _debiased,
@@ -125,6 +130,10 @@ _IF: dict[str, Callable[[Recorded], bool]] = {
     "generate.plausible": _rule("contrast"),
     "generate.top_k": lambda made: bool(made.get("top_k")),
     "generate.top_p": lambda made: made.get("top_p") != 1,
+    "postprocess.smoothing": _of_pairs,
+    "postprocess.augment": _of_pairs,
+    "postprocess.per_input": _of_pairs,
+    "postprocess.near_copies": _of_pairs,
     "train-encoder.scale": lambda made: made.get("objective") != "cosine",
     "train-encoder.hard_negatives": lambda made: made.get("objective") == "contrastive",
     "train-encoder.attention": lambda made: made.get("attention") != "base",
