@@ -117,7 +117,18 @@ MACHINES = {"docs/measuring.md": ("mteb",), "docs/running.md": ("buckets",), "do
 """The fixtures that a page needs besides."""
 
 LONG = {
-    f"docs/{name}.md" for name in ("first-hour", "running", "recipes", "comparing", "models", "retriever")
+    f"docs/{name}.md"
+    for name in (
+        "first-hour",
+        "running",
+        "recipes",
+        "comparing",
+        "models",
+        "retriever",
+        "classifier",
+        "measuring",
+        "mixing",
+    )
 }
 """Pages that take long to follow."""
 

@@ -45,9 +45,9 @@ def files(out):
     ("number", "code", "workers"),
     [
         (signal.SIGINT, 130, 1),
-        pytest.param(signal.SIGTERM, 143, 1, marks=pytest.mark.long),
+        (signal.SIGTERM, 143, 1),
         pytest.param(signal.SIGINT, 130, 2, marks=pytest.mark.long),
-        (signal.SIGTERM, 143, 2),
+        pytest.param(signal.SIGTERM, 143, 2, marks=pytest.mark.long),
     ],
 )
 def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, workers):

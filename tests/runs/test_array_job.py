@@ -144,6 +144,7 @@ def test_a_damaged_shard_of_a_rank_is_made_again(world):
     assert files(tmp / "out") == files(tmp / "one")
 
 
+@pytest.mark.long
 def test_in_a_store(world, monkeypatch):
     tmp, settings = world
     monkeypatch.setattr("pairsmith.runs.lease._SETTLE_SECONDS", 0.0)

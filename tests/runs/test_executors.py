@@ -163,6 +163,7 @@ class TestRay:
     def _ray(self):
         pytest.importorskip("ray")
 
+    @pytest.mark.long
     def test_every_item_is_done_once(self, run):
         assert squares(run([1, 2, 3], 2, "ray")) == {1: 1, 2: 4, 3: 9}
         assert sum(run.units) == 3

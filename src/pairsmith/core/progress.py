@@ -73,12 +73,14 @@ class Progress:
     after a fifth more of the time since the bar began, so that a night's work does not fill the file.
     """
 
+    _live = False
+    _shown: tuple[int, int, str] | None = None  # what a line of the file says already
+
     def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._live = self._stream.isatty()
         self._every = 0.1 if self._live else every
         self._last = float("-inf")
-        self._shown: tuple[int, int, str] | None = None  # what a line of the file says already
 
     def say(self, text: str) -> None:
         """Write one line that no progress bar will overwrite; secrets in it are hidden."""

@@ -90,7 +90,7 @@ MORE = {
 DOUBT = 2e-5
 """Rounding of a distribution: float32's, made larger by the rule's decay of 100."""
 
-LONG = ("gpt_neox", "qwen2", "gemma", "bloom", "mpt")
+LONG = ("gpt_neox", "opt", "qwen2", "gemma", "gemma3", "bloom", "mpt")
 """Kinds whose ways another kind has, too."""
 
 WINDOWED = ("gemma2", "gemma3", "mistral")

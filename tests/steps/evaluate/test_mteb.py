@@ -204,6 +204,7 @@ def test_settings_ask_for_something_to_do():
         settings("m")
 
 
+@pytest.mark.long
 def test_the_benchmarks_subsets_win_and_count_as_other_work():
     pytest.importorskip("mteb")
     from pairsmith.steps.evaluate.mteb_tasks import named_tasks, revisions

@@ -157,6 +157,7 @@ def test_token_accuracy_counts_what_is_written(writer):
     assert token_accuracy(writer, chunks) == pytest.approx(100 * right / count)
 
 
+@pytest.mark.long
 def test_two_questions_are_learned_by_heart_and_asked(data, tmp_path):
     some = settings(data, validation=data, eval_steps=30)
     asker = str(train_question_generator(some, Run(tmp_path / "asker", Silent())))

@@ -91,6 +91,7 @@ def finish(page, thread):
     assert not thread.is_alive()
 
 
+@pytest.mark.long
 def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
     pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 3 / 2) for i in range(150)]
     folder(tmp_path / "in", [{"train": pairs}])

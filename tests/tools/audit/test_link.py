@@ -69,7 +69,7 @@ def status(url, body=None):
             return refused.code, refused.read().decode()
 
 
-@pytest.mark.parametrize("more", [[], ["--quiet"]])
+@pytest.mark.parametrize("more", [pytest.param([], marks=pytest.mark.long), ["--quiet"]])
 def test_the_address_that_is_printed_opens_the_page(tmp_path, more):
     pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(4)]
     folder(tmp_path / "in", [{"train": pairs}])
