@@ -119,15 +119,8 @@ MACHINES = {"docs/measuring.md": ("mteb",), "docs/running.md": ("buckets",), "do
 LONG = {
     f"docs/{name}.md"
     for name in (
-        "first-hour",
-        "running",
-        "recipes",
-        "comparing",
-        "models",
-        "retriever",
-        "classifier",
-        "measuring",
-        "mixing",
+        *("classifier", "comparing", "first-hour", "measuring", "mining", "mixing", "models", "python"),
+        *("recipes", "retriever", "running"),
     )
 }
 """Pages that take long to follow."""

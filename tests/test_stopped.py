@@ -45,7 +45,7 @@ def files(out):
     ("number", "code", "workers"),
     [
         (signal.SIGINT, 130, 1),
-        (signal.SIGTERM, 143, 1),
+        pytest.param(signal.SIGTERM, 143, 1, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, 130, 2, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, 143, 2, marks=pytest.mark.long),
     ],

@@ -151,6 +151,7 @@ def test_what_a_killed_process_left_is_removed(tiny):
     assert leftovers() == []
 
 
+@pytest.mark.long
 def test_two_processes_at_once_make_one_folder(tiny, kept):
     context = multiprocessing.get_context("spawn")
     barrier, folders = context.Barrier(2), context.Queue()

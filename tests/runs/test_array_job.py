@@ -62,7 +62,7 @@ def files(folder, parts=("data", "rejects")):
     }
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.long) for size in (1, 2, 30)), 5])
 def test_ranks_make_the_bytes_of_one_process(world, size):
     tmp, settings = world
     plainly(settings(), tmp / "one")

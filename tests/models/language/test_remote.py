@@ -140,6 +140,7 @@ def test_a_url_without_a_model_is_refused(name):
         RemoteModel(name, way="plain")
 
 
+@pytest.mark.long
 def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, connect):
     model = connect(way="reranked")
     done = remotely(model, texts=6)
