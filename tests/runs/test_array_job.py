@@ -6,6 +6,7 @@ import random
 import signal
 
 import pytest
+from tests.heard import Heard
 
 from pairsmith.cli.app import main
 from pairsmith.cli.recipes import load_recipe
@@ -21,17 +22,6 @@ from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 
 pytestmark = pytest.mark.slow
-
-
-class Heard(Silent):
-    """Keeps what a run says."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
 
 
 @pytest.fixture

@@ -28,6 +28,9 @@ TrainingDtype = Annotated[
         "bfloat16 if the device computes fast with it, else float32."
     ),
 ]
+TextsAtOnce = Annotated[
+    int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
+]
 BatchTokens = Annotated[
     int | None,
     Field(

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from pairsmith.core.fields import Device, Dtype
+from pairsmith.core.fields import Device, Dtype, TextsAtOnce
 from pairsmith.core.model_names import MINILM
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
+from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.training.settings import Pooling, Several
 
 TextColumn = Annotated[
@@ -53,9 +53,7 @@ class TrainClassifierSettings(Settings):
         "written says nothing about how frequent it is.",
     )
     pooling: Pooling = "default"
-    batch_size: int = Field(
-        default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
-    )
+    batch_size: TextsAtOnce = 64
     max_length: int | None = Field(
         default=None,
         ge=3,

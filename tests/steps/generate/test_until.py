@@ -1,6 +1,7 @@
 """``generate --until N``: rounds until each label has N rows, and what stops them."""
 
 import pytest
+from tests.heard import Heard
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Silent
@@ -11,15 +12,6 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.generate.until import least_work
 
 pytestmark = pytest.mark.slow
-
-
-class Heard(Silent):
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
+from tests.heard import Heard
 from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
@@ -18,14 +19,6 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.retrieval.chunk import chunk
 from pairsmith.steps.retrieval.plan import plan_chunk
 from pairsmith.steps.retrieval.settings import ChunkSettings
-
-
-class Heard(Silent):
-    def __init__(self):
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
 
 
 def run(documents, out, progress=None, **rest):

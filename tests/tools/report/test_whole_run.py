@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.heard import Heard
 from tests.tools.report.test_report import page_of, text_of, warnings_in
 from tests.tools.report.test_rows import SHARDS, folder
 
@@ -27,16 +28,6 @@ steps:
 results:
   rows left: "clean:rows"
 """
-
-
-class Heard(Silent):
-    """Keeps what is said."""
-
-    def __init__(self):
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
 
 
 def ran(path):

@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
+from pairsmith.core.fields import Device, Dtype, TextsAtOnce
+from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, TextLength
 from pairsmith.training.classifier_settings import LabelColumn, TextColumn
 
@@ -38,9 +38,7 @@ class EvaluateClassificationSettings(Settings):
         "label whose description is nearest to it, by any sentence encoder and without training; of several "
         "descriptions of a label the mean counts.",
     )
-    batch_size: int = Field(
-        default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
-    )
+    batch_size: TextsAtOnce = 64
     max_length: TextLength = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0

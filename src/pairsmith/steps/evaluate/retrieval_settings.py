@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype
+from pairsmith.core.fields import Device, Dtype, TextsAtOnce
 from pairsmith.core.model_names import check_name
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
 from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, Pooling, TextLength
 
 BM25 = "bm25"
@@ -93,9 +93,7 @@ class EvaluateRetrievalSettings(Settings):
         "compared as they are.",
     )
     pooling: Pooling = "default"
-    batch_size: int = Field(
-        default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
-    )
+    batch_size: TextsAtOnce = 64
     max_length: TextLength = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.fields import Device, Dtype
+from pairsmith.core.fields import Device, Dtype, TextsAtOnce
 from pairsmith.core.model_names import MINILM, PoolingName, check_name
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 
@@ -124,9 +124,7 @@ class EvaluateMtebSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     pooling: Pooling = "default"
-    batch_size: int = Field(
-        default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
-    )
+    batch_size: TextsAtOnce = 64
     max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
