@@ -183,6 +183,12 @@ def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a
     assert any("rows" in fault for fault in faults(path, steps, overrides=["more=[x]"]))
 
 
+def test_an_override_without_a_step_is_not_for_one_that_takes_the_setting_from_an_earlier_step():
+    plan = load_recipe(find_recipe("retriever"), overrides=["queries=1", "documents=[.]"])
+    of = {planned.name: planned.values for planned in plan.steps}
+    assert (of["written"]["queries"], of["kept"]["queries"]) == (1, "@written")
+
+
 def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     path = recipe(RECIPE.replace("data: ./texts.txt", "data: ./missing"))
     assert faults(path, steps) == [
@@ -199,7 +205,11 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     [
         (
             "top=0.5",
-            "--set top: no step of the recipe gives it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+            "--set top: no step of the recipe has it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+        ),
+        (
+            "model=x",
+            "--set model: the steps rows, other have it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
         ),
         (
             "inputs=x",

@@ -1,4 +1,4 @@
-"""A plan that runs the step on two slices of its rows."""
+"""A plan that runs the step on slices of its rows."""
 
 import json
 from pathlib import Path
@@ -57,6 +57,25 @@ def test_rows_of_an_earlier_step_are_its_sample_times_their_number(step):
     without = Estimate(1.0, 1, 1, {"train": 500})
     with pytest.raises(SettingsError, match="@rows: "):
         plan_by_slice(step, CountSettings(data="@rows"), {"@rows": without})
+
+
+def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock, tmp_path, monkeypatch):
+    tried = []
+
+    def work(settings, run):
+        tried.append(len(Path(settings.data).read_text().splitlines()))
+        clock[0] += 4.0 * tried[-1]
+        run.out.mkdir(parents=True)
+
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
+    step = Step(CountSettings, work, "Count.", sliced="data")
+    assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
+    assert tried == [1, 1, 4]  # 16 would take 64 s
+    tried.clear()
+    monkeypatch.setattr(slice_plan, "MOST_SECONDS", 10.0)
+    assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
+    assert tried == [1, 1]
 
 
 def test_a_fault_in_a_row_is_told_with_the_name_of_the_users_file(tmp_path):

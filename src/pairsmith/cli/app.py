@@ -66,15 +66,18 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no 
 
 
 @contextmanager
-def _spoken_errors() -> Iterator[None]:
-    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback."""
+def _spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
+    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback.
+
+    ``stopped`` is said after Ctrl-C or SIGTERM.
+    """
     try:
         yield
     except PairsmithError as error:
         typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt as stop:
-        typer.echo(_STOPPED, err=True)
+        typer.echo(stopped, err=True)
         raise SystemExit(143 if stop.args else 130) from None
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -301,7 +304,8 @@ def _plan(
         raise SettingsError("prices and the budget are numbers from 0")
     if prices and None in (price_in, price_out):
         raise SettingsError("give both --price-in and --price-out; 0 if a server charges nothing for one")
-    progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
+    with _spoken_errors("stopped; a plan keeps nothing"):
+        progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 
 def _status(

@@ -185,23 +185,35 @@ class _Reader:
                 self.results[str(key)] = source
 
     def _name_steps(self, entries: Sequence[Any]) -> None:
-        """Find the step of each override that names none: the only one that gives the setting."""
+        """Find the step of each override that names none.
+
+        It is the only step that gives the setting; if none does, the only one that has it; and if none has,
+        the only one that takes it from an earlier step.
+        """
         for name, setting in list(self.overrides):
             if name:
                 continue
             value = self.overrides.pop((name, setting))
-            with_it = [
-                str(entry.get("name"))
-                for entry in entries
-                if isinstance(entry, Mapping)
-                and isinstance(given := entry.get("settings"), Mapping)
-                and setting in given
-            ]
+            giving, having, taking = list[str](), list[str](), list[str]()
+            for entry in entries:
+                if not isinstance(entry, Mapping):
+                    continue
+                given, step = entry.get("settings"), self.known.get(str(entry.get("step")))
+                name = str(entry.get("name"))
+                if isinstance(given, Mapping) and setting in given:
+                    taken = any(text.startswith("@") for text in texts_in(given[setting]))
+                    (taking if taken else giving).append(name)
+                elif step and setting in step.settings.model_fields:
+                    having.append(name)
+            with_it = giving or having or taking
             if len(with_it) == 1:
                 self.overrides.setdefault((with_it[0], setting), value)
             else:
+                verb = "have" if with_it is having else "give"
                 said = (
-                    f"the steps {', '.join(with_it)} give it" if with_it else "no step of the recipe gives it"
+                    f"the steps {', '.join(with_it)} {verb} it"
+                    if with_it
+                    else "no step of the recipe has it"
                 )
                 self.unplaced.append(
                     f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example pairs.top_k=10"

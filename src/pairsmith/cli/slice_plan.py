@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -20,18 +21,22 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 SLICE = 256
-"""Rows in the larger of the two slices."""
+"""Most rows in a slice."""
 
-_FEW = 16
-"""Rows in the smaller one, which shows what the step costs before its first row."""
+MOST_SECONDS = 20.0
+"""No slice is tried that is likely to take longer."""
+
+_GROWTH = 4
+"""A slice has this many times the rows of the one before."""
 
 
 def plan_by_slice(
     step: Step, settings: Settings, before: Mapping[str, Estimate], base: str | None = None
 ) -> Estimate:
-    """Run the step on two slices of its rows; what a row costs more in the larger one is the price of a row.
+    """Run the step on one row, then on more and more, for seconds; what each further row costs is its price.
 
-    The step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
+    A step that takes long for its first row is not tried with more, so that loading counts once a row. The
+    step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
     that will make, and ``base`` for a model that an earlier step will train.
     """
     if base is not None and getattr(settings, step.reads) in before:
@@ -42,8 +47,8 @@ def plan_by_slice(
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
     name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
 
-    def tried(some: int) -> tuple[float, int, pa.Table | None]:
-        """Seconds that the step takes for the first rows, bytes that it writes, and the rows it makes."""
+    def tried(some: int) -> _Trial:
+        """The trial with the first rows."""
         with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
             file, out = Path(folder) / name, Path(folder) / "out"
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])
@@ -52,19 +57,33 @@ def plan_by_slice(
             made = step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
             seconds = time.monotonic() - begun
             table = made.table() if isinstance(made, DatasetFolder) else None
-            return seconds, sum(f.stat().st_size for f in files_below(out).values()), table
+            return _Trial(some, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)
 
-    small = min(_FEW, len(rows))
-    first, *_ = tried(small)  # also loads libraries and the model's files
-    (few, few_bytes, _), (many, many_bytes, sample) = tried(small), tried(len(rows))
-    left, more = count - len(rows), max(1, len(rows) - small)
+    libraries = tried(1).seconds  # and the model's files
+    few = many = tried(1)
+    libraries = max(0.0, libraries - few.seconds)
+    while many.rows < len(rows) and many.seconds * _GROWTH < MOST_SECONDS:
+        many = tried(min(_GROWTH * many.rows, len(rows)))
+    left, more = count - many.rows, many.rows - few.rows
+    seconds = max(0.0, many.seconds - few.seconds) / more if more else many.seconds
+    size = max(0, many.size - few.size) / more if more else many.size
     return Estimate(
-        seconds=max(0.0, first - few) + many + left * max(0.0, many - few) / more,
+        seconds=libraries + many.seconds + left * seconds,
         memory=peak_memory(),
-        disk=many_bytes + left * max(0, many_bytes - few_bytes) // more,
-        rows={} if sample is None else {"train": sample.num_rows * count // len(rows)},
-        sample=sample,
+        disk=many.size + round(left * size),
+        rows={} if many.made is None else {"train": many.made.num_rows * count // many.rows},
+        sample=many.made,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What the step takes for its first ``rows``: seconds, and bytes on the disk; and the rows it makes."""
+
+    rows: int
+    seconds: float
+    size: int
+    made: pa.Table | None
 
 
 def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, Any]], int]:

@@ -57,6 +57,15 @@ def test_what_the_neighbours_want_as_much_is_avoided():
     assert share == pytest.approx(1 - (0.4 / 0.406) ** 2, abs=0.03)
 
 
+def test_each_try_is_told_as_it_ends_and_those_that_are_not_needed_too():
+    told = []
+    options = replace(OPTIONS, tries=3)
+    written, rejects = writer(options=options).write([chunk("a", "b"), chunk("b", "a")], told.append)
+    assert sum(told) == 2 * options.queries * options.tries
+    assert told[:4] == [1, 1, 1, 1]  # the first try of each, before any is judged
+    assert len(written) + len(rejects) <= len(told)
+
+
 def test_repeats_are_tried_again_and_those_that_are_left_are_rejected():
     def one(prompt, text):
         return {"a": 1.0} if len(text) in (0, 2) else {" ": 1.0} if len(text) == 1 else {'"': 1.0}

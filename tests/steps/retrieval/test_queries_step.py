@@ -2,6 +2,7 @@ import json
 
 import pytest
 from tests.conftest import make_llama
+from tests.heard import Heard
 
 from pairsmith.__main__ import main
 from pairsmith.core.errors import InputError, SettingsError
@@ -103,6 +104,14 @@ def test_the_command_and_its_errors(model, chunks, tmp_path, capsys):
     with pytest.raises(InputError):
         write_queries(settings(model, str(empty)), Run(tmp_path / "no", Silent()))
     assert not (tmp_path / "no" / "data").exists()
+
+
+def test_only_the_first_chunks_with_a_limit(model, chunks, tmp_path):
+    heard = Heard()
+    made = write_queries(settings(model, chunks, limit=2, shard_size=25), Run(tmp_path / "some", heard))
+    of = {each.rsplit("-", 3)[0] for each in made.rejects()["id"].to_pylist()}  # CHUNK-QUERY-try-TRY
+    assert of | set(made.table()["chunk"].to_pylist()) == {"boat-0", "boat-1"}
+    assert not any("repeated" in line for line in heard.lines)
 
 
 def test_a_chunk_is_written_for_once_and_ids_have_to_differ(model, tmp_path):

@@ -111,7 +111,10 @@ class QueryWriter:
     def write(
         self, chunks: Sequence[Chunk], advance: Advance = lambda _: None
     ) -> tuple[list[WrittenQuery], list[Reject]]:
-        """The queries of each chunk in turn, and what was not kept. ``advance`` gets numbers of tries."""
+        """The queries of each chunk in turn, and what was not kept.
+
+        ``advance`` is told of each try that is done or will not be needed: ``tries`` for each query.
+        """
         kinds = self._options.kinds
         kept: list[dict[int, WrittenQuery]] = [{} for _ in chunks]
         rejects: list[Reject] = []
@@ -123,7 +126,9 @@ class QueryWriter:
                 if wanted not in queries
             ]
             written = self._draw(
-                [(chunks[place], kinds[wanted % len(kinds)], wanted) for place, wanted in missing], number
+                [(chunks[place], kinds[wanted % len(kinds)], wanted) for place, wanted in missing],
+                number,
+                advance,
             )
             for (place, wanted), group in zip(missing, written, strict=True):
                 chunk, kind = chunks[place], kinds[wanted % len(kinds)]
@@ -133,7 +138,7 @@ class QueryWriter:
                     rejects.append(Reject.of(f"{query.id}-try-{number}", *fault, query.columns()))
                 else:
                     kept[place][wanted] = query
-            advance(len(chunks))
+                    advance(self._options.tries - number - 1)
         return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
 
     def _space(self) -> tuple[int, int]:
@@ -147,7 +152,9 @@ class QueryWriter:
             return self._examples
         return [QueryExample(query, text) for query, text in zip(KINDS[kind].examples, TEXTS, strict=True)]
 
-    def _draw(self, wanted: Sequence[tuple[Chunk, KindName, int]], number: int) -> list[Group]:
+    def _draw(
+        self, wanted: Sequence[tuple[Chunk, KindName, int]], number: int, advance: Advance
+    ) -> list[Group]:
         """A continuation of each chunk's prompt for a kind, steered away from its counter-prompts."""
         options = self._options
         groups = [
@@ -168,7 +175,7 @@ class QueryWriter:
         for group in groups:
             decoder.add(group)
         for _ in decoder.finished():
-            pass
+            advance(1)
         return groups
 
     def _counter_prompts(self, chunk: Chunk, kind: KindName) -> tuple[Prompt, ...]:

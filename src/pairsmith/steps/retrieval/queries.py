@@ -5,6 +5,7 @@ chunks -> queries, steered away from what is beside them -> rows
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 
@@ -40,7 +41,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
     refuse_sources(run, chunks=settings.chunks, model=settings.model, examples=sources[1:])
     count = sum(1 for _ in chunks(settings))
-    if again := sum(1 for _ in read_chunks(settings.chunks, settings.column)) - count:
+    there = sum(1 for _ in read_chunks(settings.chunks, settings.column))
+    if settings.limit is None and (again := there - count):
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
     writer = FolderWriter.start(
         run,
@@ -67,7 +69,11 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
 
 
 def chunks(settings: QueriesSettings) -> Iterator[Chunk]:
-    """The chunks, one at a time, each once; the ids of different ones have to differ."""
+    """The first ``limit`` chunks, one at a time, each once; the ids of different ones have to differ."""
+    return islice(_once(settings), settings.limit)
+
+
+def _once(settings: QueriesSettings) -> Iterator[Chunk]:
     texts: dict[int, int] = {}  # the key of a chunk's text by that of its id
     for chunk in read_chunks(settings.chunks, settings.column):
         name, text = stream_key(chunk.id), stream_key(chunk.text)
@@ -99,7 +105,8 @@ def _load_worker(
     writer = load_writer(settings)
 
     def work(shard: RecordShard[Chunk], advance: Advance) -> Made:
-        scaler = ProgressScaler(len(shard.records), len(shard.records) * settings.tries, advance)
+        tries = len(shard.records) * settings.queries * settings.tries
+        scaler = ProgressScaler(len(shard.records), tries, advance)
         written, rejects = writer.write(shard.records, scaler)
         scaler.finish()
         rows = [query.columns() for query in written]

@@ -60,6 +60,7 @@ class QueriesSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column of --chunks that holds the texts.")
+    limit: int | None = Field(default=None, ge=1, description="Write for the first N chunks only.")
     model: str = Field(
         default="embedded:smollm2-135m-instruct",
         description="Causal language model: a folder, a Hub id, a GGUF file or "
@@ -117,7 +118,10 @@ class QueriesSettings(Settings):
     rank: Rank = None
     world_size: WorldSize = None
     shard_size: int = Field(
-        default=100, ge=1, le=100_000, description="Number of chunks that are processed and saved together."
+        default=25,
+        ge=1,
+        le=100_000,
+        description="Number of chunks that are processed and saved together. A GPU is faster with more.",
     )
 
     @field_validator("kinds", "against")
