@@ -124,6 +124,7 @@ _GUIDES = {
     "postprocess": "methods.md#from-rows-to-a-training-set",
     "train-encoder": "methods.md#training-and-measuring",
     "train-classifier": "classifier.md",
+    "classify": "classifier.md#how-do-i-label-my-texts",
     "train-biencoder": "mining.md#the-bi-encoder",
     "train-retriever": "retrieval.md",
     "mine": "mining.md#the-search",

@@ -32,7 +32,9 @@ _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
 _SECTIONS = {
-    "From one instruction per label": ("generate", "postprocess", "train-encoder", "train-classifier"),
+    "From one instruction per label": (
+        "generate", "postprocess", "train-encoder", "train-classifier", "classify",
+    ),
     "From a hundred pairs and two raw corpora": (
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader",
         "train-summarizer",

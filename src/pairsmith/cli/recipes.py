@@ -211,9 +211,7 @@ class _Reader:
             else:
                 verb = "have" if with_it is having else "give"
                 said = (
-                    f"the steps {', '.join(with_it)} {verb} it"
-                    if with_it
-                    else "no step of the recipe has it"
+                    f"the steps {', '.join(with_it)} {verb} it" if with_it else "no step of the recipe has it"
                 )
                 self.unplaced.append(
                     f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example pairs.top_k=10"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
 from pairsmith.data.tasks import load_task
+from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
@@ -156,7 +157,18 @@ STEPS: Steps = {
         "pairsmith.steps.training.classifier:train_classifier",
         "Train a classifier on labelled texts.",
         plan="pairsmith.steps.training.classifier:plan_train_classifier",
-        then=("pairsmith evaluate classification --model {out} --data LABELLED.tsv --out {out}-measured",),
+        then=(
+            "pairsmith evaluate classification --model {out} --data LABELLED.tsv --out {out}-measured",
+            "pairsmith classify --model {out} --data TEXTS.txt --out {out}-labels",
+        ),
+    ),
+    "classify": Step(
+        ClassifySettings,
+        "pairsmith.steps.classify.route:classify",
+        "Label texts with a text classifier.",
+        sliced="data",
+        reads="model",
+        then=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,

@@ -2,12 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import InputError, choices
-from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, text_id
+from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, text_id, whole_id
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.data.text.folding import folded
@@ -54,6 +54,28 @@ def read_labelled_texts(
     if not texts:
         raise InputError(f"{opened.name} holds no labelled texts")
     return LabelledTexts(texts, labels, blank)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """A text, which may be blank, and its id: the row's own, or the row's number from 1."""
+
+    id: str
+    text: str
+
+
+def read_text_rows(source: str, text_column: str | None = None) -> Iterator[TextRow]:
+    """Read texts to label, one at a time, blank ones too; ``source`` is as for ``read_texts``.
+
+    ``text_column`` is as for ``read_labelled_texts``.
+    """
+    opened = open_source(source)
+    name = ""
+    for number, (where, row) in enumerate(opened.rows(), start=1):
+        name = name or _column(row, text_column, _TEXTS, opened.name, "text")
+        yield TextRow(whole_id(row, where) or str(number), column_text(row, name, where))
+    if not name:
+        raise InputError(f"{opened.name} holds no texts")
 
 
 def fingerprint_of(text: str) -> str:

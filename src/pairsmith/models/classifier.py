@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.core.errors import ModelError, first_line
+from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import encode_texts, not_finite
@@ -39,6 +39,7 @@ class TextClassifier:
         weight: ``(k, d)`` float32.
         bias: ``(k,)`` float32.
         trained_on: of each training text what ``fingerprint_of`` gives; empty if it was not trained.
+        by_names: whether it compares texts with descriptions of the labels, so that scores are cosines.
     """
 
     encoder: SentenceTransformer
@@ -46,6 +47,7 @@ class TextClassifier:
     weight: Floats
     bias: Floats
     trained_on: frozenset[str] = frozenset()
+    by_names: bool = False
 
     def scores(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
@@ -58,6 +60,17 @@ class TextClassifier:
         vectors = unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
         found: Floats = vectors @ self.weight.T + self.bias
         return found
+
+    def confidences(
+        self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
+    ) -> Floats:
+        """The probability of each label, or its cosine if the classifier is one by names; as ``scores``."""
+        scores = self.scores(texts, batch_size=batch_size, advance=advance)
+        if self.by_names:
+            return scores
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        shares: Floats = powers / powers.sum(axis=1, keepdims=True)
+        return shares
 
     def predict(self, texts: Sequence[str]) -> list[str]:
         """The label of each text."""
@@ -87,7 +100,43 @@ def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequen
     """
     means = [unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
     weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)
-    return TextClassifier(encoder, tuple(names), weight, np.zeros(len(names), np.float32))
+    return TextClassifier(encoder, tuple(names), weight, np.zeros(len(names), np.float32), by_names=True)
+
+
+def choose_classifier(
+    model: str,
+    names: Mapping[str, Sequence[str]],
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
+) -> TextClassifier:
+    """The classifier in the folder ``model``; or, with ``names``, one by these with the encoder ``model``.
+
+    Raises what ``check_choice`` raises.
+    """
+    check_choice(model, names)
+    if not names:
+        return load_classifier(model, device=device, dtype=dtype, max_length=max_length)
+    encoder = load_sentence_encoder(model, device=device, dtype=dtype, max_length=max_length)
+    return classifier_of_names(encoder, names)
+
+
+def check_choice(model: str, names: Mapping[str, Sequence[str]]) -> None:
+    """Check that ``model`` is a trained classifier, or that there are names; not both.
+
+    Raises:
+        SettingsError: ``model`` is a trained classifier, and there are names.
+        ModelError: ``model`` is no classifier, and there are no names.
+    """
+    trained = is_classifier(model)
+    if trained and names:
+        raise SettingsError(f"--name is for an encoder; {model} is a trained classifier")
+    if not (trained or names):
+        raise ModelError(
+            f"model {model} is no classifier; give a folder that train-classifier wrote, or an encoder and a "
+            'description of each label: --name good="a good movie review"'
+        )
 
 
 def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
+from pairsmith.core.errors import InputError, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
@@ -20,13 +19,7 @@ from pairsmith.metrics.classification import (
     precision_recall_f1,
     resampled,
 )
-from pairsmith.models.classifier import (
-    TextClassifier,
-    classifier_of_names,
-    is_classifier,
-    load_classifier,
-)
-from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.models.classifier import choose_classifier
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, rounded, with_interval
@@ -64,7 +57,7 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
         settings.data, text_column=settings.text_column, label_column=settings.label_column
     )
     gold = renamed(rows.labels, settings.mapping(), settings.data)
-    classifier = classifier_of(settings)
+    classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     if unknown := sorted(set(gold) - set(classifier.labels)):
         mapped = {new: old for old, new in settings.mapping().items()}
         first = mapped.get(unknown[0], unknown[0])
@@ -75,9 +68,7 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
     if len(set(gold)) == 1:
         progress.say(f"all texts have the label {gold[0]}: the figures say nothing of other labels")
     with progress.task("classify", len(rows.texts), "texts") as bar:
-        scores = classifier.scores(rows.texts, batch_size=settings.batch_size, advance=bar.advance)
-    if not settings.name:
-        scores = _probabilities(scores)
+        scores = classifier.confidences(rows.texts, batch_size=settings.batch_size, advance=bar.advance)
     best = scores.argmax(axis=1).tolist()
     known = sum(fingerprint_of(text) in classifier.trained_on for text in rows.texts)
     if known:
@@ -96,21 +87,6 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
         {"text": text, "label": label, "predicted": classifier.labels[at], "score": round(float(row[at]), 4)}
         for text, label, at, row in zip(rows.texts, gold, best, scores, strict=True)
     ]
-
-
-def classifier_of(settings: EvaluateClassificationSettings) -> TextClassifier:
-    """The classifier in the folder that the settings name, or one by the names of labels."""
-    if is_classifier(settings.model):
-        if settings.name:
-            raise SettingsError(f"--name is for an encoder; {settings.model} is a trained classifier")
-        return load_classifier(settings.model, **load_options(settings))
-    if not settings.name:
-        raise ModelError(
-            f"model {settings.model} is no classifier; give a folder that train-classifier wrote, or an "
-            'encoder and a description of each label: --name good="a good movie review"'
-        )
-    encoder = load_sentence_encoder(settings.model, **load_options(settings))
-    return classifier_of_names(encoder, settings.names())
 
 
 def classification_figures(
@@ -174,12 +150,6 @@ def classification_table(results: Mapping[str, Any]) -> str:
             counts = "".join(f"{count:>{wide}}" for count in row.values())
             lines.append(f"{one_line(label)[:_WIDEST]:<{wide}}{counts}")
     return "\n".join(lines)
-
-
-def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares: NDArray[np.float32] = powers / powers.sum(axis=1, keepdims=True)
-    return shares
 
 
 def _hundredfold(share: float) -> float | None:

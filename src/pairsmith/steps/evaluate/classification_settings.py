@@ -1,5 +1,6 @@
 """Settings of the evaluation of text classifiers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -11,6 +12,17 @@ from pairsmith.training.classifier_settings import LabelColumn, TextColumn
 
 Assigned = BeforeValidator(lambda value: _as_list(value))
 """Accepts in place of ``["a=b"]`` a single text, and in YAML a mapping ``{a: b}``."""
+
+
+LabelNames = Annotated[
+    list[str],
+    Assigned,
+    Field(
+        description='LABEL=TEXT: describes a label, as in good="a good movie review". A text is given the '
+        "label whose description is nearest to it, by any sentence encoder and without training; of several "
+        "descriptions of a label the mean counts."
+    ),
+]
 
 
 class EvaluateClassificationSettings(Settings):
@@ -32,12 +44,7 @@ class EvaluateClassificationSettings(Settings):
         default=[],
         description="OLD=NEW: the label OLD of the data is called NEW by the model, as in 0=bad.",
     )
-    name: Annotated[list[str], Assigned] = Field(
-        default=[],
-        description='LABEL=TEXT: describes a label, as in good="a good movie review". A text is given the '
-        "label whose description is nearest to it, by any sentence encoder and without training; of several "
-        "descriptions of a label the mean counts.",
-    )
+    name: LabelNames = Field(default=[])
     batch_size: TextsAtOnce = 64
     max_length: TextLength = None
     bootstrap: Bootstraps = 1000
@@ -47,17 +54,11 @@ class EvaluateClassificationSettings(Settings):
 
     @model_validator(mode="after")
     def _are_assigned(self) -> Self:
-        for field in ("map", "name"):
-            for given in getattr(self, field):
-                left, _, right = given.partition("=")
-                if not left.strip() or not right.strip():
-                    form = "OLD=NEW" if field == "map" else "LABEL=TEXT"
-                    raise ValueError(f"{field} is {given!r}; give {form}")
+        check_assigned("map", self.map, "OLD=NEW")
+        check_names(self.name)
         old = [each.partition("=")[0].strip() for each in self.map]
         if twice := sorted({each for each in old if old.count(each) > 1}):
             raise ValueError(f"map names {', '.join(twice)} twice; give each label of the data once")
-        if self.name and len(self.names()) < 2:
-            raise ValueError("name has to be given for two labels or more")
         return self
 
     def mapping(self) -> dict[str, str]:
@@ -66,10 +67,30 @@ class EvaluateClassificationSettings(Settings):
 
     def names(self) -> dict[str, list[str]]:
         """The descriptions of each label; empty for a trained classifier."""
-        found: dict[str, list[str]] = {}
-        for label, _, text in (each.partition("=") for each in self.name):
-            found.setdefault(label.strip(), []).append(text.strip())
-        return found
+        return names_of(self.name)
+
+
+def names_of(given: Sequence[str]) -> dict[str, list[str]]:
+    """The descriptions of each label, from ``LABEL=TEXT``."""
+    found: dict[str, list[str]] = {}
+    for label, _, text in (each.partition("=") for each in given):
+        found.setdefault(label.strip(), []).append(text.strip())
+    return found
+
+
+def check_names(given: Sequence[str]) -> None:
+    """Refuse what is not ``LABEL=TEXT``, and the description of a single label; for a validator."""
+    check_assigned("name", given, "LABEL=TEXT")
+    if given and len(names_of(given)) < 2:
+        raise ValueError("name has to be given for two labels or more")
+
+
+def check_assigned(field: str, values: Sequence[str], form: str) -> None:
+    """Refuse values of a field that do not have a text on both sides of an equals sign."""
+    for given in values:
+        left, _, right = given.partition("=")
+        if not left.strip() or not right.strip():
+            raise ValueError(f"{field} is {given!r}; give {form}")
 
 
 def _as_list(value: object) -> object:

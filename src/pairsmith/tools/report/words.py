@@ -72,6 +72,7 @@ _WORDS = {
 STEPS = {
     "ask": "questions on passages are written",
     "chunk": "documents are cut into passages",
+    "classify": "texts get labels from a classifier",
     "evaluate classification": "a classifier is measured on labelled texts",
     "evaluate labels": "whether the labels' texts differ is measured",
     "evaluate mteb": "an encoder is measured on tasks of mteb",

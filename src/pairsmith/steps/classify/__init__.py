@@ -1,0 +1,1 @@
+"""The step ``classify``: texts without labels get them from a text classifier."""

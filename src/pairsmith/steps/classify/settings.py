@@ -1,0 +1,59 @@
+"""Settings of the step that labels texts with a text classifier."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, TextsAtOnce, Workers, WorldSize
+from pairsmith.core.settings import BY_CONTENT, Settings
+from pairsmith.steps.evaluate.classification_settings import LabelNames, check_names, names_of
+from pairsmith.training.classifier_settings import TextColumn
+
+
+class ClassifySettings(Settings):
+    """Give each text the label that a classifier finds likeliest (D14)."""
+
+    model: str = Field(
+        description="A folder that train-classifier wrote. With --name, a sentence encoder: a folder or Hub "
+        "id, or embedded:all-minilm-l6-v2.",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Texts to label: a .txt file with one on each line, rows with a column text (.jsonl, "
+        ".csv, .tsv, .parquet), a dataset folder, or a Hub data set.",
+        json_schema_extra=BY_CONTENT,
+    )
+    text_column: TextColumn = None
+    name: LabelNames = Field(default=[])
+    least: float | None = Field(
+        default=None,
+        ge=-1,
+        le=1,
+        description="Keep a text if the score of its label is at least this; others become rejects. Unset: "
+        "all are kept.",
+    )
+    batch_size: TextsAtOnce = 64
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the encoder's own limit.",
+    )
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
+    shard_size: Annotated[
+        int, Field(ge=1, le=100_000, description="Number of texts that are labelled and saved together.")
+    ] = 1_000
+
+    @model_validator(mode="after")
+    def _are_assigned(self) -> Self:
+        check_names(self.name)
+        return self
+
+    def names(self) -> dict[str, list[str]]:
+        """The descriptions of each label; empty for a trained classifier."""
+        return names_of(self.name)

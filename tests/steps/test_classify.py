@@ -1,0 +1,89 @@
+"""The step classify, on a classifier whose encoder is small and random."""
+
+import json
+
+import pytest
+from tests.heard import Heard
+
+from pairsmith.cli.app import main
+from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.models.classifier import load_classifier
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.classify.route import classify
+from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.training.classifier import train_classifier
+from pairsmith.training.classifier_settings import TrainClassifierSettings
+
+TEXTS = ["A fine film.", "What a bore!", "So good.", "I hated this movie.", "Lovely.", "Awful."]
+LABELS = ["good", "bad", "good", "bad", "good", "bad"]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classifier")
+    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = TrainClassifierSettings(base=str(tiny_bert), data=str(folder / "rows.jsonl"), device="cpu")
+    train_classifier(settings, Run(folder / "model", Silent()))
+    return str(folder / "model")
+
+
+def of(model, data, **more):
+    return ClassifySettings(**{"model": model, "data": str(data), "device": "cpu", **more})
+
+
+def test_each_text_of_a_table_gets_its_likeliest_label_and_its_probability(trained, tmp_path):
+    lines = ["number,review", *(f'{at},"{text}"' for at, text in enumerate(TEXTS)), "6,"]
+    (tmp_path / "in.csv").write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
+    made = classify(of(trained, tmp_path / "in.csv", shard_size=4), Run(tmp_path / "out", Silent()))
+    rows = made.table().to_pylist()
+    classifier = load_classifier(trained, device="cpu")
+    assert [row["text"] for row in rows] == TEXTS
+    assert [row["id"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    assert [row["label"] for row in rows] == classifier.predict(TEXTS)
+    probabilities = classifier.confidences(TEXTS)
+    assert probabilities.sum(axis=1) == pytest.approx([1.0] * 6)
+    assert [row["score"] for row in rows] == pytest.approx(probabilities.max(axis=1).tolist(), abs=1e-4)
+    assert made.rejects()["filter"].to_pylist() == ["blank"]
+    again = Heard()
+    assert classify(of(trained, tmp_path / "in.csv", shard_size=4), Run(tmp_path / "out", again)).rows == 6
+    assert any("nothing to do" in line for line in again.lines)
+
+
+def test_ids_of_the_rows_are_kept_and_doubtful_texts_are_rejects(trained, tmp_path):
+    rows = [{"id": f"r{at}", "text": text} for at, text in enumerate(TEXTS)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    all_of = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "all", Silent())).table().to_pylist()
+    middle = sorted(row["score"] for row in all_of)[3]
+    made = classify(of(trained, tmp_path / "in.jsonl", least=middle), Run(tmp_path / "some", Silent()))
+    assert made.table().to_pylist() == [row for row in all_of if row["score"] >= middle]
+    assert set(made.rejects()["filter"].to_pylist()) == {"uncertain"}
+    assert made.rows + made.rejects().num_rows == 6
+
+
+def test_labels_by_names_have_cosines(tiny_bert, tmp_path):
+    (tmp_path / "in.txt").write_text("A fine film.\nAwful.\n")
+    by_names = of(str(tiny_bert), tmp_path / "in.txt", name=["good=A fine film.", "bad=Awful."])
+    rows = classify(by_names, Run(tmp_path / "out", Silent())).table().to_pylist()
+    assert [row["label"] for row in rows] == ["good", "bad"]
+    assert [row["score"] for row in rows] == pytest.approx([1.0, 1.0], abs=1e-4)
+
+
+def test_the_command_and_its_errors(trained, tiny_bert, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("A fine film.\n")
+    (tmp_path / "empty.txt").write_text("")
+    command = ["classify", "--model", trained, "--data", str(tmp_path / "in.txt"), "--device", "cpu"]
+    with pytest.raises(SystemExit, match="0"):
+        main([*command, "--out", str(tmp_path / "out")])
+    assert f"next: pairsmith export --data {tmp_path / 'out'} --form csv" in capsys.readouterr().err
+    assert DatasetFolder.open(tmp_path / "out").rows == 1
+    with pytest.raises(ModelError, match="is no classifier; give a folder"):
+        classify(of(str(tiny_bert), tmp_path / "in.txt"), Run(tmp_path / "no", Silent()))
+    with pytest.raises(SettingsError, match="--name is for an encoder"):
+        classify(of(trained, tmp_path / "in.txt", name=["a=b", "c=d"]), Run(tmp_path / "no-2", Silent()))
+    with pytest.raises(InputError, match="holds no texts"):
+        classify(of(trained, tmp_path / "empty.txt"), Run(tmp_path / "no-3", Silent()))
+    with pytest.raises(ValueError, match="for two labels or more"):
+        of(trained, "x", name=["a=b"])
+    assert not any((tmp_path / name).exists() for name in ("no", "no-2", "no-3"))
