@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
+from tests.tools.report.test_parts import read
 from tests.training.few import write
 
 import pairsmith
@@ -23,6 +24,8 @@ from pairsmith.steps.evaluate.classification import classification_figures, eval
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.plan import plan_evaluate_classification
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
+from pairsmith.tools.report.route import report
+from pairsmith.tools.settings import ReportSettings
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.processes import Processes
 
@@ -337,6 +340,23 @@ def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, 
     record = json.loads((tmp_path / "classifier" / "training.json").read_text())
     assert record["measured_on"] == "validation texts"
     assert "log loss" in (tmp_path / "page2" / "report.html").read_text()
+
+
+def test_the_page_of_an_evaluation_shows_what_was_taken_for_what_and_wrong_texts(trained, tmp_path):
+    swapped = [{"text": row["text"], "label": {"good": "bad", "bad": "good"}[row["label"]]} for row in ROWS]
+    results = measured(tmp_path, swapped, model=str(trained))
+    page = report(ReportSettings(data=str(tmp_path / "out"), examples=4), Run(tmp_path / "page", Silent()))
+    text = " ".join("".join(read(page.read_text(encoding="utf-8")).text).split())
+    assert "Label by label" in text
+    for label, row in results["confusion"].items():
+        assert f"{label}{row['bad']}{row['good']}" in text
+    rows = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    wrong = sorted((row for row in rows if row["label"] != row["predicted"]), key=lambda row: -row["score"])
+    assert len(wrong) > 4  # so that some are left out
+    for row in wrong[:4]:
+        assert f"{row['label']}, was given {row['predicted']} ({row['score']:.2f})" in text
+        assert row["text"] in text
+    assert wrong[-1]["text"] not in text
 
 
 def test_a_users_mistake_ends_with_2(tmp_path, capsys):

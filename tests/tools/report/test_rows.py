@@ -9,6 +9,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.tools.report.giveaways import giveaways
 from pairsmith.tools.report.overlap import known_texts
 from pairsmith.tools.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
 from pairsmith.tools.report.similarity import confused, cosines, shared_words, told_apart
@@ -132,6 +133,20 @@ def test_a_smoothed_label_is_compared_with_the_next_that_claims_something_else()
 def test_of_few_rows_nothing_is_said():
     assert confused(np.zeros(38), ["0"] * 19 + ["1"] * 19) == []
     assert told_apart(["a"] * 30, ["x"] * 30, 0) is None
+
+
+def test_words_that_give_a_label_away_are_counted_once_for_a_text():
+    own = ["I like it, I do"] * 16 + ["it rains"] * 4
+    others = ["It rains."] * 39 + ["I rest"]
+    found = giveaways(own + others, ["own"] * 20 + ["others"] * 40)
+    assert [(each.word, each.count, each.of, each.elsewhere, each.of_others) for each in found] == [
+        ("rains", 39, 40, 4, 20),
+        ("do", 16, 20, 0, 40),
+        ("like", 16, 20, 0, 40),
+        ("i", 16, 20, 1, 40),
+    ]
+    assert [each.suffices for each in found] == [False, True, True, True]
+    assert giveaways(["a"] * 19 + ["b"] * 40, ["x"] * 19 + ["y"] * 40) == []
 
 
 def test_a_classifier_finds_labels_that_differ_and_none_that_do_not():

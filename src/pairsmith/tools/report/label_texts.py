@@ -9,6 +9,7 @@ import numpy as np
 from pairsmith.data.text.folding import folded
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.tools.report.charts import ridges
+from pairsmith.tools.report.giveaways import giveaway_blocks
 from pairsmith.tools.report.parts import (
     Block,
     Chart,
@@ -144,14 +145,12 @@ def single_texts(
 ) -> Iterator[Block]:
     """Whether a simple classifier predicts the labels of unseen texts."""
     text = next((name for name in ("text", *found.columns) if name in found.columns), None)
-    told = (
-        told_apart([str(row[text] or "") for row in found.rows], list(names), settings.seed)
-        if text and found.label
-        else None
-    )
+    texts = [str(row[text] or "") for row in found.rows] if text and found.label else []
+    told = told_apart(texts, list(names), settings.seed) if texts else None
     if told is None:
         yield Note("No two labels have enough rows to compare their texts: it takes 20 of each.")
         return
+    yield from giveaway_blocks(texts, names, warn)
     right, commonest = told
     yield Note(
         f"A linear classifier on words predicts the label of {100 * right:.1f} % of unseen texts correctly; "

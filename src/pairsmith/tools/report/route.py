@@ -15,6 +15,7 @@ from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.record import recorded
+from pairsmith.tools.report.classified import classified_sections
 from pairsmith.tools.report.dataset import dataset_sections
 from pairsmith.tools.report.models import evaluation_lead, evaluation_sections, model_lead, model_sections
 from pairsmith.tools.report.origin import checked, lead, verdict
@@ -114,7 +115,11 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
         )
     if kind == TRAINING:
         return Page(name, model_sections(record), warn, model_lead(record))
-    return Page(name, evaluation_sections(record), warn, evaluation_lead(record))
+    if complete.get("step") == "evaluate classification":
+        sections = classified_sections(folder, record, settings.examples)
+    else:
+        sections = evaluation_sections(record)
+    return Page(name, sections, warn, evaluation_lead(record))
 
 
 def _fewer(settings: ReportSettings) -> ReportSettings:

@@ -1,0 +1,75 @@
+"""The report's sections on the evaluation of a classifier: figures by label, and texts it got wrong."""
+
+import json
+from collections.abc import Iterator, Mapping
+from heapq import nlargest
+from typing import Any
+
+from pairsmith.core.errors import FolderError
+from pairsmith.core.paths import Place, reaching, size_of
+from pairsmith.data.sources import read_lines
+from pairsmith.steps.evaluate.results import PREDICTIONS
+from pairsmith.tools.report.models import evaluation_sections
+from pairsmith.tools.report.parts import Block, Examples, Section, Table, number, shown
+
+_MOST_LABELS = 12
+"""Of more labels no table of confusions is shown."""
+
+
+def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[Section]:
+    """The sections on an evaluation of a classifier: figures, labels, confusions, and texts it got wrong.
+
+    ``folder`` has the evaluation's ``predictions.jsonl``, ``results`` its figures.
+    """
+    whole = {name: value for name, value in results.items() if name not in ("labels", "confusion")}
+    figures, *others = evaluation_sections(whole)
+    found = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
+    if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):
+        found.append(Section("Texts that got another label", [block]))
+    return [*found, *others]
+
+
+def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterator[Block]:
+    figures = ("precision", "recall", "f1")
+    yield Table(
+        ["label", "texts", "precision", "recall", "F1"],
+        [
+            (
+                shown(label, 60),
+                number(int(each["count"])),
+                *("–" if each[name] is None else number(float(each[name])) for name in figures),
+            )
+            for label, each in labels.items()
+        ],
+        note="×100. Precision: of the texts that were given the label, how many have it. Recall: of "
+        "the texts that have it, how many were given it.",
+    )
+    if len(confusion) <= _MOST_LABELS:
+        yield Table(
+            ["has the label", *(f"was given {shown(label, 40)}" for label in confusion)],
+            [
+                (shown(label, 60), *(number(int(row[other])) for other in confusion))
+                for label, row in confusion.items()
+            ],
+            title="What was taken for what",
+        )
+
+
+def _wrong(folder: Place, examples: int) -> Block | None:
+    """The texts with a wrong label of which the classifier was surest."""
+    with reaching(folder, FolderError):
+        rows = (json.loads(line) for _, line in read_lines(folder / PREDICTIONS))
+        wrong = (row for row in rows if row["label"] != row["predicted"])
+        found = nlargest(max(3, examples), wrong, key=lambda row: row["score"])
+    if not found:
+        return None
+    return Examples(
+        "Those that it was surest of. Read them: is the label wrong, the text unclear, or the classifier?",
+        [
+            (
+                f"{shown(row['label'], 60)}, was given {shown(row['predicted'], 60)} ({row['score']:.2f})",
+                [("text", shown(row["text"]))],
+            )
+            for row in found
+        ],
+    )
