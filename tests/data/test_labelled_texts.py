@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
+from pairsmith.data.labelled_texts import read_labelled_texts, renamed
 
 
 def saved(path, rows):
@@ -55,8 +55,3 @@ def test_labels_get_other_names():
     assert renamed(["0", "1", "2"], {"0": "bad", "1": "good"}, "f") == ["bad", "good", "2"]
     with pytest.raises(InputError, match="--map one=good: no row of f has this label; did you mean"):
         renamed(["zero", "ones"], {"one": "good"}, "f")
-
-
-def test_texts_that_differ_in_case_and_punctuation_share_a_fingerprint():
-    assert fingerprint_of("A masterpiece.") == fingerprint_of("a  Masterpiece!")
-    assert fingerprint_of("A masterpiece.") != fingerprint_of("A disaster.")

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import InputError, choices
-from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, text_id, whole_id
+from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, whole_id
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
-from pairsmith.data.text.folding import folded
 
 _WHOLE = re.compile(r"-?\d+\.0+")
 _TEXTS = (*TEXT_COLUMNS, "review", "content")
@@ -76,11 +75,6 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
         yield TextRow(whole_id(row, where) or str(number), column_text(row, name, where))
     if not name:
         raise InputError(f"{opened.name} holds no texts")
-
-
-def fingerprint_of(text: str) -> str:
-    """16 hexadecimal digits that texts share which differ in case, spaces and punctuation only."""
-    return text_id(folded(text))
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

@@ -21,10 +21,10 @@ from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.models.trained_on import read_trained_on, write_trained_on
 
 HEAD = "classifier.safetensors"
 LABELS = "classifier.json"
-TRAINED_ON = "trained-on.txt"
 
 Floats = NDArray[np.float32]
 
@@ -147,8 +147,7 @@ def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
     save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / HEAD))
     described = {"labels": list(classifier.labels), "normalize_embeddings": True}
     (out / LABELS).write_text(json.dumps(described, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    lines = "".join(f"{each}\n" for each in sorted(classifier.trained_on))
-    (out / TRAINED_ON).write_text(lines, encoding="utf-8")
+    write_trained_on(out, classifier.trained_on)
     (out / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -172,7 +171,6 @@ def load_classifier(
         labels = tuple(map(str, json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]))
         head = load_file(str(folder / HEAD))
         weight, bias = head["weight"], head["bias"]
-        seen = (folder / TRAINED_ON).read_text(encoding="utf-8").split()
     except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
         raise ModelError(
             f"{model}: its classifier cannot be read ({first_line(error)}); train it again"
@@ -183,4 +181,4 @@ def load_classifier(
             f"{model}: the head has the shape {weight.shape}, which does not fit {len(labels)} labels and "
             f"vectors of {encoder.get_embedding_dimension()} numbers; train it again"
         )
-    return TextClassifier(encoder, labels, weight, bias, frozenset(seen))
+    return TextClassifier(encoder, labels, weight, bias, read_trained_on(model))

@@ -1,6 +1,6 @@
 """What the labels of a data set mean, in words, where its rows were written by a task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -10,12 +10,17 @@ from pairsmith.data.tasks.spec import label_text
 def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     """By label, what the task asked for, such as ``Two sentences that mean the same thing.``
 
+    Of a label with several instructions it is the first, with the number of the others.
+
     ``settings`` are those of the manifest of a folder that ``generate`` or ``postprocess`` wrote; empty for
     others. Scores that postprocess has smoothed have the meaning of the score they were made from.
     """
     task = settings.get("task")
     labels = task.get("labels", []) if isinstance(task, Mapping) else []
-    told = {label["name"]: _meaning(str(label["instruction"])) for label in labels}
+    told = {
+        label["name"]: _meaning(str(label["instruction"])) + _others(label.get("more_instructions") or ())
+        for label in labels
+    }
     found = {_name(name): meaning for name, meaning in told.items()}
     smoothing = settings.get("smoothing")
     if smoothing and told and all(isinstance(name, int | float) for name in told):
@@ -24,6 +29,10 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): told[name] for name in told}
         found |= {_name(name): meaning for name, meaning in smoothed.items()}
     return found
+
+
+def _others(more: Sequence[str]) -> str:
+    return f" (the first of {len(more) + 1} instructions)" if more else ""
 
 
 def _name(name: Any) -> str:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from tests.heard import Heard
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.paths import place
@@ -19,6 +20,8 @@ from pairsmith.methods.dino import encoder as module
 from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, validation_spearman
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.steps.evaluate.settings import EvaluateStsSettings
+from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.training.encoder import identifying, train_encoder
 from pairsmith.steps.training.plan_encoder import plan_train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
@@ -111,6 +114,24 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
     assert "| train | 48 |" in body
     assert "36 steps of 8 pairs" in body
     assert str(tiny_gpt2) not in text
+
+
+def test_an_evaluation_counts_the_pairs_that_were_learned(trained, tmp_path):
+    learned, unseen = pairs(48).to_pylist(), pairs(8, 2).to_pylist()
+    rows = [(row["sentence2"], row["sentence1"].upper(), row["score"]) for row in learned[:3]]
+    rows += [(row["sentence1"], row["sentence2"], row["score"]) for row in unseen]
+    lines = "".join(f"{one}\t{other}\t{score}\n" for one, other, score in rows)
+    (tmp_path / "graded.tsv").write_text(f"sentence1\tsentence2\tscore\n{lines}")
+    of = {(row["sentence1"], row["sentence2"]) for row in learned}
+    again = 3 + sum((row["sentence1"], row["sentence2"]) in of for row in unseen)
+    settings = EvaluateStsSettings(
+        model=str(trained), data=str(tmp_path / "graded.tsv"), device="cpu", bootstrap=0
+    )
+    heard = Heard()
+    results = evaluate_sts(settings, Run(tmp_path / "out", heard))
+    assert results["graded"]["trained_on"] == again
+    said = f"graded: {again} of 11 pairs are among those that the encoder was trained on"
+    assert any(line.startswith(said) for line in heard.lines)
 
 
 def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):

@@ -21,8 +21,9 @@ from sklearn.model_selection import StratifiedKFold
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.labelled_texts import LabelledTexts, fingerprint_of
+from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.models.classifier import TextClassifier, unit_vectors
+from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 
 FOLDS = 5

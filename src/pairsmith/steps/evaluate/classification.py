@@ -10,7 +10,7 @@ import numpy as np
 from pairsmith.core.errors import InputError, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
-from pairsmith.data.labelled_texts import fingerprint_of, read_labelled_texts, renamed
+from pairsmith.data.labelled_texts import read_labelled_texts, renamed
 from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.classification import (
     accuracy,
@@ -20,6 +20,7 @@ from pairsmith.metrics.classification import (
     resampled,
 )
 from pairsmith.models.classifier import choose_classifier
+from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, rounded, with_interval

@@ -15,6 +15,7 @@ from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
+from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, lock, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -64,7 +65,8 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     """Evaluate an encoder, write ``results.json`` into the run's folder, and show a table.
 
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
-    They have a key per suite (see ``SuiteScores``), and ``about``.
+    They have a key per suite (see ``SuiteScores``), and ``about``. Of an encoder that ``train-encoder`` wrote
+    a suite has ``trained_on``, too: how many of its pairs were learned.
     """
     settings = settled(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
@@ -83,6 +85,15 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         encode = encoder_of(settings, run.progress)
         scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
         results = {name: score.to_json() for name, score in scores.items()}
+        trained_on = frozenset() if settings.model.startswith(GLOVE) else read_trained_on(settings.model)
+        for suite in suites if trained_on else ():
+            known = sum(fingerprint_of(each.sentence1, each.sentence2) in trained_on for each in suite.pairs)
+            results[suite.name]["trained_on"] = known
+            if known:
+                run.progress.say(
+                    f"{suite.name}: {known:,} of {len(suite.pairs):,} pairs are among those that the encoder "
+                    "was trained on; its figure is better than it would be on others"
+                )
         about = identity.as_record() | {"complete": True}
         results["about"] = about | redacted_values(settings.not_deciding())
         write_json(run.out / RESULTS, results)

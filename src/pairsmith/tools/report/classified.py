@@ -16,12 +16,24 @@ _MOST_LABELS = 12
 """Of more labels no table of confusions is shown."""
 
 
+_TABLES = {"labels", "confusion"}
+"""Figures that have a table of their own."""
+_WORDS = {
+    "macro_f1": "macro F1",
+    "macro_f1_ci": "macro F1_ci",
+    "largest": "accuracy by always giving the most frequent label",
+    "count": "texts",
+    "blank": "blank texts, left out",
+    "trained_on": "texts that the classifier was trained on",
+}
+
+
 def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[Section]:
     """The sections on an evaluation of a classifier: figures, labels, confusions, and texts it got wrong.
 
     ``folder`` has the evaluation's ``predictions.jsonl``, ``results`` its figures.
     """
-    whole = {name: value for name, value in results.items() if name not in ("labels", "confusion")}
+    whole = {_WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES}
     figures, *others = evaluation_sections(whole)
     found = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
     if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):

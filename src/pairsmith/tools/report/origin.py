@@ -70,8 +70,11 @@ def made(folder: DatasetFolder) -> Facts:
     if isinstance(task := manifest.settings.get("task"), Mapping):
         rows.insert(1, ("task", shown(str(task.get("name", "")))))
         rows += [
-            (f"instruction for {label_name(label['name'])}", shown(str(label["instruction"])))
+            (f"instruction {number} for {label_name(label['name'])}".replace(" 1 for", " for"), shown(text))
             for label in task.get("labels", [])
+            for number, text in enumerate(
+                map(str, [label["instruction"], *(label.get("more_instructions") or ())]), start=1
+            )
         ]
     return Facts(
         [*rows, ("pairsmith", f"version {manifest.pairsmith}"), ("begun", _moment(manifest.created))]

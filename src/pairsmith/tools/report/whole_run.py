@@ -20,7 +20,7 @@ OWN_PAGES = ("report.json", "audit.json")
 _SHOWN = ("Examples", "Labels", "Texts and labels", "What was not kept", "Training", "Figures")
 """Of a step's own page, the sections that stand on the page of the run too, and what made it."""
 _MADE = ("How it was made", "How it was measured")
-_COUNTS = {"count", "pairs", "queries", "documents", "rows"}
+_COUNTS = {"count", "pairs", "queries", "documents", "rows", "trained_on"}
 _OF_LABELS = {"labels", "confusion", "blank", "trained_on", "largest"}
 """Figures of a classifier that say less than its accuracy and F1."""
 _MOST_FIGURES = 4
