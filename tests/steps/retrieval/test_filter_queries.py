@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from tests.heard import Heard
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Silent
@@ -256,13 +257,15 @@ def test_a_corpus_of_chunks_and_a_plan(world, tmp_path):
 def test_all_queries_of_some_chunks_are_held_back(world):
     tmp_path, settings = world
     whole = run(settings(within=3), tmp_path / "whole")
-    halves = run(settings(within=3, held_back=0.5), tmp_path / "halves")
+    heard = Heard()
+    halves = run(settings(within=3, held_back=0.5), tmp_path / "halves", heard)
     train, test = (halves.table(split).to_pylist() for split in ("train", "test"))
     assert sorted(row["id"] for row in [*train, *test]) == sorted(whole.table()["id"].to_pylist())
     of_train, of_test = ({row["chunk"] for row in rows} for rows in (train, test))
     assert of_train
     assert of_test
     assert not of_train & of_test
+    assert any(f"{len(test)} queries are held back: figures of so few" in line for line in heard.lines)
 
 
 def test_what_is_held_back_goes_by_the_chunk_and_not_by_the_text_of_the_positive(world):

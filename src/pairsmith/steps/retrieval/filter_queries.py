@@ -117,6 +117,10 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     return finished(writer, card, run)
 
 
+FEW_HELD_BACK = 50
+"""Fewer queries to measure with are warned of; of 50 an nDCG has an interval of some 20 points."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """The vectors of each row: ``query``, ``(n,)``, and ``own``, its chunk's, likewise; -1 without one.
@@ -312,6 +316,13 @@ def _tell(verdicts: list[_Verdict], held: NDArray[np.bool_] | None, share: float
     """Say which share of the queries led back to their chunks, as far as that was looked at."""
     if held is not None and not held.any():
         run.progress.say(f"no queries are held back: {share:g} of their chunks is none, as there are too few")
+    elif held is not None:
+        few = sum(verdict.filter == KEPT for verdict, own in zip(verdicts, held, strict=True) if own)
+        if few < FEW_HELD_BACK:
+            run.progress.say(
+                f"{few} queries are held back: figures of so few say little; hold back a larger share of the "
+                "chunks, or measure on queries of people"
+            )
     lost = sum(verdict.filter == "inconsistent" for verdict in verdicts)
     asked = lost + sum(verdict.filter in (KEPT, "duplicate") for verdict in verdicts)
     if asked:
