@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
+from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder, save_sentence_encoder
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +86,18 @@ def test_a_saved_encoder_opens_with_sentence_transformers_and_gives_the_same(tin
     again = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
     assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
     assert list(tmp_path.glob("*.safetensors"))
+
+
+def test_an_encoder_is_saved_with_names_that_older_versions_of_the_library_know(tiny_gpt2, tmp_path):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    centre_vectors(encoder, TEXTS)
+    save_sentence_encoder(encoder, tmp_path / "saved")
+    named = [module["type"] for module in json.loads((tmp_path / "saved" / "modules.json").read_text())]
+    assert named == [f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", "Dense")]
+    opened = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert np.array_equal(
+        encoder.encode(TEXTS, show_progress_bar=False), opened.encode(TEXTS, show_progress_bar=False)
+    )
 
 
 def test_default_keeps_what_was_saved_and_mean_goes_back_to_the_token_vectors(tiny_bert, tmp_path):

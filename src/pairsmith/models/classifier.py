@@ -17,10 +17,9 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.core.errors import ModelError, SettingsError, first_line
-from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import encode_texts, not_finite
-from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
 from pairsmith.models.trained_on import read_trained_on, write_trained_on
 
 HEAD = "classifier.safetensors"
@@ -141,8 +140,7 @@ def check_choice(model: str, names: Mapping[str, Sequence[str]]) -> None:
 
 def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
     """Save a classifier and its card in the folder ``out``."""
-    with quiet_loading():
-        classifier.encoder.save(str(out), create_model_card=False)
+    save_sentence_encoder(classifier.encoder, out)
     head = {"weight": classifier.weight, "bias": classifier.bias}
     save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / HEAD))
     described = {"labels": list(classifier.labels), "normalize_embeddings": True}

@@ -1,8 +1,10 @@
 """Loading sentence encoders: saved ones, and bare transformers with a pooling put on top."""
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from sentence_transformers.util import is_sentence_transformer_model
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.model_files import pick_device, pick_dtype
+from pairsmith.core.model_files import pick_device, pick_dtype, quiet_loading
 from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.loading import opened, pad_on_the_right, refuse_missing, seeded
@@ -56,6 +58,27 @@ def load_sentence_encoder(
     if max_length is not None:
         encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
     return encoder
+
+
+_OLD_MODULES = {"Transformer", "Pooling", "Normalize", "Dense"}
+"""Modules of the library that its versions before 6 have, too."""
+
+
+def save_sentence_encoder(encoder: SentenceTransformer, out: Path) -> None:
+    """Save an encoder in the folder ``out``, so that ``SentenceTransformer(out)`` opens it.
+
+    The library names its own modules by where they stand since version 6; by the names of before, which all
+    versions know, programs with an older one open the folder, too, such as its export to ONNX.
+    """
+    with quiet_loading():
+        encoder.save(str(out), create_model_card=False)
+    file = out / "modules.json"
+    modules = json.loads(file.read_text(encoding="utf-8"))
+    for module in modules:
+        package, _, name = module["type"].rpartition(".")
+        if package.startswith("sentence_transformers.") and name in _OLD_MODULES:
+            module["type"] = f"sentence_transformers.models.{name}"
+    file.write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
 
 
 def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int = 2_000) -> None:

@@ -15,13 +15,12 @@ from sentence_transformers import (
 from sentence_transformers.base.sampler import BatchSamplers
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.methods.dino.objectives import IN_BATCH, loss_of, training_rows
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
+from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder, save_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of, write_trained_on
 from pairsmith.training.best_step import TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
@@ -99,8 +98,7 @@ def save_encoder(encoder: SentenceTransformer, out: Path, card: str, pairs: pa.T
 
     Of ``pairs``, those that it learned, fingerprints are saved beside it.
     """
-    with quiet_loading():
-        encoder.save(str(out), create_model_card=False)
+    save_sentence_encoder(encoder, out)
     (out / "README.md").write_text(card, encoding="utf-8")
     if pairs is not None:
         sides = (pairs[name].to_pylist() for name in ("sentence1", "sentence2"))
