@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.core.errors import MissingExtra, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.ranking import MEASURES
@@ -143,6 +143,36 @@ def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_b
     parts = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
     assert parts[1] == pytest.approx(expected, abs=1e-5)
     assert (parts[0] == whole[0]).mean() > 0.95  # rounding exchanges some that are as near
+
+
+def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
+    data, tiny_bert, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(retrievers, "TOGETHER", 90)
+    whole = evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "whole", Silent()))
+    encoded, stop_at = [], 3  # the queries, then 90 documents each time
+
+    def counted(encoder, texts, *args, **kwargs):
+        if len(encoded) == stop_at:
+            raise KeyboardInterrupt
+        encoded.append(len(texts))
+        return encode(encoder, texts, *args, **kwargs)
+
+    encode = retrievers.encode_texts
+    monkeypatch.setattr(retrievers, "encode_texts", counted)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent()))
+    assert not json.loads((out / "results.json").read_text())["about"]["complete"]
+    with pytest.raises(OtherWorkError):
+        evaluate_retrieval(settings(tiny_bert, data, exclude_own=True), Run(out, Silent()))
+    encoded.clear()
+    stop_at = 9
+    assert evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent())) == whole
+    assert len(encoded) == 3  # the queries again, and the last 120 documents
+    for name in ("results.json", "predictions.jsonl"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert {file.name for file in out.iterdir()} == {file.name for file in (tmp_path / "whole").iterdir()}
 
 
 def test_an_encoder_of_dot_products_is_compared_by_them(tiny_bert, tmp_path):

@@ -60,6 +60,7 @@ def evaluate_once(
     models: Mapping[str, str],
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
+    keeps: bool = False,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
@@ -71,6 +72,8 @@ def evaluate_once(
         models: revisions of the models, by name.
         compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
         table: makes of the results what is shown to the user.
+        keeps: whether ``compute`` keeps parts of its work in the folder, which therefore says at once whose
+            it is.
 
     Returns:
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
@@ -84,10 +87,11 @@ def evaluate_once(
     else:
         if there is not None and there.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
+        about = identity.as_record() | redacted_values(settings.not_deciding())
+        if keeps:
+            _begin(run, about)
         figures, predictions = compute()
-        results = write_results(
-            run, figures, predictions, identity.as_record() | redacted_values(settings.not_deciding())
-        )
+        results = write_results(run, figures, predictions, about)
     lock.release(run.out)
     if table:
         run.progress.result(table(results))
@@ -111,6 +115,12 @@ def is_whole(out: Place, record: Record) -> bool:
         )
 
 
+def _begin(run: Run, about: Mapping[str, Any]) -> None:
+    """Write a record without figures, so that the folder says whose it is."""
+    write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
+    run.on_begun()
+
+
 def write_results(
     run: Run, figures: Figures, predictions: Predictions, about: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -120,9 +130,7 @@ def write_results(
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions]
     data = "".join(f"{line}\n" for line in lines).encode()
-    # Written first, so that the folder says whose it is.
-    write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
-    run.on_begun()
+    _begin(run, about)
     write_atomic(run.out / PREDICTIONS, data)
     files = {PREDICTIONS: hash_bytes(data)}
     results = {**figures, "about": {**about, "complete": True, "files": files}}

@@ -15,6 +15,7 @@ from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, settled
+from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, mean_intervals, with_interval
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, bm25_revision, ranked_grades, retrieve
@@ -26,7 +27,8 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``results.json``, which is returned, has the mean of each of ``MEASURES`` over the queries, ×100, under
     its name (``ndcg@10``), with its 95 % interval (``ndcg@10_ci``), the number of ``queries`` and
     ``documents``, and under ``faults`` how many of them could not be used, and why. ``predictions.jsonl`` has
-    a line for each query, with its figures ×100 and the documents that were retrieved first.
+    a line for each query, with its figures ×100 and the documents that were retrieved first. A search by
+    vectors that was stopped goes on behind the last ``TOGETHER`` documents that it had finished.
     """
     settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
@@ -38,15 +40,20 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     data.tell(run.progress.say)
     if not settings.exclude_own:
         tell_own(data, run.progress)
-    return evaluate_once(
+    kept = None if settings.model == BM25 else KeptSearch(run.out)
+    results = evaluate_once(
         run,
         "evaluate retrieval",
         settings,
         inputs={"data": data.digest()},
         models={"model": revision},
-        compute=partial(_compute, settings, data, run.progress),
+        compute=partial(_compute, settings, data, run, kept),
         table=retrieval_table,
+        keeps=kept is not None,
     )
+    if kept:
+        kept.remove()
+    return results
 
 
 def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> RetrievalSet:
@@ -57,8 +64,12 @@ def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> R
     return read_retrieval(settings.data, settings.split, progress.say)
 
 
-def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, progress: Progress) -> Evaluated:
-    rankings = retrieve(settings, data.documents, data.queries, progress)
+def _compute(
+    settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, kept: KeptSearch | None
+) -> Evaluated:
+    if kept and run.fresh:
+        kept.remove()
+    rankings = retrieve(settings, data.documents, data.queries, run.progress, kept)
     each = figures_of_queries(data, rankings)
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in each.items()}
     limits = mean_intervals(each, bootstrap=settings.bootstrap, seed=settings.seed)

@@ -17,6 +17,7 @@ from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.search.exact import Neighbours, merged, nearest
+from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
 from pairsmith.steps.shared import load_options
 
@@ -28,8 +29,8 @@ Scores = NDArray[np.float32]
 Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Scores]]
 """Ranks documents for queries: from both and a depth to the arrays of ``Rankings``."""
 
-TOGETHER = 50_000
-"""Documents whose vectors are held at once."""
+TOGETHER = 20_000
+"""Documents whose vectors are held at once, and after which the nearest are kept."""
 QUERIES = 2_048
 """Queries whose nearest documents are searched for at once."""
 K1, B = 0.9, 0.4
@@ -63,26 +64,30 @@ def retrieve(
     documents: Mapping[str, str],
     queries: Mapping[str, str],
     progress: Progress,
+    kept: KeptSearch | None = None,
 ) -> Rankings:
     """The ``depth`` best documents for each query, by the model of ``settings``.
 
     Of documents with equal scores the earlier one is better. Blank documents are not retrieved, and with
-    ``exclude_own`` neither is a document with the query's own id.
+    ``exclude_own`` neither is a document with the query's own id. With ``kept`` a search by vectors goes on
+    where it was stopped.
     """
     ids = [each for each, text in documents.items() if text]
     depth = min(settings.depth + settings.exclude_own, len(ids))
-    search = searcher(settings, progress)
+    search = searcher(settings, progress, kept)
     found = search([documents[each] for each in ids], list(queries.values()), depth)
     rankings = Rankings(ids, *found)
     return _without_own(rankings, list(queries), settings.depth) if settings.exclude_own else rankings
 
 
-def searcher(settings: EvaluateRetrievalSettings, progress: Progress) -> Search:
+def searcher(
+    settings: EvaluateRetrievalSettings, progress: Progress, kept: KeptSearch | None = None
+) -> Search:
     """A function that ranks documents by the model of ``settings``, which is loaded."""
     if settings.model == BM25:
         return partial(by_bm25, language=settings.language, progress=progress)
     encoder = retrieval_encoder(settings)
-    return partial(by_vectors, encoder, batch_size=settings.batch_size, progress=progress)
+    return partial(by_vectors, encoder, batch_size=settings.batch_size, progress=progress, kept=kept)
 
 
 def _without_own(rankings: Rankings, queries: Sequence[str], depth: int) -> Rankings:
@@ -140,20 +145,25 @@ def by_vectors(
     *,
     batch_size: int,
     progress: Progress,
+    kept: KeptSearch | None = None,
 ) -> tuple[Places, Scores]:
     """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
 
-    The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores.
+    The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores; then
+    the nearest so far are ``kept``.
     """
-    best: list[Neighbours] = []
+    searched, best = kept.read() if kept else (0, [])
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
         encode = partial(_encoded, encoder, batch_size=batch_size, advance=bar.advance)
         x = torch.split(encode(queries, "query"), QUERIES)
-        for first in range(0, len(documents), TOGETHER):
+        bar.skip(searched)
+        for first in range(searched, len(documents), TOGETHER):
             y = encode(documents[first : first + TOGETHER], "document")
             found = [nearest(some, y, depth) for some in x]
             found = [Neighbours(each.ids + first, each.similarities) for each in found]
             best = [merged(both, depth) for both in zip(best, found, strict=True)] if best else found
+            if kept:
+                kept.write(first + len(y), best)
     return (
         torch.cat([each.ids for each in best]).numpy(),
         torch.cat([each.similarities for each in best]).numpy(),
