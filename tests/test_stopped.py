@@ -66,7 +66,10 @@ def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, wor
     assert process.wait() == code
     assert time.monotonic() - sent < SECONDS
     process.stderr.close()
-    assert "stopped; finished work is kept; run the same command again without --fresh to continue" in said
+    assert (
+        "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh"
+        in said
+    )
     assert "Traceback" not in said
     assert not list((tmp_path / "out").rglob("*.tmp"))
     if workers == 1 and number == signal.SIGINT:

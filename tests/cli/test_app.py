@@ -205,7 +205,7 @@ def test_stopping_says_how_to_go_on(invoke, demo):
     assert result.exit_code == 130
     assert (
         result.stderr
-        == "stopped; finished work is kept; run the same command again without --fresh to continue\n"
+        == "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh\n"
     )
 
 
@@ -388,7 +388,7 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
     assert caught.value.code == 130
     assert (
         capsys.readouterr().err
-        == "stopped; finished work is kept; run the same command again without --fresh to continue\n"
+        == "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh\n"
     )
 
 

@@ -1,6 +1,7 @@
 """The step classify, on a classifier whose encoder is small and random."""
 
 import json
+import re
 
 import pytest
 from tests.heard import Heard
@@ -34,7 +35,7 @@ def of(model, data, **more):
 
 
 def test_each_text_of_a_table_gets_its_likeliest_label_and_its_probability(trained, tmp_path):
-    lines = ["number,review", *(f'{at},"{text}"' for at, text in enumerate(TEXTS)), "6,"]
+    lines = ["order,review,label", *(f'{at},"{text}",x' for at, text in enumerate(TEXTS)), "6,,x"]
     (tmp_path / "in.csv").write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
     made = classify(of(trained, tmp_path / "in.csv", shard_size=4), Run(tmp_path / "out", Silent()))
     rows = made.table().to_pylist()
@@ -44,21 +45,32 @@ def test_each_text_of_a_table_gets_its_likeliest_label_and_its_probability(train
     assert [row["label"] for row in rows] == classifier.predict(TEXTS)
     probabilities = classifier.confidences(TEXTS)
     assert probabilities.sum(axis=1) == pytest.approx([1.0] * 6)
-    assert [row["score"] for row in rows] == pytest.approx(probabilities.max(axis=1).tolist(), abs=1e-4)
+    assert [row["confidence"] for row in rows] == pytest.approx(probabilities.max(axis=1).tolist(), abs=1e-4)
+    assert [row["order"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
+    assert {row["original_label"] for row in rows} == {"x"}
     assert made.rejects()["filter"].to_pylist() == ["blank"]
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "the column label of the source" in card
+    for label in set(classifier.predict(TEXTS)):
+        count = classifier.predict(TEXTS).count(label)
+        assert f"| {label} | {count} |" in card
     again = Heard()
     assert classify(of(trained, tmp_path / "in.csv", shard_size=4), Run(tmp_path / "out", again)).rows == 6
     assert any("nothing to do" in line for line in again.lines)
 
 
 def test_ids_of_the_rows_are_kept_and_doubtful_texts_are_rejects(trained, tmp_path):
-    rows = [{"id": f"r{at}", "text": text} for at, text in enumerate(TEXTS)]
+    rows = [{"id": f"r{at}", "text": text, "n": at, "more": None} for at, text in enumerate(TEXTS)]
+    rows[3]["late"] = ["a"]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     all_of = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "all", Silent())).table().to_pylist()
-    middle = sorted(row["score"] for row in all_of)[3]
+    middle = sorted(row["confidence"] for row in all_of)[3]
     made = classify(of(trained, tmp_path / "in.jsonl", least=middle), Run(tmp_path / "some", Silent()))
-    assert made.table().to_pylist() == [row for row in all_of if row["score"] >= middle]
+    assert made.table().to_pylist() == [row for row in all_of if row["confidence"] >= middle]
+    assert [row["late"] for row in all_of] == [None, None, None, '["a"]', None, None]
+    assert [row["n"] for row in all_of] == ["0", "1", "2", "3", "4", "5"]
     assert set(made.rejects()["filter"].to_pylist()) == {"uncertain"}
+    assert len(set(made.rejects()["reason"].to_pylist())) == 1
     assert made.rows + made.rejects().num_rows == 6
 
 
@@ -67,7 +79,7 @@ def test_labels_by_names_have_cosines(tiny_bert, tmp_path):
     by_names = of(str(tiny_bert), tmp_path / "in.txt", name=["good=A fine film.", "bad=Awful."])
     rows = classify(by_names, Run(tmp_path / "out", Silent())).table().to_pylist()
     assert [row["label"] for row in rows] == ["good", "bad"]
-    assert [row["score"] for row in rows] == pytest.approx([1.0, 1.0], abs=1e-4)
+    assert [row["confidence"] for row in rows] == pytest.approx([1.0, 1.0], abs=1e-4)
 
 
 def test_the_command_and_its_errors(trained, tiny_bert, tmp_path, capsys):
@@ -76,7 +88,9 @@ def test_the_command_and_its_errors(trained, tiny_bert, tmp_path, capsys):
     command = ["classify", "--model", trained, "--data", str(tmp_path / "in.txt"), "--device", "cpu"]
     with pytest.raises(SystemExit, match="0"):
         main([*command, "--out", str(tmp_path / "out")])
-    assert f"next: pairsmith export --data {tmp_path / 'out'} --form csv" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"next: pairsmith export --data {tmp_path / 'out'} --form csv" in said
+    assert re.search(r"label (good|bad) +1 texts", said)
     assert DatasetFolder.open(tmp_path / "out").rows == 1
     with pytest.raises(ModelError, match="is no classifier; give a folder"):
         classify(of(str(tiny_bert), tmp_path / "in.txt"), Run(tmp_path / "no", Silent()))

@@ -27,7 +27,10 @@ SOURCES = frozenset({
 """Settings that name what a step reads; a text under one of these names is a source in every step."""
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
-_STOPPED = "stopped; finished work is kept; run the same command again without --fresh to continue"
+_STOPPED = (
+    "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command "
+    "again without --fresh"
+)
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 

@@ -1,5 +1,6 @@
 """Labelled single texts, from whatever columns and label names a file has (D14)."""
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,10 +58,14 @@ def read_labelled_texts(
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A text, which may be blank, and its id: the row's own, or the row's number from 1."""
+    """A text, which may be blank, with its id: the row's own, or the row's number from 1.
+
+    ``others`` are the row's other columns: texts as they are, other values as JSON, None where there is none.
+    """
 
     id: str
     text: str
+    others: Mapping[str, str | None]
 
 
 def read_text_rows(source: str, text_column: str | None = None) -> Iterator[TextRow]:
@@ -72,9 +77,16 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     name = ""
     for number, (where, row) in enumerate(opened.rows(), start=1):
         name = name or _column(row, text_column, _TEXTS, opened.name, "text")
-        yield TextRow(whole_id(row, where) or str(number), column_text(row, name, where))
+        others = {key: _as_text(value) for key, value in row.items() if key not in (name, "id")}
+        yield TextRow(whole_id(row, where) or str(number), column_text(row, name, where), others)
     if not name:
         raise InputError(f"{opened.name} holds no texts")
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

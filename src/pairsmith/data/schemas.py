@@ -22,7 +22,7 @@ def text_schema(*names: str) -> pa.Schema:
 SCORED_PAIR: pa.Schema = pa.schema([*text_schema("id", "sentence1", "sentence2"), ("score", pa.float64())])
 LABELLED_PAIR = text_schema("id", "sentence1", "sentence2", "label")
 LABELLED_TEXT = text_schema("id", "text", "label")
-CLASSIFIED_TEXT: pa.Schema = pa.schema([*LABELLED_TEXT, ("score", pa.float64())])
+CLASSIFIED_TEXT: pa.Schema = pa.schema([*LABELLED_TEXT, ("confidence", pa.float64())])
 MINED_PAIR: pa.Schema = pa.schema(
     [
         *text_schema("id", "input", "output"), ("margin", pa.float64()), ("score", pa.float64()),
@@ -70,13 +70,6 @@ class LabelledText:
     id: str
     text: str
     label: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifiedText(LabelledText):
-    """A text whose label a classifier gave, and how sure that is: a probability, or a cosine."""
-
-    score: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,10 @@ def differences(there: Manifest, here: Identity) -> list[str]:
     for key in sorted(left.keys() | right.keys()):
         one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
         if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
-            found.append(f"{_label(key)}{_source(other)}: {_show(one)} there, {_show(other)} here")
+            what = f"{_label(key)}{_source(other)}"
+            if key[0] == "models" and _ABSENT not in (one, other):
+                what += " is another, or was trained again"
+            found.append(f"{what}: {_show(one)} there, {_show(other)} here")
     return found or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 
 

@@ -10,7 +10,7 @@ from pairsmith.data.tasks.spec import label_text
 def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     """By label, what the task asked for, such as ``Two sentences that mean the same thing.``
 
-    Of a label with several instructions it is the first, with the number of the others.
+    Of a label with several instructions it is the first, with their number.
 
     ``settings`` are those of the manifest of a folder that ``generate`` or ``postprocess`` wrote; empty for
     others. Scores that postprocess has smoothed have the meaning of the score they were made from.
@@ -32,7 +32,7 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _others(more: Sequence[str]) -> str:
-    return f" (the first of {len(more) + 1} instructions)" if more else ""
+    return f" (one of {len(more) + 1} instructions)" if more else ""
 
 
 def _name(name: Any) -> str:

@@ -272,6 +272,7 @@ def test_one_label_is_warned_of(trained, tmp_path):
     [
         ([{"text": "x", "label": "0"}], {}, InputError, "does not know the labels 0; it knows bad, good; .* --map 0=LABEL"),
         (ROWS, {"map": ["0=bad"]}, InputError, "--map 0=bad: no row of .* has this label"),
+        (ROWS, {"map": ["good=god"]}, InputError, "--map good=god: did you mean"),
         (ROWS, {"name": ["good=x", "bad=y"]}, SettingsError, "--name is for an encoder"),
         (ROWS, {"model": "pairsmith:tiny"}, ModelError, "pairsmith:tiny is no classifier; .* --name good="),
         (ROWS, {"model": "no/such/folder"}, ModelError, "no/such/folder"),
@@ -340,6 +341,19 @@ def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, 
     record = json.loads((tmp_path / "classifier" / "training.json").read_text())
     assert record["measured_on"] == "validation texts"
     assert "log loss" in (tmp_path / "page2" / "report.html").read_text()
+    assert "clean:validation: a program wrote these texts; the figures say" in capsys.readouterr().err
+
+
+def test_all_right_and_texts_of_a_program_are_told(trained, tmp_path):
+    said = Said()
+    labels = load_classifier(str(trained), device="cpu").predict([*GOOD, *BAD])
+    rows = [{"text": text, "label": label} for text, label in zip([*GOOD, *BAD], labels, strict=True)]
+    assert measured(tmp_path, rows, said, model=str(trained))["accuracy"] == 100
+    # 0.05 ** (1 / 12) = 0.779
+    assert (
+        "all are right: with so many texts the accuracy may still be as low as 77.9 (95 %)" in said.lines[-1]
+    )
+    assert not any("a program wrote" in line for line in said.lines)
 
 
 def test_the_page_of_an_evaluation_shows_what_was_taken_for_what_and_wrong_texts(trained, tmp_path):

@@ -29,8 +29,8 @@ class ClassifySettings(Settings):
         default=None,
         ge=-1,
         le=1,
-        description="Keep a text if the score of its label is at least this; others become rejects. Unset: "
-        "all are kept.",
+        description="Keep a text if the confidence in its label is at least this; others become rejects. "
+        "Unset: all are kept.",
     )
     batch_size: TextsAtOnce = 64
     max_length: int | None = Field(

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import InputError, one_line
+from pairsmith.core.errors import InputError, choices, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
+from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_texts import read_labelled_texts, renamed
 from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.classification import (
@@ -21,7 +22,7 @@ from pairsmith.metrics.classification import (
 )
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
-from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs import DatasetFolder, Run, hash_source, settled
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, rounded, with_interval
 from pairsmith.steps.shared import load_options
@@ -60,11 +61,12 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
     gold = renamed(rows.labels, settings.mapping(), settings.data)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     if unknown := sorted(set(gold) - set(classifier.labels)):
-        mapped = {new: old for old, new in settings.mapping().items()}
-        first = mapped.get(unknown[0], unknown[0])
-        raise InputError(
-            f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; it knows "
-            f"{', '.join(classifier.labels)}; say for each which it is, as --map {first}=LABEL"
+        raise InputError(_unknown(settings, unknown, classifier.labels))
+    own = own_folder(settings.data)
+    if own and "task" in DatasetFolder.open(own).manifest.settings:
+        progress.say(
+            f"{settings.data}: a program wrote these texts; the figures say how well their labels can be "
+            "told apart, not how well texts of people are classified"
         )
     if len(set(gold)) == 1:
         progress.say(f"all texts have the label {gold[0]}: the figures say nothing of other labels")
@@ -88,6 +90,16 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
         {"text": text, "label": label, "predicted": classifier.labels[at], "score": round(float(row[at]), 4)}
         for text, label, at, row in zip(rows.texts, gold, best, scores, strict=True)
     ]
+
+
+def _unknown(settings: EvaluateClassificationSettings, unknown: Sequence[str], known: Sequence[str]) -> str:
+    """What is wrong with labels of the data that the model does not know."""
+    said = f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; "
+    mapped = {new: old for old, new in settings.mapping().items()}
+    if unknown[0] in mapped:
+        return f"{said}--map {mapped[unknown[0]]}={unknown[0]}: {choices(unknown[0], known)}"
+    knows = "--name describes" if settings.name else "it knows"
+    return f"{said}{knows} {', '.join(known)}; say for each which it is, as --map {unknown[0]}=LABEL"
 
 
 def classification_figures(
@@ -138,6 +150,7 @@ def classification_table(results: Mapping[str, Any]) -> str:
         f"accuracy ×100 (95 %)  {with_interval(results, 'accuracy')}",
         f"macro F1 ×100 (95 %)  {with_interval(results, 'macro_f1')}",
         f"the most frequent label alone: accuracy {results['largest']:.2f}",
+        *_all_right(results),
         "",
         f"{'label':<{wide}}{'texts':>7}{'precision':>11}{'recall':>9}{'F1':>9}",
     ]
@@ -151,6 +164,14 @@ def classification_table(results: Mapping[str, Any]) -> str:
             counts = "".join(f"{count:>{wide}}" for count in row.values())
             lines.append(f"{one_line(label)[:_WIDEST]:<{wide}}{counts}")
     return "\n".join(lines)
+
+
+def _all_right(results: Mapping[str, Any]) -> list[str]:
+    """What an accuracy of 100 says, as resamples of right texts alone have an interval of no width."""
+    if results["accuracy"] < 100:
+        return []
+    lowest = 100 * 0.05 ** (1 / results["count"])
+    return [f"all are right: with so many texts the accuracy may still be as low as {lowest:.1f} (95 %)"]
 
 
 def _hundredfold(share: float) -> float | None:

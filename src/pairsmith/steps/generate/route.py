@@ -86,6 +86,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     where = ExecutorChoice.of(settings)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
+        bar.note = _saved(writer)
         keeps = remote and settings.executor != "ray" and isinstance(run.out, Path)
         cache = str(run.out / ANSWERS) if keeps else None
         load = partial(load_worker, task, _for_workers(settings), revision, cache)
@@ -96,8 +97,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             shard, (rows, rejects) = outcome.item, outcome.result
             writer.commit(shard.number, {"train": rows}, rejects, shard.share)
             shown.show(rows)
-            counts = writer.counts
-            bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
+            bar.note = _saved(writer)
     if lost:
         names = ", ".join(str(each.item.number) for each in lost)
         which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
@@ -112,6 +112,10 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         for line in closing_lines(folder, task, wanted):
             run.progress.say(line)
     return folder
+
+
+def _saved(writer: FolderWriter) -> str:
+    return f"{writer.counts.rows:,} texts, {writer.counts.rejects:,} rejects saved"
 
 
 def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:

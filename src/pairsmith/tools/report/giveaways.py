@@ -1,12 +1,14 @@
 """Words that give a label away: they stand in many of its texts and in hardly one of the others."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pairsmith.tools.report.parts import Block, Finding, Table, percent, shown
-from pairsmith.tools.report.rows import in_order, words
+from pairsmith.tools.report.rows import in_order
 
+_WORD = re.compile(r"\w+(?:'\w+)*")
 _FEWEST = 20
 """Labels with fewer texts are left out."""
 _SHARE = 0.15
@@ -44,7 +46,7 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
     """
     totals, counts = Counter(labels), {label: Counter[str]() for label in labels}
     for text, label in zip(texts, labels, strict=True):
-        counts[label].update(set(words(text).split()))
+        counts[label].update(set(_WORD.findall(text.casefold().replace("’", "'"))))
     every = sum((Counter(own) for own in counts.values()), Counter[str]())
     found = list[Giveaway]()
     for label in in_order(set(labels)):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _MANY = 0.05
+_BY_WORDS = 0.95
+"""Accuracy of a classifier on words above which labels are suspiciously easy to tell apart."""
 _BINS = 20
 
 _ALIKE = (
@@ -156,6 +158,14 @@ def single_texts(
         f"A linear classifier on words predicts the label of {100 * right:.1f} % of unseen texts correctly; "
         f"always predicting the most common label would be right for {100 * commonest:.1f} %."
     )
+    if right > _BY_WORDS:
+        warn.append(
+            Finding(
+                f"words alone tell the labels of {100 * right:.1f} % of the texts",
+                "Texts of people are seldom so plain. Measure what you train on texts of people, and write "
+                "with several instructions for each label.",
+            )
+        )
     if right < commonest + (1 - commonest) / 10:
         text_alike = "the texts of different labels look alike: a classifier on words cannot tell them apart"
         warn.append(Finding(text_alike, _ALIKE))

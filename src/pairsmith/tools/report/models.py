@@ -82,6 +82,8 @@ def curves(record: Mapping[str, Any]) -> Iterator[Block]:
                     names.add(name)
                     line = f"learning rate {tried['learning_rate']:g}" if rates else name
                     series.setdefault(line, []).append((float(point["step"]), float(value)))
+    if not record.get("steps"):
+        return  # a classifier is not trained in steps
     if series:
         yield Chart(lines(series, "training step"), f"On the validation data: {', '.join(sorted(names))}.")
     else:

@@ -81,7 +81,12 @@ def kind_of(folder: Place) -> str:
                 f"--data {folder}: is a comparison, whose page is its {COMPARISON}; for a report on rows, "
                 "give the folder run of a seed"
             )
-        what = "there is no such folder" if not is_folder(folder) else f"it has none of {', '.join(_KINDS)}"
+        if size_of(folder) is not None:
+            what = "is a file"
+        elif not is_folder(folder):
+            what = "there is no such folder"
+        else:
+            what = f"it has none of {', '.join(_KINDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
     return found
 

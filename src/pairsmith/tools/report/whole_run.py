@@ -24,6 +24,8 @@ _COUNTS = {"count", "pairs", "queries", "documents", "rows", "trained_on"}
 _OF_LABELS = {"labels", "confusion", "blank", "trained_on", "largest"}
 """Figures of a classifier that say less than its accuracy and F1."""
 _MOST_FIGURES = 4
+_TOLD = 2_000
+"""Characters of a recipe's description that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     told = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
-    lead = [*([shown(told)] if told else []), f"{count}, {total} in all."]
+    lead = [*([shown(told, _TOLD)] if told else []), f"{count}, {total} in all."]
     verdict = "Nothing was found that speaks against what the steps made."
     if warn:
         verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")
