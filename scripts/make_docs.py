@@ -96,8 +96,13 @@ done and carried over to all of it; nothing is written.
 | option | |
 |---|---|
 | `--workers N` | Also estimate the time with this many workers. |
+| `--price-in X` | Price of a million tokens that a server reads. |
+| `--price-out X` | Price of a million tokens that it writes. |
+| `--budget X` | Say how far this much money goes. |
 | `--set STEP.SETTING=VALUE` | As for [`run`](run.md). |
 | `--quiet` | Show no progress. |
+
+A step that trains or loads a large model takes up to a minute: a run of a few minutes needs no plan.
 """,
     ),
     "status": (

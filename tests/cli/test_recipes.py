@@ -209,11 +209,11 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
         ),
         (
             "model=x",
-            "--set model: the steps rows, other have it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+            "--set model: the steps rows, other have it; expected STEP.SETTING=VALUE, for example rows.model=VALUE",
         ),
         (
             "inputs=x",
-            "--set inputs: the steps rows, other give it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+            "--set inputs: the steps rows, other give it; expected STEP.SETTING=VALUE, for example rows.inputs=VALUE",
         ),
         (".top_p=1", "--set .top_p=1: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         ("rows.top_p", "--set rows.top_p: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
@@ -996,8 +996,8 @@ def test_the_example_on_the_page_is_sound(tmp_path):
 
 def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
-        "generate", "postprocess", "train-encoder", "train-classifier", "evaluate-classification",
-        "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
+        "generate", "postprocess", "train-encoder", "train-classifier", "classify",
+        "evaluate-classification", "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
         "chunk", "queries", "filter-queries", "negatives", "train-retriever",
         "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",

@@ -82,9 +82,9 @@ class TestProgress:
                 clock[0] += 6
                 bar.advance()
         assert stream.getvalue().splitlines() == [
-            "writing: 1/4 pairs · 25 % · 0.2/s · 18 s left",
-            "writing: 3/4 pairs · 75 % · 0.2/s · 6 s left",
-            "writing: 4/4 pairs · 100 % · 0.2/s",
+            "writing: 1/4 pairs · 25 % · 10.0 a minute · 18 s left",
+            "writing: 3/4 pairs · 75 % · 10.0 a minute · 6 s left",
+            "writing: 4/4 pairs · 100 % · 10.0 a minute",
         ]
 
     def test_on_a_terminal_the_line_is_redrawn(self, clock):

@@ -43,7 +43,7 @@ def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):
 
 
 def test_queries_of_another_corpus_are_refused(tmp_path, corpus):
-    with pytest.raises(InputError, match="none of its queries has its text"):
+    with pytest.raises(InputError, match="1 of the 1 texts that its queries should find are not"):
         read_query_rows(lines(tmp_path / "rows.jsonl", {"query": "who", "positive": "Nobody."}), corpus)
     with pytest.raises(InputError, match="query is blank"):
         read_query_rows(lines(tmp_path / "rows.jsonl", {"query": " ", "positive": "They stand."}), corpus)
@@ -69,3 +69,14 @@ def test_a_file_without_queries_is_told(tmp_path, corpus):
     (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(InputError, match="none.jsonl"):
         read_query_rows(str(tmp_path / "none.jsonl"), corpus)
+
+
+def test_some_texts_that_are_not_there_are_counted_and_most_of_them_an_error(tmp_path, corpus):
+    rows = [{"query": f"who {n}", "positive": "They stand." if n < 3 else f"No {n}."} for n in range(5)]
+    found = read_query_rows(lines(tmp_path / "rows.jsonl", *rows), corpus)
+    assert len(found.faults[UNKNOWN_DOCUMENTS]) == 2
+    rows[0]["positive"] = "Nobody."
+    with pytest.raises(
+        InputError, match=r"3 of the 5 texts .* are not among .* \(chunk may have cut yours\)"
+    ):
+        read_query_rows(lines(tmp_path / "more.jsonl", *rows), corpus)

@@ -213,8 +213,9 @@ class _Reader:
                 said = (
                     f"the steps {', '.join(with_it)} {verb} it" if with_it else "no step of the recipe has it"
                 )
+                example = f"{with_it[0]}.{setting}=VALUE" if with_it else "pairs.top_k=10"
                 self.unplaced.append(
-                    f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example pairs.top_k=10"
+                    f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example {example}"
                 )
 
     def _fault(self, keys: Keys, text: str) -> None:

@@ -275,7 +275,9 @@ STEPS: Steps = {
         TrainRetrieverSettings,
         "pairsmith.steps.training.retriever:train_retriever",
         "Train an encoder that finds documents for queries.",
-        then=("pairsmith evaluate retrieval --model {out} --data BEIR_FOLDER --out {out}-measured",),
+        then=(
+            "pairsmith evaluate retrieval --model {out} --data QUERIES --corpus CHUNKS --out {out}-measured",
+        ),
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,

@@ -47,7 +47,7 @@ class Task:
         parts = [f"{self.label}: {self.done:,}/{self.total:,} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
-        parts.append(f"{rate:,.1f}/s")
+        parts.append(f"{rate:,.1f}/s" if rate >= 1 or not rate else f"{60 * rate:,.1f} a minute")
         some = self.done - self.skipped >= _WARM_SHARE * (self.total - self.skipped)
         if rate and self.done < self.total and some and seconds >= _WARM_SECONDS:
             parts.append(f"{clock((self.total - self.done) / rate)} left")

@@ -49,10 +49,12 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
                 faults[UNKNOWN_DOCUMENTS].append(relevant)
     if not queries:
         raise InputError(f"{data} holds no queries")
-    if len(faults[UNKNOWN_DOCUMENTS]) == sum(map(len, relevance.values())):
+    lost, every = len(faults[UNKNOWN_DOCUMENTS]), sum(map(len, relevance.values()))
+    if lost > every / 2:  # figures would say how many texts are there, and not how well they are found
         raise InputError(
-            f"{data}: none of its queries has its text among those of {', '.join(corpus)}; the column chunk "
-            "has to name one of them, or positive to hold one"
+            f"{data}: {lost:,} of the {every:,} texts that its queries should find are not among those of "
+            f"{', '.join(corpus)}; the column chunk has to hold the id of one of them, or positive the text "
+            "of one as it stands there (chunk may have cut yours)"
         )
     return RetrievalSet(
         data,

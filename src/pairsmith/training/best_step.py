@@ -24,13 +24,10 @@ from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.logs import Logs, steps_between
 from pairsmith.training.processes import Processes
 from pairsmith.training.processor import quick_training
-from pairsmith.training.settings import FitSettings
+from pairsmith.training.settings import FEW_STEPS, FitSettings
 
 _TRIMMED = 10
 """Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
-
-_FEW_STEPS = 10
-"""With fewer steps a training is said to be short."""
 
 TRAIN = "train"
 """Label of a training's progress bar."""
@@ -263,7 +260,7 @@ def train_to_best_step(
     torchrun, each process computes its part of every batch.
     """
     asked = getattr(settings, "max_steps", None) or getattr(settings, "steps", None)  # few on purpose
-    if steps < _FEW_STEPS and not asked:
+    if steps < FEW_STEPS and not asked:
         times = "step" if steps == 1 else "steps"
         progress.say(
             f"only {steps} {times} of {settings.batch_size} rows, too few to learn much: give more rows, a "

@@ -182,7 +182,7 @@ def few_shot_card(
     text = (
         f"---\n{metadata}---\n\n# {title}\n\n"
         f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on the data "
-        "in the table below; seeds are labelled by people."
+        f"in the table below{'; seeds are labelled by people' if hasattr(settings, 'seeds') else ''}."
         f"\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )

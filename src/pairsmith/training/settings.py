@@ -8,6 +8,9 @@ from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.model_names import PoolingName
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
+FEW_STEPS = 10
+"""With fewer steps a training is said to be short."""
+
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """A single number may be given in place of a list."""
 

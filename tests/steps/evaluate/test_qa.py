@@ -275,7 +275,11 @@ def test_a_run_that_was_stopped_while_writing_goes_on(reader, data, tmp_path, mo
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("seed", "seed: 0 there, 3 here"), ("data", "input data: "), ("model", "model model: ")],
+    [
+        ("seed", "seed: 0 there, 3 here"),
+        ("data", "input data: "),
+        ("model", "model model is another, or was trained again: "),
+    ],
 )
 def test_results_of_other_settings_are_kept(evaluated, reader, data, tmp_path, change, message):
     model = reader

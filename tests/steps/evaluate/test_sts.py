@@ -182,7 +182,11 @@ def test_fresh_computes_again(evaluated, tiny_bert, graded):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("seed", "seed: 0 there, 3 here"), ("data", "input data: "), ("model", "model model: sha256")],
+    [
+        ("seed", "seed: 0 there, 3 here"),
+        ("data", "input data: "),
+        ("model", "model model is another, or was trained again: sha256"),
+    ],
 )
 def test_results_of_other_settings_are_kept(evaluated, tiny_bert, graded, tmp_path, change, message):
     model = tiny_bert

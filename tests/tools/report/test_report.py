@@ -216,6 +216,7 @@ def test_a_model_and_an_evaluation(tmp_path):
     assert "time taken1 min 01 s" in text
     assert "9; step 6 was kept" in text
     assert "On the validation data: F1." in text
+    assert warnings_in(tmp_path / "one") == ["the training had only 9 steps, too few to learn much"]
     evaluation.mkdir()
     (evaluation / "results.json").write_text(
         json.dumps(
@@ -225,6 +226,7 @@ def test_a_model_and_an_evaluation(tmp_path):
                 "layers": {"1": 3},
                 "count": 7,
                 "negatives": "sampled",
+                "by_program": True,
                 "about": {"step": "evaluate qa"},
             }
         )
@@ -233,6 +235,10 @@ def test_a_model_and_an_evaluation(tmp_path):
     assert "f140.0038.00 to 42.50" in text
     assert "layers · 13" in text
     assert "negativessampled" in text
+    assert warnings_in(tmp_path / "two") == [
+        "measured on 7 rows: figures of so few say little",
+        "measured on what a program wrote",
+    ]
 
 
 def test_a_run_shows_each_of_its_steps(tmp_path):

@@ -115,7 +115,7 @@ class QueryWriter:
 
         ``advance`` is told of each try that is done or will not be needed: ``tries`` for each query.
         """
-        kinds = self._options.kinds
+        kinds = [self._turns(chunk) for chunk in chunks]
         kept: list[dict[int, WrittenQuery]] = [{} for _ in chunks]
         rejects: list[Reject] = []
         for number in range(self._options.tries):
@@ -126,12 +126,12 @@ class QueryWriter:
                 if wanted not in queries
             ]
             written = self._draw(
-                [(chunks[place], kinds[wanted % len(kinds)], wanted) for place, wanted in missing],
+                [(chunks[place], kinds[place][wanted], wanted) for place, wanted in missing],
                 number,
                 advance,
             )
             for (place, wanted), group in zip(missing, written, strict=True):
-                chunk, kind = chunks[place], kinds[wanted % len(kinds)]
+                chunk, kind = chunks[place], kinds[place][wanted]
                 query = WrittenQuery(f"{chunk.id}-{wanted}", group.text.strip(), kind, chunk)
                 examples = self._shown(kind) if self._invented else ()
                 if fault := _fault(group, query, kept[place].values(), examples):
@@ -140,6 +140,12 @@ class QueryWriter:
                     kept[place][wanted] = query
                     advance(self._options.tries - number - 1)
         return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
+
+    def _turns(self, chunk: Chunk) -> list[KindName]:
+        """The kind of each query of a chunk; where not all have a turn, chunks begin with different ones."""
+        kinds, wanted = self._options.kinds, self._options.queries
+        first = stream_key("kinds", chunk.id) % len(kinds) if wanted % len(kinds) else 0
+        return [kinds[(first + number) % len(kinds)] for number in range(wanted)]
 
     def _space(self) -> tuple[int, int]:
         """How many tokens the longest instruction has with its examples, and how many are left for a text."""

@@ -10,7 +10,6 @@ import numpy as np
 from pairsmith.core.errors import InputError, choices, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
-from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_texts import read_labelled_texts, renamed
 from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.classification import (
@@ -22,9 +21,16 @@ from pairsmith.metrics.classification import (
 )
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
-from pairsmith.runs import DatasetFolder, Run, hash_source, settled
+from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, rounded, with_interval
+from pairsmith.steps.evaluate.results import (
+    Evaluated,
+    at_splits,
+    evaluate_once,
+    is_of_step,
+    rounded,
+    with_interval,
+)
 from pairsmith.steps.shared import load_options
 
 _WIDEST = 24
@@ -40,7 +46,8 @@ def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) 
     (``labels``) ``precision``, ``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones;
     ``confusion``, for each label how many of its texts were given which; ``largest``, the share ×100 of the
     most frequent label, the accuracy of always predicting it; ``blank``, how many rows were left out; and
-    ``trained_on``, how many texts the classifier was trained on.
+    ``trained_on``, how many texts the classifier was trained on; and ``by_program``, whether a program wrote
+    the texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(
@@ -62,8 +69,8 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     if unknown := sorted(set(gold) - set(classifier.labels)):
         raise InputError(_unknown(settings, unknown, classifier.labels))
-    own = own_folder(settings.data)
-    if own and "task" in DatasetFolder.open(own).manifest.settings:
+    by_program = is_of_step(settings.data, "generate", "postprocess")
+    if by_program:
         progress.say(
             f"{settings.data}: a program wrote these texts; the figures say how well their labels can be "
             "told apart, not how well texts of people are classified"
@@ -85,6 +92,7 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
         ),
         "blank": rows.blank,
         "trained_on": known,
+        "by_program": by_program,
     }
     return figures, [
         {"text": text, "label": label, "predicted": classifier.labels[at], "score": round(float(row[at]), 4)}

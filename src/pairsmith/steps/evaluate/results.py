@@ -10,9 +10,10 @@ from pydantic import Field
 from pairsmith.core.errors import FolderError, StorageError, redacted_values
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
+from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.metrics.bootstrap import Floats, interval
-from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
@@ -43,6 +44,15 @@ def at_splits(settings: S, say: Say | None = None) -> S:
         return to_measure_on(source, "measured on", say)
 
     return with_sources(settings, ("data", "judgements", "train"), at_split)
+
+
+def is_of_step(source: str, *steps: str) -> bool:
+    """Whether a source is a folder that one of these steps wrote from what a language model had written."""
+    own = own_folder(source)
+    if own is None:
+        return False
+    manifest = DatasetFolder.open(own).manifest
+    return manifest.step in steps and (manifest.step != "postprocess" or "task" in manifest.settings)
 
 
 class Record(Manifest):

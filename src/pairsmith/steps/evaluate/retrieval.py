@@ -16,7 +16,13 @@ from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, settled
 from pairsmith.steps.evaluate.kept_search import KeptSearch
-from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, mean_intervals, with_interval
+from pairsmith.steps.evaluate.results import (
+    Evaluated,
+    evaluate_once,
+    is_of_step,
+    mean_intervals,
+    with_interval,
+)
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, bm25_revision, ranked_grades, retrieve
 
@@ -26,9 +32,10 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
 
     ``results.json``, which is returned, has the mean of each of ``MEASURES`` over the queries, ×100, under
     its name (``ndcg@10``), with its 95 % interval (``ndcg@10_ci``), the number of ``queries`` and
-    ``documents``, and under ``faults`` how many of them could not be used, and why. ``predictions.jsonl`` has
-    a line for each query, with its figures ×100 and the documents that were retrieved first. A search by
-    vectors that was stopped goes on behind the last ``TOGETHER`` documents that it had finished.
+    ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
+    could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
+    documents that were retrieved first. A search by vectors that was stopped goes on behind the last
+    ``TOGETHER`` documents that it had finished.
     """
     settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
@@ -73,7 +80,13 @@ def _compute(
     each = figures_of_queries(data, rankings)
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in each.items()}
     limits = mean_intervals(each, bootstrap=settings.bootstrap, seed=settings.seed)
-    counts = {"queries": len(data.queries), "documents": len(data.documents)}
+    by_program = is_of_step(settings.data, "filter-queries", "queries")
+    if by_program:
+        run.progress.say(
+            f"{settings.data}: a program wrote these queries, and filter-queries kept those whose chunk its "
+            "encoder finds: such encoders do better on them than on queries of people, and BM25 does not"
+        )
+    counts = {"queries": len(data.queries), "documents": len(data.documents), "by_program": by_program}
     faults = {fault: len(ids) for fault, ids in data.faults.items()}
     lines = (
         {

@@ -149,6 +149,8 @@ def single_texts(
     text = next((name for name in ("text", *found.columns) if name in found.columns), None)
     texts = [str(row[text] or "") for row in found.rows] if text and found.label else []
     told = told_apart(texts, list(names), settings.seed) if texts else None
+    if told is None and not found.label:
+        return
     if told is None:
         yield Note("No two labels have enough rows to compare their texts: it takes 20 of each.")
         return

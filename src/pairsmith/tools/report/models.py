@@ -7,10 +7,13 @@ from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.origin import sources
-from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Section, Table, number, shown
+from pairsmith.tools.report.parts import Block, Chart, Facts, Finding, Note, Section, Table, number, shown
 from pairsmith.tools.report.words import settings_in_words
+from pairsmith.training.settings import FEW_STEPS
 
 _NOT_FIGURES = {"about", "seconds"}
+FEW_ROWS = 50
+"""Of fewer rows or queries an accuracy or nDCG has an interval of some 20 points."""
 
 MEANINGS = {
     "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosines of the model's vectors and "
@@ -25,6 +28,29 @@ MEANINGS = {
 """By evaluation, what its main figures mean."""
 
 Points = list[tuple[float, float]]
+
+
+def little(record: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is wrong with a training of few steps, and with an evaluation on few rows or on a program's."""
+    steps = record.get("steps")
+    if isinstance(steps, int) and 0 < steps < FEW_STEPS:
+        yield Finding(
+            f"the training had only {steps} steps, too few to learn much",
+            "Make more rows, or give a smaller --batch-size or more --epochs.",
+        )
+    for what in ("queries", "count"):
+        number = record.get(what)
+        if isinstance(number, int) and 0 < number < FEW_ROWS:
+            rows = "queries" if what == "queries" else "rows"
+            yield Finding(
+                f"measured on {number} {rows}: figures of so few say little",
+                "Two models differ only where each is outside the other's interval. Measure on more.",
+            )
+    if record.get("by_program"):
+        yield Finding(
+            "measured on what a program wrote",
+            "What people write differs. Measure on some of that, too, before you believe the figures.",
+        )
 
 
 def model_lead(record: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,13 @@ from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.record import recorded
 from pairsmith.tools.report.classified import classified_sections
 from pairsmith.tools.report.dataset import dataset_sections
-from pairsmith.tools.report.models import evaluation_lead, evaluation_sections, model_lead, model_sections
+from pairsmith.tools.report.models import (
+    evaluation_lead,
+    evaluation_sections,
+    little,
+    model_lead,
+    model_sections,
+)
 from pairsmith.tools.report.origin import checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
 from pairsmith.tools.report.parts import Finding, Page, Section, render, shown
@@ -118,6 +124,7 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
         warn.append(
             Finding(f"the {what} in {folder} is not finished", "Give the same command again to finish it.")
         )
+    warn += little(record)
     if kind == TRAINING:
         return Page(name, model_sections(record), warn, model_lead(record))
     if complete.get("step") == "evaluate classification":
