@@ -306,7 +306,10 @@ def parsed(monkeypatch, *arguments):
     return seen[0]
 
 
-def test_the_commands_that_others_rely_on(monkeypatch):
+def test_the_commands_that_others_rely_on(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("f.txt", "d"):
+        (tmp_path / name).touch()
     settings, run = parsed(
         monkeypatch,
         *("generate", "--task", "sts", "--model", "pairsmith:tiny", "--inputs", "f.txt", "--seed", "7"),

@@ -189,6 +189,16 @@ def test_an_override_without_a_step_is_not_for_one_that_takes_the_setting_from_a
     assert (of["written"]["queries"], of["kept"]["queries"]) == (1, "@written")
 
 
+def test_a_source_that_is_not_there_is_told_before_the_first_step(recipe, steps):
+    with pytest.raises(SettingsError) as caught:
+        load_recipe(
+            find_recipe("retriever"), overrides=["documents=my-documnts", 'kept.evaluation=["@words"]']
+        )
+    said = str(caught.value)
+    assert "--set chunks.documents: my-documnts does not exist; check the path" in said
+    assert "--set kept.evaluation: @words refers to no earlier step" in said
+
+
 def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     path = recipe(RECIPE.replace("data: ./texts.txt", "data: ./missing"))
     assert faults(path, steps) == [
@@ -230,12 +240,12 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
         ("rows.inputs=./no", "--set rows.inputs: there is no ./no in the current folder"),
         ("rows.inputs=/no/where", "--set rows.inputs: there is no /no/where"),
         ("rows.model=@after", "--set rows.model: @after refers to no earlier step; this is the first step"),
-        ("rows.inputs=[", "--set rows.inputs"),
+        ("rows.note=[", "--set rows.note"),
     ],
 )
 def test_a_fault_in_an_override_names_the_override(recipe, steps, override, words):
     if override.endswith("["):
-        assert load_recipe(recipe(), steps, overrides=[override]).steps[0].values["inputs"] == "["
+        assert load_recipe(recipe(), steps, overrides=[override]).steps[0].values["note"] == "["
         return
     (only,) = faults(recipe(), steps, overrides=[override])
     assert words in only

@@ -14,17 +14,11 @@ from typer.core import TyperGroup
 
 from pairsmith import __version__
 from pairsmith.cli.options import settings_from, with_options
-from pairsmith.cli.steps import STEPS, Step, Steps, command_of
+from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps, command_of
 from pairsmith.core.errors import PairsmithError, SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import option_name
-
-SOURCES = frozenset({
-    "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
-    "corpus", "evaluation",
-})  # fmt: skip
-"""Settings that name what a step reads; a text under one of these names is a source in every step."""
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
 _STOPPED = (
@@ -159,10 +153,10 @@ def step_command(step: Step) -> Callable[..., None]:
         from pairsmith.data.sources import check_there
         from pairsmith.runs import Run
 
-        for name in step.settings.model_fields:
+        for name in SOURCES & step.settings.model_fields.keys():
             given = getattr(settings, name)
             for source in given if isinstance(given, list) else [given]:
-                if name in SOURCES and isinstance(source, str):
+                if isinstance(source, str):
                     check_there(source)
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))

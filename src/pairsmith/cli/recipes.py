@@ -21,9 +21,9 @@ import yaml
 from pydantic import Field, ValidationError
 
 from pairsmith.cli.recipe_checks import label_faults
-from pairsmith.cli.steps import STEPS, Step, Steps
+from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps
 from pairsmith.core.bundled import is_path, recipe_path
-from pairsmith.core.errors import SettingsError, UserError, choices
+from pairsmith.core.errors import InputError, SettingsError, UserError, choices
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NothingIsEmpty, Settings
 from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
@@ -261,7 +261,10 @@ class _Reader:
         for (target, key), value in self.overrides.items():
             if target == name:
                 values[key] = value
-                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, earlier)]
+                faults = list(_text_faults(value, earlier))
+                if key in SOURCES and not faults:
+                    faults += _missing(value)
+                self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
         if self.seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", self.seed)
         found = []
@@ -331,6 +334,18 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
             here = "" if text.startswith(("/", "~")) else " in the current folder"
             hint = " (a path in the recipe's folder starts with ./)" if here and remedy else ""
             yield f"there is no {text}{here}{hint}{remedy}"
+
+
+def _missing(value: object) -> Iterator[str]:
+    """Sources in ``value`` that can only be files or folders, and are not there."""
+    from pairsmith.data.sources import check_there
+
+    for text in texts_in(value):
+        try:
+            if not text.startswith("@"):
+                check_there(text)
+        except InputError as error:
+            yield str(error)
 
 
 def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationFault]:

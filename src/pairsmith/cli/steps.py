@@ -51,6 +51,12 @@ from pairsmith.training.settings import (
     TrainSummarizerSettings,
 )
 
+SOURCES = frozenset({
+    "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
+    "corpus", "evaluation",
+})  # fmt: skip
+"""Settings that name what a step reads; a text under one of these names is a source in every step."""
+
 if TYPE_CHECKING:
     from pairsmith.runs import Run
     from pairsmith.runs.estimate import Estimate

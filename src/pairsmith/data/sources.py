@@ -116,7 +116,7 @@ def check_there(source: str) -> None:
 
     Files are opened later; this saves the user the seconds that a step needs to load its libraries.
     """
-    local = source.startswith(("/", "./", "../", "~")) and not is_url(source) and ":" not in source
+    local = not is_url(source) and ":" not in source and not is_hub_data(source)
     if local and not Path(source).expanduser().exists():
         raise missing(place(source))
 

@@ -134,6 +134,7 @@ class Corpus:
     group_column: str | None
     hashes: Mapping[str, str]
     prefer: Sequence[str] = ()
+    title: str = ""  # what the progress calls it, if not by its name
 
     def records(self) -> Iterator[Document]:
         """All documents of the corpus, one at a time."""
@@ -201,7 +202,7 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         settings.shard_size,
         ExecutorChoice.of(settings),
         run,
-        title=f"encode {corpus.name}",
+        title=f"encode {corpus.title or corpus.name}",
         unit="texts",
     )
     return writer.finish(_card(corpus, settings))

@@ -93,7 +93,13 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         folders = {
             name: encode_corpus(
                 ReadCorpus(
-                    "inputs" if asked else "outputs", [], columns.get(name), None, inputs[name], read=read
+                    "inputs" if asked else "outputs",
+                    [],
+                    columns.get(name),
+                    None,
+                    inputs[name],
+                    title={"corpus": "chunks", "evaluation": "the evaluation"}.get(name, name),
+                    read=read,
                 ),
                 settings.encoding(),
                 revision,
