@@ -1,12 +1,15 @@
 """What ``pairsmith doctor`` says of the machine, models, extras and routes."""
 
-from importlib.metadata import requires
-
 import pytest
-from packaging.requirements import Requirement
 
 from pairsmith.cli import doctor
-from pairsmith.core.errors import ModelError
+from pairsmith.cli.planning import plan_recipe
+from pairsmith.cli.recipes import find_recipe, load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core import extras as extras_module
+from pairsmith.core.errors import MissingExtra, ModelError
+from pairsmith.core.extras import extras
+from pairsmith.core.progress import Silent
 
 
 @pytest.fixture
@@ -35,11 +38,30 @@ def test_a_model_that_is_missing_comes_with_its_remedy(report, monkeypatch):
 
 
 def test_a_package_of_an_extra_is_found_missing(report, monkeypatch):
-    monkeypatch.setattr(doctor, "requires", lambda _: ['no-such-package>=1; extra == "faiss"', "torch"])
-    assert "  faiss        missing no-such-package" in report()
+    monkeypatch.setattr(extras_module, "requires", lambda _: ['no-such-package>=1; extra == "eval"', "torch"])
+    text = report()
+    assert "  eval         missing no-such-package" in text
+    ready = "ready with embedded:smollm2-135m-instruct"
+    assert (
+        f"wants the extra eval\n  pairsmith run quickstart  generate, train and measure, in some minutes\n{' ' * 28}{ready}"
+        in text
+    )
 
 
 def test_every_extra_of_a_user_is_listed(report):
-    found = {name for need in map(Requirement, requires("pairsmith")) for name in doctor._extras_of(need)}
+    found = set(extras())
+    assert {"embedded", "eval", "faiss", "ray"} <= found
     text = report()
     assert all(f"  {name} " in text for name in found - {"dev", "docs"})
+
+
+def test_a_recipe_is_refused_before_its_first_step_without_an_extra_that_it_wants(monkeypatch, tmp_path):
+    monkeypatch.setattr(extras_module, "requires", lambda _: ['no-such-package>=1; extra == "eval"', "torch"])
+    recipe = load_recipe(find_recipe("retriever"), overrides=[f"documents=[{tmp_path}]"])
+    for act in (
+        lambda: run_recipe(recipe, tmp_path / "run", Silent()),
+        lambda: plan_recipe(recipe, Silent()),
+    ):
+        with pytest.raises(MissingExtra, match=r"no-such-package.*pairsmith\[eval\]"):
+            act()
+    assert not (tmp_path / "run").exists()

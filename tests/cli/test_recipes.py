@@ -274,7 +274,7 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
         ('"rows:rows"', "'row:rows'", "small.yaml:18: results.rows: the recipe has no step 'row'; did you mean 'rows'? known: after, other, rows"),
         ('"rows:rows"', "3", "small.yaml:18: results.rows: should be a valid string, not 3"),
         ("seed: 7", "seed: -1", "small.yaml:2: seed: should be greater than or equal to 0, not -1"),
-        ("seed: 7", "sed: 7", "small.yaml:2: sed: unknown key; did you mean 'seed'? known: description, name, results, seed, steps"),
+        ("seed: 7", "sed: 7", "small.yaml:2: sed: unknown key; did you mean 'seed'? known: description, extras, name, results, seed, steps"),
         ("seed: 7", "name: again", "small.yaml:1: name: 'name' is given twice (lines 1 and 2); keep one of them"),
         ("    settings:\n      inputs: org/data\n      seed: 3\n", "    settings: 3\n", "small.yaml:7: other.settings: should be a mapping of keys to values, not 3"),
     ],

@@ -2,15 +2,13 @@
 
 import os
 import platform
-import re
 from collections.abc import Generator, Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
-
-from packaging.requirements import Requirement
+from importlib.metadata import version
 
 from pairsmith import __version__
 from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import PairsmithError, redacted
+from pairsmith.core.extras import extras
 from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL, cache_folder
 from pairsmith.core.hub import why_unreachable
 from pairsmith.core.model_files import multiplies_fast, pick_device
@@ -19,17 +17,16 @@ from pairsmith.core.model_names import MINILM, check_name
 _HIDDEN = ("dev", "docs")
 """Extras for those who work on pairsmith itself."""
 
-_EXTRA = re.compile(r'extra == "([\w-]+)"')
 _MOST_SHOWN = 12
 """How many models of the Hub's cache are named."""
 
 _ROUTES = {
-    "generate": ("a causal language model writes pairs or texts", SMOLLM2),
-    "mine": ("an encoder finds pairs in two raw corpora", MINILM),
-    "ask": ("a language model asks questions of passages, for infuse to learn from", SMOLLM2),
-    "run classifier": ("a description of each label becomes a classifier", SMOLLM2),
-    "run retriever": ("documents become a search model", SMOLLM2),
-    "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2),
+    "generate": ("a causal language model writes pairs or texts", SMOLLM2, ()),
+    "mine": ("an encoder finds pairs in two raw corpora", MINILM, ()),
+    "ask": ("a language model asks questions of passages, for infuse to learn from", SMOLLM2, ()),
+    "run classifier": ("a description of each label becomes a classifier", SMOLLM2, ()),
+    "run retriever": ("documents become a search model", SMOLLM2, ("documents", "eval")),
+    "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2, ()),
 }
 
 
@@ -112,31 +109,17 @@ def _cached() -> list[str]:
 
 def _extras() -> Iterator[str]:
     yield "extras (pip install 'pairsmith[NAME]')"
-    try:
-        needs = [Requirement(each) for each in requires("pairsmith") or ()]
-    except PackageNotFoundError:  # run from its source without an installation
-        needs = []
-    for extra in sorted({name for need in needs for name in _extras_of(need)} - {*_HIDDEN}):
-        missing = [need.name for need in needs if extra in _extras_of(need) and not _installed(need)]
-        yield f"  {extra:<12} {'missing ' + ', '.join(missing) if missing else 'installed'}"
-
-
-def _extras_of(need: Requirement) -> set[str]:
-    """The extras that ask for a package, from its marker ``extra == "NAME"``."""
-    return set(_EXTRA.findall(str(need.marker)))
-
-
-def _installed(need: Requirement) -> bool:
-    try:
-        return need.specifier.contains(version(need.name), prereleases=True)
-    except PackageNotFoundError:
-        return False
+    for extra, missing in sorted(extras().items()):
+        if extra not in _HIDDEN:
+            yield f"  {extra:<12} {'missing ' + ', '.join(missing) if missing else 'installed'}"
 
 
 def _routes(here: list[str]) -> Iterator[str]:
     yield "routes"
-    for route, (what, model) in _ROUTES.items():
+    there = extras()
+    for route, (what, model, wanted) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
-        yield f"  {'':<25} " + (
-            f"ready with {model}" if model in here else f"wants {model}, a folder or a model of the Hub"
-        )
+        lacking = [f"the extra {extra}" for extra in wanted if there.get(extra)]
+        if model not in here:
+            lacking.insert(0, f"{model}, a folder or a model of the Hub")
+        yield f"  {'':<25} " + (f"wants {' and '.join(lacking)}" if lacking else f"ready with {model}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RUN, Recipe, texts_in
 from pairsmith.cli.running import plain_table
 from pairsmith.cli.steps import STEPS
@@ -21,6 +22,7 @@ from pairsmith.runs.executors import ignoring_interrupts
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
     """The estimate of each step by name; this takes some seconds a step."""
+    check_extras(recipe.extras)
     found: dict[str, Estimate] = {}
     bases: dict[str, str] = {}
     for number, planned in enumerate(recipe.steps, start=1):

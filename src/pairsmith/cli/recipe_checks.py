@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pairsmith.core.errors import MissingExtra
+from pairsmith.core.extras import extras
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
 
@@ -11,6 +13,14 @@ if TYPE_CHECKING:
 
 _KEEP_LABELS = ("postprocess", "mix")
 """Steps whose rows have the labels of what they read."""
+
+
+def check_extras(wanted: Sequence[str]) -> None:
+    """Check that the extras of pairsmith that a recipe wants are installed."""
+    there = extras()
+    for extra in wanted:
+        if missing := there.get(extra):
+            raise MissingExtra(", ".join(missing), extra)
 
 
 def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:

@@ -63,6 +63,9 @@ class RecipeFile(Settings):
     name: str = Field(description="The recipe's name.")
     description: str = Field(default="", description="What it does and what it costs, for people.")
     seed: int | None = Field(default=None, ge=0, description="Seed of every step that has one and sets none.")
+    extras: tuple[str, ...] = Field(
+        default=(), description="Extras of pairsmith that its steps need; asked for before the first step."
+    )
     steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
     results: Annotated[dict[str, str], NothingIsEmpty] = Field(
         default={},
@@ -97,6 +100,7 @@ class Recipe:
     steps: tuple[PlannedStep, ...]
     results: Mapping[str, str]
     description: str = ""
+    extras: tuple[str, ...] = ()
 
 
 def find_recipe(name_or_path: str) -> Path:
@@ -120,8 +124,13 @@ def load_recipe(
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
     if faults := list(label_faults(reader.planned)):
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
+    wanted = file.data.get("extras")
     return Recipe(
-        str(file.data["name"]), tuple(reader.planned), reader.results, str(file.data.get("description") or "")
+        str(file.data["name"]),
+        tuple(reader.planned),
+        reader.results,
+        str(file.data.get("description") or ""),
+        tuple(map(str, wanted)) if isinstance(wanted, list) else (),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from pairsmith import __version__
+from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists, texts_in
 from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.core.model_files import trim
@@ -61,6 +62,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     """
     from pairsmith.runs import write_json
 
+    check_extras(recipe.extras)
     for planned in recipe.steps:
         if planned.values.get("executor") == "array":
             raise SettingsError(

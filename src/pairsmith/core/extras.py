@@ -1,0 +1,33 @@
+"""The extras of pairsmith: optional packages, by the names with which pip installs them."""
+
+import re
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from packaging.requirements import Requirement
+
+_EXTRA = re.compile(r'extra == "([\w-]+)"')
+
+
+def extras() -> dict[str, list[str]]:
+    """For each extra the packages that it asks for and that are not installed, or not in a version it wants.
+
+    Empty where pairsmith itself is not installed, but run from its source.
+    """
+    try:
+        needs = [Requirement(each) for each in requires("pairsmith") or ()]
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for need in needs:
+        for extra in sorted(set(_EXTRA.findall(str(need.marker)))):  # its marker is extra == "NAME"
+            missing = found.setdefault(extra, [])
+            if not _installed(need):
+                missing.append(need.name)
+    return found
+
+
+def _installed(need: Requirement) -> bool:
+    try:
+        return need.specifier.contains(version(need.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
