@@ -7,7 +7,7 @@ from pairsmith.cli.planning import plan_recipe
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core import extras as extras_module
-from pairsmith.core.errors import MissingExtra, ModelError
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
 from pairsmith.core.extras import extras
 from pairsmith.core.progress import Silent
 
@@ -53,6 +53,15 @@ def test_every_extra_of_a_user_is_listed(report):
     assert {"embedded", "eval", "faiss", "ray"} <= found
     text = report()
     assert all(f"  {name} " in text for name in found - {"dev", "docs"})
+
+
+def test_an_extra_that_does_not_exist_is_a_fault_of_the_recipe(tmp_path):
+    text = find_recipe("retriever").read_text().replace("extras: [eval]", "extras: [evl]")
+    (tmp_path / "mine.yaml").write_text(text)
+    with pytest.raises(
+        SettingsError, match=r"mine.yaml: extras: there is no extra 'evl'; did you mean 'eval'"
+    ):
+        load_recipe(tmp_path / "mine.yaml", overrides=[f"documents=[{tmp_path}]"])
 
 
 def test_a_recipe_is_refused_before_its_first_step_without_an_extra_that_it_wants(monkeypatch, tmp_path):

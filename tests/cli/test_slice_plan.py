@@ -71,11 +71,34 @@ def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock,
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
     step = Step(CountSettings, work, "Count.", sliced="data")
     assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
-    assert tried == [1, 1, 4]  # 16 would take 64 s
+    assert tried == [1, 1, 2]  # 8 would take 32 s
     tried.clear()
-    monkeypatch.setattr(slice_plan, "MOST_SECONDS", 10.0)
+    monkeypatch.setattr(slice_plan, "MOST_SECONDS", 40.0)
     assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
-    assert tried == [1, 1]
+    assert tried == [1, 1, 2, 8]
+
+
+def test_what_loading_takes_does_not_count_once_a_row(clock, tmp_path):
+    def work(settings, run):
+        clock[0] += 15.0 + 0.01 * len(Path(settings.data).read_text().splitlines())
+        run.out.mkdir(parents=True)
+
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(10_000)))
+    step = Step(CountSettings, work, "Count.", sliced="data")
+    planned = plan_by_slice(step, CountSettings(data=str(file)), {})
+    assert planned.seconds == pytest.approx(15 + 100)
+
+
+def test_no_more_rows_are_planned_than_the_step_will_read(step, tmp_path):
+    class LimitedSettings(CountSettings):
+        limit: int | None = None
+
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
+    planned = plan_by_slice(step, LimitedSettings(data=str(file), limit=30), {})
+    assert planned.seconds == pytest.approx(5.0 + 1.0 + 0.01 * 30)
+    assert planned.disk == 300
 
 
 def test_a_fault_in_a_row_is_told_with_the_name_of_the_users_file(tmp_path):

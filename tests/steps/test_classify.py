@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 
+import pyarrow as pa
 import pytest
 from tests.heard import Heard
 
@@ -11,6 +13,8 @@ from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.models.classifier import load_classifier
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.classify.plan import plan_classify
 from pairsmith.steps.classify.route import classify
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.training.classifier import train_classifier
@@ -101,3 +105,65 @@ def test_the_command_and_its_errors(trained, tiny_bert, tmp_path, capsys):
     with pytest.raises(ValueError, match="for two labels or more"):
         of(trained, "x", name=["a=b"])
     assert not any((tmp_path / name).exists() for name in ("no", "no-2", "no-3"))
+
+
+def test_what_it_wrote_can_be_classified_again(trained, tmp_path):
+    rows = [{"text": text, "label": "x", "original_label": "y", "confidence": 3} for text in TEXTS]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    once = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "once", Silent()))
+    twice = classify(of(trained, tmp_path / "once"), Run(tmp_path / "twice", Silent()))
+    first, second = once.table().to_pylist()[0], twice.table().to_pylist()[0]
+    assert first["original_label"] == "y"
+    assert (first["original_original_label"], first["original_confidence"]) == ("x", "3")
+    assert second["label"] == first["label"]
+    assert first["label"] in second.values()
+    assert len(second) == len(first) + 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [([0, 1, 2], ["0", "1", "2"]), ([None, 1, 9], ["1", "2", "3"]), (["", "a", "b"], ["1", "2", "3"])],
+)
+def test_ids_are_the_sources_if_all_have_one(trained, tmp_path, ids, expected):
+    rows = [{"text": text, "id": name} for text, name in zip(TEXTS, ids, strict=False)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent()))
+    assert made.table()["id"].to_pylist() == expected
+
+
+def test_half_a_character_in_any_column_is_named(trained, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"text": "A", "other": "\\ud800"}\n')
+    with pytest.raises(InputError, match=r"in.jsonl:1: column 'other' holds half a character"):
+        classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent()))
+
+
+def test_names_of_columns_are_not_live_in_the_card(trained, tmp_path):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": "A", "a|<b>": "x"}) + "\n")
+    classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent()))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert r"a\|\<b>" in card
+    assert "a|<b>" not in card.split("---\n", 2)[2]
+
+
+def test_a_stopped_run_goes_on_and_several_workers_give_the_same(trained, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    whole = classify(of(trained, tmp_path / "in.txt", shard_size=2), Run(tmp_path / "whole", Silent()))
+    wide = classify(
+        of(trained, tmp_path / "in.txt", shard_size=2, workers=2), Run(tmp_path / "wide", Silent())
+    )
+    shutil.copytree(tmp_path / "whole", tmp_path / "half")
+    (tmp_path / "half" / "data" / "train-00001.parquet").unlink()
+    half = classify(of(trained, tmp_path / "in.txt", shard_size=2), Run(tmp_path / "half", Silent()))
+    assert whole.table().equals(wide.table())
+    assert whole.table().equals(half.table())
+
+
+def test_a_recipe_that_trains_a_classifier_and_uses_it_can_be_planned(trained, tiny_bert, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    settings = ClassifySettings(model="@classifier", data=str(tmp_path / "in.txt"), device="cpu")
+    planned = plan_classify(settings, {"@classifier": Estimate(1.0, 1, 1, {})}, str(tiny_bert))
+    assert planned.rows == {"train": 6}
+    assert planned.seconds > 0
+    earlier = Estimate(1.0, 1, 1, {"train": 90}, sample=pa.table({"text": TEXTS}))
+    made_before = settings.model_copy(update={"data": "@texts", "model": trained})
+    assert plan_classify(made_before, {"@texts": earlier}).rows == {"train": 90}

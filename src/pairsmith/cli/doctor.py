@@ -5,8 +5,10 @@ import platform
 from collections.abc import Generator, Iterator
 from importlib.metadata import version
 
+import yaml
+
 from pairsmith import __version__
-from pairsmith.core.bundled import TINY
+from pairsmith.core.bundled import TINY, recipe_path
 from pairsmith.core.errors import PairsmithError, redacted
 from pairsmith.core.extras import extras
 from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL, cache_folder
@@ -21,12 +23,12 @@ _MOST_SHOWN = 12
 """How many models of the Hub's cache are named."""
 
 _ROUTES = {
-    "generate": ("a causal language model writes pairs or texts", SMOLLM2, ()),
-    "mine": ("an encoder finds pairs in two raw corpora", MINILM, ()),
-    "ask": ("a language model asks questions of passages, for infuse to learn from", SMOLLM2, ()),
-    "run classifier": ("a description of each label becomes a classifier", SMOLLM2, ()),
-    "run retriever": ("documents become a search model", SMOLLM2, ("documents", "eval")),
-    "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2, ()),
+    "generate": ("a causal language model writes pairs or texts", SMOLLM2),
+    "mine": ("an encoder finds pairs in two raw corpora", MINILM),
+    "ask": ("a language model asks questions of passages, for infuse to learn from", SMOLLM2),
+    "run classifier": ("a description of each label becomes a classifier", SMOLLM2),
+    "run retriever": ("documents become a search model", SMOLLM2),
+    "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2),
 }
 
 
@@ -117,9 +119,18 @@ def _extras() -> Iterator[str]:
 def _routes(here: list[str]) -> Iterator[str]:
     yield "routes"
     there = extras()
-    for route, (what, model, wanted) in _ROUTES.items():
+    for route, (what, model) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
-        lacking = [f"the extra {extra}" for extra in wanted if there.get(extra)]
+        lacking = [f"the extra {extra}" for extra in _wanted(route) if there.get(extra)]
         if model not in here:
             lacking.insert(0, f"{model}, a folder or a model of the Hub")
         yield f"  {'':<25} " + (f"wants {' and '.join(lacking)}" if lacking else f"ready with {model}")
+
+
+def _wanted(route: str) -> list[str]:
+    """The extras that a recipe names."""
+    command, _, name = route.partition(" ")
+    if command != "run":
+        return []
+    extras_of: list[str] = yaml.safe_load(recipe_path(name).read_text(encoding="utf-8")).get("extras", [])
+    return extras_of

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pairsmith.core.errors import MissingExtra
+from pairsmith.core.errors import MissingExtra, choices
 from pairsmith.core.extras import extras
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
@@ -21,6 +21,14 @@ def check_extras(wanted: Sequence[str]) -> None:
     for extra in wanted:
         if missing := there.get(extra):
             raise MissingExtra(", ".join(missing), extra)
+
+
+def extra_faults(wanted: Sequence[str]) -> Iterator[str]:
+    """Names of extras that a recipe wants and that do not exist."""
+    there = extras()
+    for extra in wanted if there else ():
+        if extra not in there:
+            yield f"extras: there is no extra {extra!r}; {choices(extra, there)}"
 
 
 def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
-from pairsmith.cli.recipe_checks import label_faults
+from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, choices
@@ -122,15 +122,16 @@ def load_recipe(
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
-    if faults := list(label_faults(reader.planned)):
+    given = file.data.get("extras")
+    wanted = tuple(map(str, given)) if isinstance(given, list) else ()
+    if faults := [*extra_faults(wanted), *label_faults(reader.planned)]:
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
-    wanted = file.data.get("extras")
     return Recipe(
         str(file.data["name"]),
         tuple(reader.planned),
         reader.results,
         str(file.data.get("description") or ""),
-        tuple(map(str, wanted)) if isinstance(wanted, list) else (),
+        wanted,
     )
 
 

@@ -35,14 +35,15 @@ def plan_by_slice(
 ) -> Estimate:
     """Run the step on one row, then on more and more, for seconds; what each further row costs is its price.
 
-    A step that takes long for its first row is not tried with more, so that loading counts once a row. The
-    step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
+    The step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
     that will make, and ``base`` for a model that an earlier step will train.
     """
     if base is not None and getattr(settings, step.reads) in before:
         settings = settings.model_copy(update={step.reads: base})
     source = getattr(settings, step.sliced)
     rows, count = _rows(source, before)
+    limit = getattr(settings, "limit", None) or count
+    rows, count = rows[:limit], min(count, limit)
     if not rows:
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
     name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
@@ -62,11 +63,14 @@ def plan_by_slice(
     libraries = tried(1).seconds  # and the model's files
     few = many = tried(1)
     libraries = max(0.0, libraries - few.seconds)
-    while many.rows < len(rows) and many.seconds * _GROWTH < MOST_SECONDS:
-        many = tried(min(_GROWTH * many.rows, len(rows)))
-    left, more = count - many.rows, many.rows - few.rows
-    seconds = max(0.0, many.seconds - few.seconds) / more if more else many.seconds
-    size = max(0, many.size - few.size) / more if more else many.size
+    seconds, size, rows_next = 0.0, 0.0, 2
+    while many.rows < len(rows) and many.seconds + seconds * (rows_next - many.rows) < MOST_SECONDS:
+        many = tried(min(rows_next, len(rows)))
+        rows_next = _GROWTH * many.rows
+        more = many.rows - few.rows
+        seconds = max(0.0, many.seconds - few.seconds) / more
+        size = max(0, many.size - few.size) / more
+    left = count - many.rows
     return Estimate(
         seconds=libraries + many.seconds + left * seconds,
         memory=peak_memory(),

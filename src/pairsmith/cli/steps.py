@@ -172,7 +172,7 @@ STEPS: Steps = {
         ClassifySettings,
         "pairsmith.steps.classify.route:classify",
         "Label texts with a text classifier.",
-        sliced="data",
+        plan="pairsmith.steps.classify.plan:plan_classify",
         reads="model",
         then=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),

@@ -58,7 +58,7 @@ def read_labelled_texts(
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A text, which may be blank, with its id: the row's own, or the row's number from 1.
+    """A text, which may be blank, with its row's id, empty where there is none.
 
     ``others`` are the row's other columns: texts as they are, other values as JSON, None where there is none.
     """
@@ -75,18 +75,25 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     """
     opened = open_source(source)
     name = ""
-    for number, (where, row) in enumerate(opened.rows(), start=1):
+    for where, row in opened.rows():
         name = name or _column(row, text_column, _TEXTS, opened.name, "text")
-        others = {key: _as_text(value) for key, value in row.items() if key not in (name, "id")}
-        yield TextRow(whole_id(row, where) or str(number), column_text(row, name, where), others)
+        others = {key: _as_text(value, key, where) for key, value in row.items() if key not in (name, "id")}
+        yield TextRow(whole_id(row, where), column_text(row, name, where), others)
     if not name:
         raise InputError(f"{opened.name} holds no texts")
 
 
-def _as_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+def _as_text(value: Any, name: str, where: str) -> str | None:
+    text = (
+        value
+        if value is None or isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
+    try:
+        (name + (text or "")).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: column {name!r} holds half a character (an unpaired surrogate)") from None
+    return text
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

@@ -156,7 +156,9 @@ def column_text(row: Columns, name: str, where: str) -> str:
 def whole_id(row: Columns, where: str) -> str:
     """A row's id from its column ``id``; empty without one."""
     value = row.get("id")
-    return column_text(row, "id", where) if isinstance(value, str) else str(value or "")
+    if isinstance(value, str):
+        return column_text(row, "id", where)
+    return "" if value is None else str(value)
 
 
 def parse_score(value: object, where: str) -> float:

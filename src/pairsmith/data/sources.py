@@ -117,7 +117,11 @@ def check_there(source: str) -> None:
     Files are opened later; this saves the user the seconds that a step needs to load its libraries.
     """
     local = not is_url(source) and ":" not in source and not is_hub_data(source)
-    if local and not Path(source).expanduser().exists():
+    try:
+        there = not local or Path(source).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for a name, or of a user who is not there
+        return  # who opens it says so
+    if not there:
         raise missing(place(source))
 
 

@@ -215,7 +215,7 @@ def _origin(card: Card, folder: DatasetFolder) -> str:
 
 
 def _table(header: Sequence[str], rows: Any) -> str:
-    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    lines = [f"| {' | '.join(map(_cell, header))} |", f"|{' --- |' * len(header)}"]
     lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
     return "\n".join(lines)
 

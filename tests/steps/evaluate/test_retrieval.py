@@ -1,4 +1,5 @@
 import json
+import shutil
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate import retrievers
+from pairsmith.steps.evaluate import kept_search, retrievers
 from pairsmith.steps.evaluate.plan import plan_evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
@@ -149,6 +150,7 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
     data, tiny_bert, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(retrievers, "TOGETHER", 90)
+    monkeypatch.setattr(kept_search, "SECONDS", 0.0)
     whole = evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "whole", Silent()))
     encoded, stop_at = [], 3  # the queries, then 90 documents each time
 
@@ -166,6 +168,7 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
     assert not json.loads((out / "results.json").read_text())["about"]["complete"]
     with pytest.raises(OtherWorkError):
         evaluate_retrieval(settings(tiny_bert, data, exclude_own=True), Run(out, Silent()))
+    shutil.copytree(out, tmp_path / "damaged")
     encoded.clear()
     stop_at = 9
     assert evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent())) == whole
@@ -173,6 +176,42 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
     for name in ("results.json", "predictions.jsonl"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert {file.name for file in out.iterdir()} == {file.name for file in (tmp_path / "whole").iterdir()}
+    (file,) = (tmp_path / "damaged").glob("nearest-so-far*")
+    file.write_bytes(file.read_bytes()[:100])
+    encoded.clear()
+    assert evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "damaged", Silent())) == whole
+    assert len(encoded) == 5
+
+
+def test_what_was_found_for_queries_in_another_order_does_not_count(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(retrievers, "TOGETHER", 20)
+    monkeypatch.setattr(kept_search, "SECONDS", 0.0)
+    documents = dict(enumerate(dict.fromkeys(texts(40))))
+    lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in documents.items()]
+    (tmp_path / "corpus.jsonl").write_text("".join(lines))
+    rows = [json.dumps({"query": text, "chunk": key}) + "\n" for key, text in documents.items()]
+    (tmp_path / "rows.jsonl").write_text("".join(rows))
+    given = settings(tiny_bert, tmp_path / "rows.jsonl", corpus=[str(tmp_path / "corpus.jsonl")])
+    with monkeypatch.context() as patch:
+        patch.setattr(retrievers, "merged", _stopped)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_retrieval(given, Run(tmp_path / "out", Silent()))
+    assert list((tmp_path / "out").glob("nearest-so-far*"))
+    (tmp_path / "rows.jsonl").write_text("".join(reversed(rows)))
+    assert evaluate_retrieval(given, Run(tmp_path / "out", Silent()))["ndcg@10"] == 100  # each is a document
+
+
+def _stopped(*_args, **_kwargs):
+    raise KeyboardInterrupt
+
+
+def test_other_settings_are_taken_as_long_as_nothing_is_kept(data, tiny_bert, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(retrievers, "encode_texts", _stopped)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
+    results = evaluate_retrieval(settings(tiny_bert, data, max_length=8), Run(tmp_path / "out", Silent()))
+    assert results["about"]["complete"]
 
 
 def test_an_encoder_of_dot_products_is_compared_by_them(tiny_bert, tmp_path):

@@ -21,7 +21,7 @@ from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder, save_sentence_encoder
-from pairsmith.models.trained_on import fingerprint_of, write_trained_on
+from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_trained_on
 from pairsmith.training.best_step import TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -93,16 +93,19 @@ def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
     return steps if settings.max_steps is None else min(steps, settings.max_steps)
 
 
-def save_encoder(encoder: SentenceTransformer, out: Path, card: str, pairs: pa.Table | None = None) -> None:
+def save_encoder(
+    encoder: SentenceTransformer, out: Path, card: str, pairs: pa.Table | None = None, base: str = ""
+) -> None:
     """Save ``encoder`` and its model card in ``out``, so that ``SentenceTransformer(out)`` opens it.
 
-    Of ``pairs``, those that it learned, fingerprints are saved beside it.
+    Of ``pairs``, those that it learned, fingerprints are saved beside it, with those of its ``base``.
     """
     save_sentence_encoder(encoder, out)
     (out / "README.md").write_text(card, encoding="utf-8")
     if pairs is not None:
         sides = (pairs[name].to_pylist() for name in ("sentence1", "sentence2"))
-        write_trained_on(out, (fingerprint_of(*pair) for pair in zip(*sides, strict=True)))
+        learned = {fingerprint_of(*pair) for pair in zip(*sides, strict=True)}
+        write_trained_on(out, learned | read_trained_on(base))
 
 
 class _Trainer(SentenceTransformerTrainer):

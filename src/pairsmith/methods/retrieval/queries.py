@@ -142,9 +142,9 @@ class QueryWriter:
         return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
 
     def _turns(self, chunk: Chunk) -> list[KindName]:
-        """The kind of each query of a chunk; where not all have a turn, chunks begin with different ones."""
+        """The kind of each query of a chunk; with fewer than kinds, chunks begin with different ones."""
         kinds, wanted = self._options.kinds, self._options.queries
-        first = stream_key("kinds", chunk.id) % len(kinds) if wanted % len(kinds) else 0
+        first = stream_key("kinds", chunk.id) % len(kinds) if wanted < len(kinds) else 0
         return [kinds[(first + number) % len(kinds)] for number in range(wanted)]
 
     def _space(self) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """The step ``classify``: texts -> scores of a classifier (D14) -> the likeliest label of each."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,18 +24,20 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     """Label texts; see ``ClassifySettings``.
 
     ``confidence`` is the label's probability by a trained classifier, and a cosine with ``name``. Rows keep
-    the order, the ids and the other columns of the source; without ids they are numbered from 1. Blank texts
-    become rejects.
+    the order, the ids and the other columns of the source; unless all have ids, they are numbered from 1.
+    Blank texts become rejects.
     """
     settings = settled(settings, run)
     refuse_sources(run, data=settings.data, model=settings.model)
     check_choice(settings.model, settings.names())
     read = partial(_texts, settings)
-    count, others = 0, dict[str, None]()
+    count, has_ids, others = 0, True, dict[str, None]()
     for row in read():
         count += 1
+        has_ids = has_ids and bool(row.id)
         others |= dict.fromkeys(row.others)
-    schema = pa.unify_schemas([CLASSIFIED_TEXT, text_schema(*map(kept_name, others))])
+    names = kept_names(others)
+    schema = pa.schema([*CLASSIFIED_TEXT, *text_schema(*names.values())])
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
@@ -48,8 +51,8 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     commit = partial(
         commit_records,
         writer,
-        partial(_load_worker, settings, revision, schema),
-        read,
+        partial(_load_worker, settings, revision, names),
+        read if has_ids else partial(_numbered, read),
         count,
         settings.shard_size,
         ExecutorChoice.of(settings),
@@ -57,7 +60,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         title="classify",
         unit="texts",
     )
-    folder = completed(writer, run, commit, _card(settings, list(others)))
+    folder = completed(writer, run, commit, _card(settings, names))
     if folder.manifest.complete:
         counts = Counter[str]()
         for table in folder.shards("train", ["label"]):
@@ -67,9 +70,22 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     return folder
 
 
-def kept_name(column: str) -> str:
-    """The name under which a column of the source is kept: its own, unless a column of ours has that."""
-    return f"original_{column}" if column in CLASSIFIED_TEXT.names else column
+def kept_names(columns: Iterable[str]) -> dict[str, str]:
+    """The name under which each column of the source is kept: its own, unless a column of ours has that."""
+    columns = list(columns)
+    taken = {*CLASSIFIED_TEXT.names, *columns}
+    names = {}
+    for column in columns:
+        name = column
+        while column in CLASSIFIED_TEXT.names and name in taken:
+            name = f"original_{name}"
+        taken.add(name)
+        names[column] = name
+    return names
+
+
+def _numbered(read: Callable[[], Iterator[TextRow]]) -> Iterator[TextRow]:
+    return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
 
 
 def _texts(settings: ClassifySettings) -> Iterator[TextRow]:
@@ -77,18 +93,20 @@ def _texts(settings: ClassifySettings) -> Iterator[TextRow]:
 
 
 def _load_worker(
-    settings: ClassifySettings, revision: str, schema: pa.Schema, worker: int
+    settings: ClassifySettings, revision: str, names: Mapping[str, str], worker: int
 ) -> Work[RecordShard[TextRow], Made]:
     """Load the classifier; what is returned labels a shard of texts."""
     check_revision(settings.model, revision, worker)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
 
+    schema = pa.schema([*CLASSIFIED_TEXT, *text_schema(*names.values())])
+
     def work(shard: RecordShard[TextRow], advance: Advance) -> Made:
         blank = [row for row in shard.records if not row.text]
         advance(len(blank))
         texts = [row for row in shard.records if row.text]
-        rows, rejects = classified(classifier, texts, settings, advance)
-        rejects += [Reject.of(row.id, "blank", "the text is blank", _columns(row)) for row in blank]
+        rows, rejects = classified(classifier, texts, names, settings, advance)
+        rejects += [Reject.of(row.id, "blank", "the text is blank", _columns(row, names)) for row in blank]
         return pa.Table.from_pylist(rows, schema=schema), to_table(rejects, REJECT)
 
     return work
@@ -97,10 +115,14 @@ def _load_worker(
 def classified(
     classifier: TextClassifier,
     texts: Sequence[TextRow],
+    names: Mapping[str, str],
     settings: ClassifySettings,
     advance: Advance = lambda _: None,
 ) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The rows of texts, none blank, with their labels; and those whose confidence is below ``least``."""
+    """The rows of texts, none blank, with their labels; and those whose confidence is below ``least``.
+
+    ``names`` are those under which other columns are kept.
+    """
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     if not texts:
         return rows, rejects
@@ -110,7 +132,7 @@ def classified(
     best = scores.argmax(axis=1).tolist()
     for row, label, each in zip(texts, best, scores, strict=True):
         confidence = round(float(each[label]), 4)
-        made = _columns(row) | {"label": classifier.labels[label], "confidence": confidence}
+        made = _columns(row, names) | {"label": classifier.labels[label], "confidence": confidence}
         if settings.least is None or confidence >= settings.least:
             rows.append(made)
         else:
@@ -119,12 +141,12 @@ def classified(
     return rows, rejects
 
 
-def _columns(row: TextRow) -> dict[str, Any]:
-    others = {kept_name(name): value for name, value in row.others.items()}
+def _columns(row: TextRow, names: Mapping[str, str]) -> dict[str, Any]:
+    others = {names[name]: value for name, value in row.others.items()}
     return {**others, "id": row.id, "text": row.text}
 
 
-def _card(settings: ClassifySettings, others: Sequence[str]) -> Card:
+def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:
     return Card(
         title="Texts with labels by a classifier",
         description=f"A classifier ({model_display_name(settings.model)}) gave each text the label that it "
@@ -135,7 +157,7 @@ def _card(settings: ClassifySettings, others: Sequence[str]) -> Card:
             if settings.name
             else "the probability of the label by the classifier",
         }
-        | {kept_name(name): f"the column {name} of the source" for name in others},
+        | {kept: f"the column {name} of the source" for name, kept in names.items()},
         made="The labels were given by a program; no person has checked them.",
         tags=(),
         licence="The rights in the texts apply.",

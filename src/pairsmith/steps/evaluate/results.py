@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -47,12 +47,29 @@ def at_splits(settings: S, say: Say | None = None) -> S:
 
 
 def is_of_step(source: str, *steps: str) -> bool:
-    """Whether a source is a folder that one of these steps wrote from what a language model had written."""
+    """Whether a source is a folder that one of these steps wrote from what a language model had written.
+
+    ``postprocess`` then knows the task, and ``filter-queries`` the kind of each query.
+    """
     own = own_folder(source)
     if own is None:
         return False
-    manifest = DatasetFolder.open(own).manifest
-    return manifest.step in steps and (manifest.step != "postprocess" or "task" in manifest.settings)
+    folder = DatasetFolder.open(own)
+    if folder.manifest.step == "postprocess" and folder.manifest.settings.get("task") is None:
+        return False
+    if folder.manifest.step == "filter-queries" and "kind" not in folder.schema().names:
+        return False
+    return folder.manifest.step in steps
+
+
+class Kept(Protocol):
+    """Parts of an evaluation's work that are kept in its folder."""
+
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+
+    def remove(self) -> None:
+        """Remove what was kept."""
 
 
 class Record(Manifest):
@@ -70,7 +87,7 @@ def evaluate_once(
     models: Mapping[str, str],
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
-    keeps: bool = False,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
@@ -82,14 +99,20 @@ def evaluate_once(
         models: revisions of the models, by name.
         compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
         table: makes of the results what is shown to the user.
-        keeps: whether ``compute`` keeps parts of its work in the folder, which therefore says at once whose
-            it is.
+        kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
 
     Returns:
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
-    there = claim(run, identity, RESULTS, read_about)
+    there = claim(
+        run,
+        identity,
+        RESULTS,
+        read_about,
+        # Nothing is lost by other settings as long as nothing is kept.
+        extends=lambda there: kept is not None and not there.complete and kept.is_empty(),
+    )
     results: dict[str, Any]
     if there is not None and not run.fresh and is_whole(run.out, there):
         run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
@@ -98,7 +121,9 @@ def evaluate_once(
         if there is not None and there.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
-        if keeps:
+        if kept:
+            if run.fresh:
+                kept.remove()
             _begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)

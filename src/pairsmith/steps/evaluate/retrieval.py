@@ -56,7 +56,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
         models={"model": revision},
         compute=partial(_compute, settings, data, run, kept),
         table=retrieval_table,
-        keeps=kept is not None,
+        kept=kept,
     )
     if kept:
         kept.remove()
@@ -74,8 +74,6 @@ def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> R
 def _compute(
     settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, kept: KeptSearch | None
 ) -> Evaluated:
-    if kept and run.fresh:
-        kept.remove()
     rankings = retrieve(settings, data.documents, data.queries, run.progress, kept)
     each = figures_of_queries(data, rankings)
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in each.items()}

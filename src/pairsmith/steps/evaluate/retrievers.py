@@ -17,7 +17,7 @@ from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.search.exact import Neighbours, merged, nearest
-from pairsmith.steps.evaluate.kept_search import KeptSearch
+from pairsmith.steps.evaluate.kept_search import KeptSearch, digest_of
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
 from pairsmith.steps.shared import load_options
 
@@ -152,7 +152,8 @@ def by_vectors(
     The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores; then
     the nearest so far are ``kept``.
     """
-    searched, best = kept.read() if kept else (0, [])
+    about = digest_of(depth, queries, documents) if kept else b""
+    searched, best = kept.read(about) if kept else (0, [])
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
         encode = partial(_encoded, encoder, batch_size=batch_size, advance=bar.advance)
         x = torch.split(encode(queries, "query"), QUERIES)
@@ -162,8 +163,8 @@ def by_vectors(
             found = [nearest(some, y, depth) for some in x]
             found = [Neighbours(each.ids + first, each.similarities) for each in found]
             best = [merged(both, depth) for both in zip(best, found, strict=True)] if best else found
-            if kept:
-                kept.write(first + len(y), best)
+            if kept and first + len(y) < len(documents):
+                kept.write(about, first + len(y), best)
     return (
         torch.cat([each.ids for each in best]).numpy(),
         torch.cat([each.similarities for each in best]).numpy(),

@@ -6,6 +6,7 @@ chunks -> queries, steered away from what is beside them -> rows
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,14 +42,14 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
     refuse_sources(run, chunks=settings.chunks, model=settings.model, examples=sources[1:])
     count = sum(1 for _ in chunks(settings))
-    there = sum(1 for _ in read_chunks(settings.chunks, settings.column))
-    if settings.limit is None and (again := there - count):
+    every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
+    if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
     writer = FolderWriter.start(
         run,
         step="queries",
         schema=QUERY,
-        settings=settings.deciding(),
+        settings=_identifying(settings),
         inputs=hashes("chunks", sources[:1]) | hashes("examples", sources[1:]),
         models=models,
         planned=-(-count // settings.shard_size),
@@ -66,6 +67,14 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         unit="chunks",
     )
     return completed(writer, run, commit, _card(settings, sources))
+
+
+def _identifying(settings: QueriesSettings) -> dict[str, Any]:
+    """The settings that identify a folder; those from before there was ``limit`` are still recognised."""
+    found = settings.deciding()
+    if found["limit"] is None:
+        del found["limit"]
+    return found
 
 
 def chunks(settings: QueriesSettings) -> Iterator[Chunk]:

@@ -74,7 +74,9 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     rows = {split: table.num_rows for split, table in pairs.items()}
     card = encoder_card(settings, rows, training.to_json(), folder.sources)
     if processes.writes:
-        folder.finish(lambda out: save_encoder(encoder, out, card, pairs["train"]), training.to_json())
+        folder.finish(
+            lambda out: save_encoder(encoder, out, card, pairs["train"], settings.base), training.to_json()
+        )
     processes.leave()
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out

@@ -91,7 +91,7 @@ def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Find
             Finding(
                 f"“{shown(first.word, 60)}” stands in {percent(first.count, first.of)} of the texts of "
                 f"{shown(first.label, 60)} and in {others} of the others{more}",
-                "A model may learn this word and nothing else. If people write otherwise, give the label "
+                "A model may learn this word and nothing else. Where a task wrote the texts, give the label "
                 "several instructions (more_instructions) that lead to other words.",
             )
         )

@@ -164,8 +164,8 @@ def single_texts(
         warn.append(
             Finding(
                 f"words alone tell the labels of {100 * right:.1f} % of the texts",
-                "Texts of people are seldom so plain. Measure what you train on texts of people, and write "
-                "with several instructions for each label.",
+                "A model needs to learn nothing else from them. Of texts that a program wrote, vary the "
+                "instructions, and measure what you train on texts of people.",
             )
         )
     if right < commonest + (1 - commonest) / 10:

@@ -33,7 +33,9 @@ Points = list[tuple[float, float]]
 def little(record: Mapping[str, Any]) -> Iterator[Finding]:
     """What is wrong with a training of few steps, and with an evaluation on few rows or on a program's."""
     steps = record.get("steps")
-    if isinstance(steps, int) and 0 < steps < FEW_STEPS:
+    made = record.get("settings") or {}
+    asked = made.get("max_steps") or made.get("steps")  # few on purpose
+    if isinstance(steps, int) and 0 < steps < FEW_STEPS and not asked:
         yield Finding(
             f"the training had only {steps} steps, too few to learn much",
             "Make more rows, or give a smaller --batch-size or more --epochs.",

@@ -127,7 +127,7 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
     warn += little(record)
     if kind == TRAINING:
         return Page(name, model_sections(record), warn, model_lead(record))
-    if complete.get("step") == "evaluate classification":
+    if complete.get("step") == "evaluate classification" and "labels" in record:
         sections = classified_sections(folder, record, settings.examples)
     else:
         sections = evaluation_sections(record)
