@@ -120,7 +120,7 @@ LONG = {
     f"docs/{name}.md"
     for name in (
         *("classifier", "comparing", "first-hour", "measuring", "mining", "mixing", "models", "python"),
-        *("recipes", "retriever", "running"),
+        *("recipes", "retriever", "running", "tasks"),
     )
 }
 """Pages that take long to follow."""

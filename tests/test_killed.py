@@ -16,7 +16,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("PAIRSMITH_KILLS", "3"))
+KILLS = int(os.environ.get("PAIRSMITH_KILLS", "2"))
 
 
 @pytest.fixture

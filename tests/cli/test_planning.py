@@ -74,6 +74,7 @@ def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
     assert all(each.seconds > 0 and each.memory > 10**7 and each.disk > 0 for each in found.values())
 
 
+@pytest.mark.long
 def test_a_trial_runs_in_a_process_of_its_own():
     assert planning._apart(say_where).memory != os.getpid()
     with pytest.raises(SettingsError, match="told across"):

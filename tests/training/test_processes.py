@@ -78,7 +78,8 @@ def largest_difference(one, other):
     return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
 
 
-@pytest.mark.parametrize("command", [ENCODER, pytest.param(CROSS, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("command", [ENCODER, CROSS])
 def test_two_processes_learn_what_one_learns(world, command):
     given = f"{command} --base base --device cpu --dtype float32"
     with pytest.raises(SystemExit, match="0"):

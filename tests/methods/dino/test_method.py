@@ -1,4 +1,5 @@
 import json
+import os
 from collections import defaultdict
 from functools import partial
 
@@ -339,7 +340,7 @@ def scripts(draw):
     seed=st.integers(0, 1000),
     data=st.data(),
 )
-@settings(max_examples=60)
+@settings(max_examples=4 * int(os.environ.get("PAIRSMITH_GROUPS", "8")))
 def test_rows_and_rejects_are_those_of_one_try_after_the_other(
     model, inputs, per_input, more, decay, rows, seed, data
 ):

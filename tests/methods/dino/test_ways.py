@@ -113,6 +113,7 @@ def test_each_rule_writes(rule):
     assert written.rejects == []
 
 
+@pytest.mark.long
 def test_a_rule_of_ones_own(monkeypatch):
     def only_b(p_main, p_counter):
         del p_counter

@@ -45,7 +45,8 @@ def test_rows_equal_those_of_the_model_itself(server, settings_for, tmp_path):
     assert remote.table().num_rows > 0
 
 
-@pytest.mark.parametrize("steering", ["certified", pytest.param("reranked", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("steering", ["certified", "reranked"])
 def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, steering):
     settings = settings_for(steering=steering)
     whole = generate(settings, Run(tmp_path / "whole", Silent()))

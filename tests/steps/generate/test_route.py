@@ -313,8 +313,8 @@ def test_another_runtime_error_is_not_taken_for_memory(world, monkeypatch):
         ({"limit": 7}, {"limit": 12}),
         ({"limit": 5}, {}),
         ({"per_input": 1}, {"per_input": 2}),
-        ({"per_input": 1, "limit": 3}, {"per_input": 3, "tries": 4}),
-        ({"tries": 2}, {"tries": 6}),
+        pytest.param({"per_input": 1, "limit": 3}, {"per_input": 3, "tries": 4}, marks=pytest.mark.long),
+        pytest.param({"tries": 2}, {"tries": 6}, marks=pytest.mark.long),
     ],
 )
 def test_more_of_the_same_keeps_finished_rows_and_gives_the_bytes_of_doing_all_at_once(world, first, then):
@@ -381,6 +381,7 @@ def test_a_text_task_grows_too(tmp_path, tiny_gpt2):
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
+@pytest.mark.long
 def test_two_workers_write_the_same_bytes(world):
     tmp, settings = world
     generate(settings(), Run(tmp / "one", Silent()))

@@ -275,7 +275,7 @@ def test_no_index_is_made_of_fewer_texts_than_it_is_trained_on(count, sizes):
     assert [stop - start for start, stop in held] == sizes
 
 
-@pytest.mark.parametrize("index_rows", [20_000, 100_000])
+@pytest.mark.parametrize("index_rows", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index_rows, monkeypatch, capsys):
     """Clustered vectors, 30,000 to 500; the nearest of the smaller side are found in two indexes, or one."""
     pytest.importorskip("faiss")

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills"),
 ]
 
-KILLS = int(os.environ.get("PAIRSMITH_KILLS", "5"))
+KILLS = int(os.environ.get("PAIRSMITH_KILLS", "3"))
 PARTS = ("", "queries", "corpus", "positives", "search", "scores")
 
 
