@@ -76,6 +76,10 @@ def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock,
     monkeypatch.setattr(slice_plan, "MOST_SECONDS", 40.0)
     assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2, 8]
+    tried.clear()
+    monkeypatch.setattr(slice_plan, "MOST_SECONDS", 3.0)
+    assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
+    assert tried == [1, 1, 2]
 
 
 def test_what_loading_takes_does_not_count_once_a_row(clock, tmp_path):

@@ -63,10 +63,13 @@ def plan_by_slice(
     libraries = tried(1).seconds  # and the model's files
     few = many = tried(1)
     libraries = max(0.0, libraries - few.seconds)
-    seconds, size, rows_next = 0.0, 0.0, 2
-    while many.rows < len(rows) and many.seconds + seconds * (rows_next - many.rows) < MOST_SECONDS:
-        many = tried(min(rows_next, len(rows)))
-        rows_next = _GROWTH * many.rows
+    seconds = size = 0.0
+    wanted = 2  # at least, so that loading does not count once a row
+    while many.rows < len(rows) and (
+        many is few or many.seconds + seconds * (wanted - many.rows) < MOST_SECONDS
+    ):
+        many = tried(min(wanted, len(rows)))
+        wanted = _GROWTH * many.rows
         more = many.rows - few.rows
         seconds = max(0.0, many.seconds - few.seconds) / more
         size = max(0, many.size - few.size) / more
