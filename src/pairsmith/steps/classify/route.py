@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pairsmith.core.errors import one_line
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import CLASSIFIED_TEXT, REJECT, Reject, text_schema, to_table
@@ -66,7 +67,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         for table in folder.shards("train", ["label"]):
             counts.update(table["label"].to_pylist())
         for label, number in sorted(counts.items()):
-            run.progress.say(f"  label {label:<20} {number:,} texts")
+            run.progress.say(f"  label {one_line(label):<20} {number:,} texts")
     return folder
 
 
@@ -98,7 +99,6 @@ def _load_worker(
     """Load the classifier; what is returned labels a shard of texts."""
     check_revision(settings.model, revision, worker)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
-
     schema = pa.schema([*CLASSIFIED_TEXT, *text_schema(*names.values())])
 
     def work(shard: RecordShard[TextRow], advance: Advance) -> Made:
