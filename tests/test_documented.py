@@ -120,7 +120,7 @@ LONG = {
     f"docs/{name}.md"
     for name in (
         *("classifier", "comparing", "first-hour", "measuring", "mining", "mixing", "models", "python"),
-        *("recipes", "retriever", "running", "tasks"),
+        *("questions", "recipes", "retriever", "running", "sharing", "tasks"),
     )
 }
 """Pages that take long to follow."""

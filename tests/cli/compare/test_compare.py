@@ -153,6 +153,7 @@ def test_what_is_done_once_is_read_by_every_seed(file, tmp_path):
     assert steps["found-4-model"]["settings"]["base"] == str(tmp_path / "once" / "base" / "model")
 
 
+@pytest.mark.long
 def test_from_the_file_to_the_table(file, tmp_path, capsys):
     changed(file, rows=[8], mixtures=[])
     called("compare", str(file), "--out", str(tmp_path / "out"))
