@@ -103,6 +103,9 @@ def main() -> None:
     parser.add_argument("--also", action="store_true", help="also the tasks for comparison")
     parser.add_argument("--model", default="embedded:smollm2-135m-instruct")
     parser.add_argument("--dtype", default="float32", choices=["auto", "float32", "bfloat16"])
+    parser.add_argument(
+        "--agreeing", action="store_true", help="also without texts that are nearer to another label's name"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--development", action="store_true", help="measure on the development rows")
     args = parser.parse_args()
@@ -135,6 +138,17 @@ def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
             "rejected": DatasetFolder.open(str(work / f"texts-{cell}")).rejects().num_rows,
             **trained(data, files["development"], test),
         }
+        if args.agreeing:
+            rows_of, vectors = encoded(data)
+            nearest = [
+                by_names.labels[best] for best in (vectors @ by_names.weight.T).argmax(axis=1).tolist()
+            ]
+            pairs = zip(labelled, nearest, rows_of.labels, strict=True)
+            agreeing = saved(
+                work / f"{cell}-agreeing.jsonl", [row for row, name, label in pairs if name == label]
+            )
+            key = f"{Path(source).stem}, decay {decay:g}, nearest to their label's name"
+            found[key] = trained(agreeing, files["development"], test)
     found["people"] = trained(files["people"], files["development"], test)
     return found
 

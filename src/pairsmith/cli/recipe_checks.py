@@ -24,7 +24,7 @@ def check_extras(wanted: Sequence[str]) -> None:
 
 
 def extra_faults(wanted: Sequence[str]) -> Iterator[str]:
-    """Names of extras that a recipe wants and that do not exist."""
+    """An error for each extra that a recipe names and that does not exist."""
     there = extras()
     for extra in wanted if there else ():
         if extra not in there:

@@ -347,7 +347,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
 
 
 def _missing(value: object) -> Iterator[str]:
-    """Sources in ``value`` that can only be files or folders, and are not there."""
+    """An error for each text in ``value`` that can only be a file or folder, and does not exist."""
     from pairsmith.data.sources import check_there
 
     for text in texts_in(value):

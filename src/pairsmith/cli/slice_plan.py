@@ -33,7 +33,7 @@ _GROWTH = 4
 def plan_by_slice(
     step: Step, settings: Settings, before: Mapping[str, Estimate], base: str | None = None
 ) -> Estimate:
-    """Run the step on one row, then on more and more, for seconds; what each further row costs is its price.
+    """Time the step on one row and then on larger and larger slices, and extrapolate from the time per row.
 
     The step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
     that will make, and ``base`` for a model that an earlier step will train.

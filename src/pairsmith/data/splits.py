@@ -84,11 +84,7 @@ def _one_split(source: str, split: str, done: str, say: Say | None) -> str:
     if split_of(source)[1] or list(found) == [split]:
         return source
     if split not in found:
-        one = (
-            found.get("validation", next(iter(found.values())))
-            if split == "test"
-            else next(iter(found.values()))
-        )
+        one = found.get("validation", next(iter(found.values())))
         raise InputError(f"{source}: has no split {split}, only {', '.join(found)}; name one, such as {one}")
     if say:
         others = ", ".join(each for each in found if each != split)

@@ -119,9 +119,9 @@ def classified(
     settings: ClassifySettings,
     advance: Advance = lambda _: None,
 ) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The rows of texts, none blank, with their labels; and those whose confidence is below ``least``.
+    """Label texts, none of them blank: the rows, and rejects for texts with a confidence below ``least``.
 
-    ``names`` are those under which other columns are kept.
+    ``names`` maps each other column of the source to the name under which it is kept.
     """
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     if not texts:

@@ -361,7 +361,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         made="The queries were chosen by a program; no person has checked each of them.",
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
-        # What a model will be measured on is compared with the rows, and not among them.
+        # The evaluation's queries are not sources: rows are only compared with them.
         sources=sources_of(models=[settings.encoder], data=[settings.queries, *settings.corpus]),
         task="text-retrieval",
     )

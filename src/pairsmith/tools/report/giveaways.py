@@ -64,7 +64,7 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
 
 
 def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Finding]) -> Iterator[Block]:
-    """A table of these words, and a warning of those that nearly suffice to tell the label."""
+    """A table of the words that give labels away; ``warn`` gets a finding where one word nearly suffices."""
     found = giveaways(texts, labels)
     if not found:
         return
