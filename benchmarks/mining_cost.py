@@ -110,27 +110,28 @@ def cost(x: int, y: int, days: int, rates: dict[str, float]) -> dict[str, float]
     def at(work: str) -> float:
         return million / rates[f"million texts a second, {work}"]
 
-    train = add = exact = find = 0.0
+    train: list[float] = []
+    add = exact = find = 0.0
     if days:
         exact = x * y / days * WIDTH / 1e6 / rates["million exact products a second"]
     else:
         for queries, others in ((x, y), (y, x)):
             held = min(others, HELD)
             lists = 4 * held**0.5
-            train += PER_CENTROID * lists**2 * WIDTH * ITERATIONS
+            train.append(PER_CENTROID * lists**2 * WIDTH * ITERATIONS)
             add += others * lists * WIDTH
             coarse = queries * others / held * lists * WIDTH / rates["million products a second, adding"]
             scan = queries * others / lists * PROBE * WIDTH
             find += (coarse + scan / rates["million products a second, searching"]) / 1e6
-        train /= 1e6 * rates["million products a second, training"]
         add /= 1e6 * rates["million products a second, adding"]
+    trained = max(train, default=0.0) / 1e6 / rates["million products a second, training"]
     keys = million / rates["million keys a second, told apart"]
     if days:
         keys += million / rates["million keys a second, firsts"]
     found = {
         "encoding, shared": million * 1e6 / rates["texts encoded a second"] / CORES,
         "keys, one process": keys,
-        "training an index, each worker": train / CORES * WORKERS,
+        "training an index, one worker for each side": trained / CORES * WORKERS,
         "filling it, shared": add / CORES,
         "search, shared": (exact + find) / CORES,
         "candidates: merged and scored, one process": at("merged and scored"),

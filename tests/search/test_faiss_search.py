@@ -197,9 +197,14 @@ def test_an_index_trained_once_holds_other_vectors(index):
     x, y = clustered(200, 1), clustered(2 * ROWS, 2)
     made = FaissIndex(index, WIDTH)
     made.train(y)
+    copied = FaissIndex.from_bytes(index, WIDTH, made.to_bytes())
     for part in (y[:ROWS], y[ROWS : ROWS + 300], y):
         made.hold(part)
         near, recall = faiss_search(x, part, 4, index=made)
+        copied.hold(part)
+        again, _ = faiss_search(x, part, 4, index=copied)
+        assert torch.equal(near.ids, again.ids)
+        assert torch.equal(near.similarities, again.similarities)
         check_form(near, x, part, 4)
         assert recall >= 0.93
     again, _ = faiss_search(x, y, 4, index=index)

@@ -8,8 +8,9 @@ measured on another. Where there are too many vectors for one index, the results
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -119,6 +120,20 @@ class FaissIndex:
         # Several threads would link a graph in a different order each time.
         self._graph = "HNSW" in index or "NSG" in index
 
+    @classmethod
+    def from_bytes(cls, index: str, width: int, data: Any) -> Self:
+        """The trained index that ``to_bytes`` gave, from anything that has its bytes."""
+        made = cls(index, width)
+        made._whole = made._library.deserialize_index(np.frombuffer(data, np.uint8))
+        made._core = made._inmost(made._whole)
+        return made
+
+    def to_bytes(self) -> bytes:
+        """The index in FAISS's own format, with what it has learned and without the vectors it holds."""
+        self._whole.reset()
+        data: bytes = self._library.serialize_index(self._whole).tobytes()
+        return data
+
     @property
     def needed(self) -> int:
         """The number of vectors that it is trained on; 0 if it needs no training."""
@@ -156,10 +171,14 @@ class FaissIndex:
             raise self._refusal("fewer than 2 lists or links")  # FAISS would crash, or find nothing
         with self._refusals():
             whole = self._library.index_factory(self._width, index, self._library.METRIC_INNER_PRODUCT)
+        return whole, self._inmost(whole)
+
+    def _inmost(self, whole: Any) -> Any:
+        """The core index inside the wrappers of an index."""
         core = whole
         while inner := getattr(core, "index", None) or getattr(core, "base_index", None):
             core = self._library.downcast_index(inner)
-        return whole, core
+        return core
 
     def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
         """The k nearest found for each query; id -1 where there are fewer."""

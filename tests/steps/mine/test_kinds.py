@@ -1,6 +1,7 @@
 """Mining of each kind: answers in passages, sentences of documents; groups, style, indexes, parts of the search."""
 
 import json
+import shutil
 from collections import Counter
 from contextlib import suppress
 
@@ -17,7 +18,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.methods.mining.style import Style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.search.selection import PairFile
-from pairsmith.steps.mine import candidates, neighbours, route
+from pairsmith.steps.mine import candidates, indexes, neighbours, route
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.encoded import ENCODED, Encoded, Texts
@@ -329,6 +330,12 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
     assert len(found) == len(true) == of_x
     assert len(found & true) > 0.93 * of_x
     assert torch.allclose(by_index[1].similarity.sort().values, exact[1].similarity.sort().values, atol=1e-6)
+
+    before = files(tmp_path / "index" / "search")
+    shutil.rmtree(tmp_path / "index" / "search")
+    monkeypatch.setattr(indexes, "_load_training", pytest.fail)  # the index is there
+    of(MineSettings(**given, index="IVF64,Flat", index_rows=index_rows), "index")
+    assert files(tmp_path / "index" / "search") == before
 
 
 def files(folder):

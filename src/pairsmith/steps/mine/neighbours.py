@@ -25,8 +25,9 @@ from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, two_way_search
-from pairsmith.search.faiss_search import FaissIndex, faiss_search, needed_vectors
+from pairsmith.search.faiss_search import faiss_search, needed_vectors
 from pairsmith.steps.mine.encoded import Encoded
+from pairsmith.steps.mine.indexes import Indexes, Searched, train_indexes
 from pairsmith.steps.mine.settings import MineSettings
 
 QUERIES = 2**24
@@ -176,9 +177,10 @@ def looked_up(settings: MineSettings) -> dict[str, int]:
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
-    """Search both ways and save the neighbours in a folder of their own; finished parts are kept.
+    """Search both ways and save the neighbours in the subfolder ``search``; finished parts are kept.
 
-    ``inputs`` are the fingerprints of the encoded corpora, by name. The groups are returned with the folder.
+    Indexes that have to be trained are kept in ``indexes``. ``inputs`` are the fingerprints of the encoded
+    corpora, by name. The groups are returned with the folder.
     """
     every = cells(x, y)
     most = looked_up(settings)
@@ -198,7 +200,7 @@ def find_neighbours(
         remedy = "leave out --index" if settings.index else "give a larger --search-rows"
         raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
     writer = start_part(
-        run,
+        run.part("search"),
         step="search",
         schema=NEAR,
         settings=decides,
@@ -209,9 +211,17 @@ def find_neighbours(
     if not writer.finished:
         left = [part for part in todo if not writer.is_done(part.number)]
         total = sum(part.size for part in todo)
+        trained = None
+        if settings.index and needed:
+            sides = dict.fromkeys((piece.cell, piece.side) for part in todo for piece in part.pieces)
+            large = [(cell, side) for cell, side in sides if len(_others(every[cell], side)) >= needed]
+            if large:
+                load = partial(_searched, x, y)
+                where = ExecutorChoice.of(settings)
+                trained = train_indexes(settings.index, load, large, where, inputs, run.part("indexes"))
         commit_each(
             writer,
-            partial(_load_search, x, y, settings),
+            partial(_load_search, x, y, trained, settings),
             left,
             ExecutorChoice.of(settings),
             run,
@@ -236,13 +246,31 @@ def find_neighbours(
     return folder, every
 
 
-def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) -> Work[Part, Made]:  # noqa: ARG001 - all workers are alike
+def _others(group: SearchGroup, side: str) -> NDArray[np.int64]:
+    """The numbers of the texts among which those of a side are searched."""
+    return group.x if side == "y" else group.y
+
+
+def _searched(x: Encoded, y: Encoded) -> Searched:
+    """The vectors among which those of a side of a group are searched, opened on this machine."""
+    x, y = x.here(), y.here()
+    every = cells(x, y)
+    return lambda cell, side: (x if side == "y" else y).vectors(_others(every[cell], side))
+
+
+def _load_search(
+    x: Encoded,
+    y: Encoded,
+    trained: DatasetFolder | None,
+    settings: MineSettings,
+    worker: int,  # noqa: ARG001 - all workers are alike
+) -> Work[Part, Made]:
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
     x, y = x.here(), y.here()
     every = cells(x, y)
     device = torch.device(pick_device(settings.device))
     most = looked_up(settings)
-    indexes = Indexes(settings.index) if settings.index else None
+    indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
         found: list[pa.Table] = []
@@ -256,7 +284,7 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
                     queries,
                     others,
                     most[piece.side],
-                    index=indexes.of(piece, all_others),
+                    index=indexes.of(piece.cell, piece.side, piece.others, all_others),
                     recall=settings.recall,
                     advance=advance,
                 )
@@ -277,26 +305,6 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
         return pa.concat_tables(found), to_table([], REJECT)
 
     return search
-
-
-class Indexes:
-    """A worker's index, trained once for all texts of a side of a group, and filled once for each stretch."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._texts: tuple[int, str] | None = None
-        self._stretch: tuple[int, int] | None = None
-
-    def of(self, piece: SearchBlock, others: torch.Tensor) -> FaissIndex:
-        """An index that holds the piece's stretch of all ``others``, ``(n, d)`` float32."""
-        if self._texts != (piece.cell, piece.side):
-            self._made = FaissIndex(self._name, others.shape[1])
-            self._made.train(others)
-            self._texts, self._stretch = (piece.cell, piece.side), None
-        if self._stretch != piece.others:
-            self._made.hold(others[slice(*piece.others)])
-            self._stretch = piece.others
-        return self._made
 
 
 def _first_of(near: Neighbours, most: int) -> Neighbours:

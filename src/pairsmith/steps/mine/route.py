@@ -76,7 +76,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         x, y = map(Encoded.of, folders, files[:2])
         texts = Texts(x, files[2]), Texts(y, files[3])
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
-        near, cells = find_neighbours(x, y, settings, encodings, run.part("search"))
+        near, cells = find_neighbours(x, y, settings, encodings, run)
         forward, backward, pairs = map(PairFile, files[4:])
         found = scored_candidates(
             near.batches("train"), cells, (x, y), texts, settings, (forward, backward), run.out

@@ -97,7 +97,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in (asked, held)}
-        found = find_nearest(queries, corpus, settings, encodings, run.part("search"))
+        found = find_nearest(queries, corpus, settings, encodings, run)
         files = scratch("ids"), scratch("cosines")
         near = gather(found, len(queries), min(looked_up(settings), len(corpus)), files)
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)

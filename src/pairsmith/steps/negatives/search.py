@@ -28,9 +28,9 @@ from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
 from pairsmith.search.permitted import permitted
 from pairsmith.steps.mine.encoded import Encoded
+from pairsmith.steps.mine.indexes import Indexes, Searched, train_indexes
 from pairsmith.steps.mine.neighbours import (
     NEAR,
-    Indexes,
     Part,
     SearchBlock,
     SearchGroup,
@@ -102,9 +102,10 @@ def looked_up(settings: NegativesSettings) -> int:
 def find_nearest(
     queries: Vectors, corpus: Encoded, settings: NegativesSettings, inputs: Mapping[str, str], run: Run
 ) -> DatasetFolder:
-    """Search and save the nearest texts in a folder of their own; finished parts are kept.
+    """Search and save the nearest texts in the subfolder ``search``; finished parts are kept.
 
-    ``inputs`` are the fingerprints of the encoded queries and of the encoded corpus, by name.
+    An index that has to be trained is kept in ``indexes``. ``inputs`` are the fingerprints of the encoded
+    queries and of the encoded corpus, by name.
     """
     group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
     if settings.index:
@@ -121,7 +122,7 @@ def find_nearest(
         remedy = "leave out --index" if settings.index else "give a larger --search-rows"
         raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
     writer = start_part(
-        run,
+        run.part("search"),
         step="search",
         schema=NEAR,
         settings=settings.model_dump(
@@ -135,9 +136,21 @@ def find_nearest(
     if not writer.finished:
         left = [part for part in todo if not writer.is_done(part.number)]
         total = sum(part.size for part in todo)
+        trained = None
+        if settings.index and 0 < needed <= len(corpus):
+            of_corpus = {"corpus": inputs["corpus"]}
+            load = partial(_searched, corpus)
+            trained = train_indexes(
+                settings.index,
+                load,
+                [(0, "x")],
+                ExecutorChoice.of(settings),
+                of_corpus,
+                run.part("indexes"),
+            )
         commit_each(
             writer,
-            partial(_load_search, queries, corpus, settings),
+            partial(_load_search, queries, corpus, trained, settings),
             left,
             ExecutorChoice.of(settings),
             run,
@@ -166,9 +179,16 @@ def find_nearest(
     return folder
 
 
+def _searched(corpus: Encoded) -> Searched:
+    """The vectors of the corpus, opened on this machine."""
+    texts = every(corpus.here())
+    return lambda *_: texts
+
+
 def _load_search(
     queries: Vectors,
     corpus: Encoded,
+    trained: DatasetFolder | None,
     settings: NegativesSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[Part, Made]:
@@ -176,14 +196,14 @@ def _load_search(
     asked, texts = queries.here().all(), every(corpus.here())
     device = torch.device(pick_device(settings.device))
     memory, most = int(settings.memory * 2**30), looked_up(settings)
-    indexes = Indexes(settings.index) if settings.index else None
+    indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
         (block,) = part.pieces
         some, others = asked[slice(*block.queries)], texts[slice(*block.others)]
         recall = None
         if indexes:
-            made = indexes.of(block, texts)
+            made = indexes.of(0, "x", block.others, texts)
             near, recall = faiss_search(
                 some, others, most, index=made, recall=settings.recall, advance=advance
             )

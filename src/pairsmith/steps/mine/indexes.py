@@ -1,0 +1,129 @@
+"""FAISS indexes of a search, each trained once and saved as a shard of a dataset folder.
+
+Every worker reads them there, and so does a search that was stopped and goes on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import torch
+
+from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.runs import Card, DatasetFolder, Run
+from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.work import Advance, Work
+from pairsmith.search.faiss_search import FaissIndex
+
+Searched = Callable[[int, str], torch.Tensor]
+"""Given a group and the side of its queries, the vectors of the other side, ``(n, d)``."""
+
+TRAINED: pa.Schema = pa.schema(
+    [("cell", pa.int64()), ("side", pa.string()), ("index", pa.large_binary())]  # in FAISS's own format
+)
+"""An index without vectors, trained for the queries of a side of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToTrain:
+    """An index that has to be trained: its number, its group, and the side of its queries, ``x`` or ``y``."""
+
+    number: int
+    cell: int
+    side: str
+
+
+def train_indexes(
+    name: str,
+    load: Callable[[], Searched],
+    searched: Sequence[tuple[int, str]],
+    where: ExecutorChoice,
+    inputs: Mapping[str, str],
+    run: Run,
+) -> DatasetFolder:
+    """Train an index for each group and side in ``searched``, and save it; those that are there are kept.
+
+    The indexes are called ``name`` in FAISS's notation. ``load`` opens the vectors on the machine of a
+    worker. ``inputs`` are the fingerprints of the encoded corpora, by name.
+    """
+    todo = [ToTrain(number, cell, side) for number, (cell, side) in enumerate(searched)]
+    writer = start_part(
+        run,
+        step="train-index",
+        schema=TRAINED,
+        settings={"index": name},
+        inputs=inputs,
+        models={},
+        planned=len(todo),
+    )
+    if not writer.finished:
+        left = [each for each in todo if not writer.is_done(each.number)]
+        commit_each(
+            writer,
+            partial(_load_training, load, name),
+            left,
+            where,
+            run,
+            title="train index",
+            unit="indexes",
+            done=len(todo) - len(left),
+            total=len(todo),
+        )
+        writer.finish(
+            Card(
+                title=f"Indexes {name}, trained for a search",
+                description="For each group and side an index without vectors, in the format of FAISS.",
+                made="They were trained on some of the vectors that are searched.",
+                tags=("embeddings",),
+                licence="It contains no texts.",
+            )
+        )
+    return writer.folder()
+
+
+def _load_training(load: Callable[[], Searched], name: str, worker: int) -> Work[ToTrain, Made]:  # noqa: ARG001 - all workers are alike
+    """Open the vectors; what is returned makes a row of ``TRAINED``, and no rejects."""
+    vectors = load()
+
+    def train(each: ToTrain, advance: Advance) -> Made:
+        others = vectors(each.cell, each.side)
+        index = FaissIndex(name, others.shape[1])
+        index.train(others)
+        advance(1)
+        row = {"cell": [each.cell], "side": [each.side], "index": [index.to_bytes()]}
+        return pa.table(row, schema=TRAINED), to_table([], REJECT)
+
+    return train
+
+
+class Indexes:
+    """A worker's index: that of one group and side at a time, filled with one stretch of the vectors."""
+
+    def __init__(self, name: str, trained: DatasetFolder | None) -> None:
+        """The indexes called ``name`` in FAISS's notation; without a folder they need no training."""
+        self._name, self._trained = name, trained
+        kept = trained.table(columns=["cell", "side"]).to_pylist() if trained else []
+        self._shards = {(row["cell"], row["side"]): number for number, row in enumerate(kept)}
+        self._texts: tuple[int, str] | None = None
+        self._stretch: tuple[int, int] | None = None
+
+    def of(self, cell: int, side: str, stretch: tuple[int, int], others: torch.Tensor) -> FaissIndex:
+        """An index that holds a stretch, begin and end, of all ``others``, ``(n, d)``."""
+        if self._texts != (cell, side):
+            self._made = self._opened(cell, side, others)
+            self._texts, self._stretch = (cell, side), None
+        if self._stretch != stretch:
+            self._made.hold(others[slice(*stretch)])
+            self._stretch = stretch
+        return self._made
+
+    def _opened(self, cell: int, side: str, others: torch.Tensor) -> FaissIndex:
+        number = self._shards.get((cell, side))
+        if number is None or self._trained is None:
+            made = FaissIndex(self._name, others.shape[1])
+            made.train(others)  # with so few vectors it becomes exact
+            return made
+        (table,) = self._trained.shards("train", ["index"], [number])
+        return FaissIndex.from_bytes(self._name, others.shape[1], table["index"][0].as_buffer())
