@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pairsmith.search import exact as search
 from pairsmith.search import shortlist
-from pairsmith.search.exact import merged, two_way_search
+from pairsmith.search.exact import merged, nearest, two_way_search
 
 FORMATS = [torch.int8, torch.bfloat16, torch.float16, torch.float32]
 
@@ -319,3 +319,14 @@ def test_groups_copied_for_each_vector_hold_the_same_neighbours(k, monkeypatch):
         ids, values = exact(one, other, k)
         assert torch.equal(found.similarities, values)
         assert torch.equal(found.ids, ids)
+
+
+@pytest.mark.parametrize("short", FORMATS)
+def test_vectors_in_float16_are_found_as_their_float32_copies(short):
+    x, y = unit(300, 32, 1, 40).half(), unit(700, 32, 2, 90).half()
+    short_x, short_y = two_way_search(x, y, 3, short=short)
+    long_x, long_y = two_way_search(x.float(), y.float(), 3, short=short)
+    for found, expected in ((short_x, long_x), (short_y, long_y)):
+        assert torch.equal(found.ids, expected.ids)
+        assert torch.equal(found.similarities, expected.similarities)
+    assert torch.equal(nearest(x, y, 5).ids, nearest(x.float(), y.float(), 5).ids)

@@ -211,6 +211,17 @@ def test_an_index_trained_once_holds_other_vectors(index):
     assert torch.equal(near.ids, again.ids)
 
 
+@pytest.mark.parametrize("index", ["IVF64,Flat", "Flat"])
+def test_vectors_in_float16_are_found_as_their_float32_copies(index, monkeypatch):
+    x, y = clustered(100, 1).half(), clustered(ROWS, 2).half()
+    monkeypatch.setattr(module, "CONVERTED", 3_001)
+    near, recall = faiss_search(x, y, 4, index=index)
+    expected, recall_32 = faiss_search(x.float(), y.float(), 4, index=index)
+    assert torch.equal(near.ids, expected.ids)
+    assert torch.equal(near.similarities, expected.similarities)
+    assert recall == recall_32
+
+
 def test_vectors_mapped_from_a_file_and_cut_out_of_others(tmp_path):
     x, y = clustered(100, 1), clustered(ROWS, 2)
     expected, _ = faiss_search(x, y, 4, index="IVF64,Flat")

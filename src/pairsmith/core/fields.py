@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pairsmith.core.model_names import DeviceName, DtypeName
-from pairsmith.core.settings import NO_EFFECT
+from pairsmith.core.settings import ADDED, NO_EFFECT
 
 Device = Annotated[
     DeviceName,
@@ -26,6 +26,14 @@ TrainingDtype = Annotated[
     Field(
         description="Number format of the computations; the weights are trained and saved in float32. auto: "
         "bfloat16 if the device computes fast with it, else float32."
+    ),
+]
+VectorDtype = Annotated[
+    Literal["float32", "float16"],
+    Field(
+        description="Number format in which vectors are kept and searched. float16 halves the disk and the "
+        "memory that they need, and moves cosines by some 1e-5.",
+        json_schema_extra=ADDED,
     ),
 ]
 TextsAtOnce = Annotated[

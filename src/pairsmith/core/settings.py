@@ -15,6 +15,9 @@ BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 """For a field that says where the work runs or how fast, and changes nothing that comes of it."""
 
+ADDED: dict[str, JsonValue] = {"decides_by_default": False}
+"""For a field that older versions did not have: its default does not tell a run from one of theirs."""
+
 
 class Settings(BaseModel):
     """Base class of settings: frozen, and without unknown keys."""
@@ -23,17 +26,24 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     def deciding(self) -> dict[str, Any]:
-        """The settings that identify a run, in JSON: all but those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
-        return self.model_dump(mode="json", exclude=self._without())
+        """The settings that identify a run, in JSON: all but those marked ``BY_CONTENT`` or ``NO_EFFECT``.
+
+        A setting marked ``ADDED`` counts where it has another value than its default.
+        """
+        fields = type(self).model_fields
+        unchanged = {
+            name for name in self._marked("decides_by_default") if getattr(self, name) == fields[name].default
+        }
+        return self.model_dump(mode="json", exclude=self._marked("decides_rows") | unchanged)
 
     def not_deciding(self) -> dict[str, Any]:
         """The other settings."""
-        return self.model_dump(mode="json", include=self._without())
+        return self.model_dump(mode="json", include=self._marked("decides_rows"))
 
     @classmethod
-    def _without(cls) -> set[str]:
+    def _marked(cls, mark: str) -> set[str]:
         extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
-        return {name for name, extra in extras.items() if isinstance(extra, dict) and "decides_rows" in extra}
+        return {name for name, extra in extras.items() if isinstance(extra, dict) and mark in extra}
 
 
 def refuse(settings: Settings, names: Sequence[str], why: str) -> None:

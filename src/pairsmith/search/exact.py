@@ -82,7 +82,7 @@ def two_way_search(
     ``SPARE`` vectors are almost as near as the k-th: then any of these may be returned in its place.
 
     Args:
-        x: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
+        x: ``(n, d)`` float32 or float16, vectors of length 1, finite; may be mapped from a file.
         y: ``(m, d)``, likewise.
         k: at least 1; where a side has fewer vectors, all of them are found.
         memory: bytes of similarities that may be held at once; a guide. Besides x and y, about 200 bytes per
@@ -254,7 +254,7 @@ def _compute_gathered(
     for place in range(groups.shape[1]):
         for some in torch.split(pairs[:, place].nonzero().squeeze(1), together):
             numbers = groups[some, place].long()
-            products = torch.bmm(by_group[numbers], vectors[some + top, :, None]).squeeze(2)
+            products = torch.bmm(by_group[numbers].float(), vectors[some + top, :, None].float()).squeeze(2)
             ids = numbers[:, None] * shortlist.GROUP + members
             found.add_all(some + top, products.masked_fill_(ids >= len(others), -torch.inf), ids[:, :1])
 
@@ -295,7 +295,7 @@ def _compute(
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
     """All products in float32, padded, as sums over few vectors round differently, which would break ties."""
-    one, other = (padded(side, LEAST) for side in (vectors, others))
+    one, other = (padded(side, LEAST).float() for side in (vectors, others))
     return (one @ other.T)[: len(vectors), : len(others)]
 
 

@@ -25,6 +25,8 @@ CENTROIDS = 256
 """Least number of centroids assumed (the codes of a byte); with too few vectors for them, search is exact."""
 BLOCK = 4096
 """Queries that are searched at once."""
+CONVERTED = 2**18
+"""Vectors in float16 that are converted to float32 at once."""
 GATHERED = 2**22
 """Vector components that are gathered at once."""
 
@@ -49,7 +51,7 @@ def faiss_search(
     train is a ``SettingsError``.
 
     Args:
-        queries: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
+        queries: ``(n, d)`` float32 or float16, vectors of length 1, finite; may be mapped from a file.
         others: ``(m, d)``, likewise.
         k: at least 1; where there are fewer others, all of them are found.
         index: the index in FAISS's ``index_factory`` notation, e.g. ``IVF4096,Flat``, which is trained on
@@ -93,9 +95,9 @@ def needed_vectors(index: str, width: int) -> int:
 
 def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
     shapes = [(tuple(each.shape), each.dtype) for each in (queries, others)]
-    same = all(len(shape) == 2 and dtype == torch.float32 for shape, dtype in shapes)
+    same = all(len(shape) == 2 and dtype in (torch.float32, torch.float16) for shape, dtype in shapes)
     if not same or queries.shape[1] != others.shape[1] or not len(queries):
-        raise ValueError(f"expected (n, d) and (m, d) in float32, got {shapes}")
+        raise ValueError(f"expected (n, d) and (m, d) in float32 or float16, got {shapes}")
     if k < 1 or least < 1 or (candidates is not None and candidates < k):
         raise ValueError(
             f"expected others, k, sample and probe of 1 or more and candidates of k or more, "
@@ -143,7 +145,7 @@ class FaissIndex:
         return PER_CENTROID * max(CENTROIDS, getattr(self._core, "nlist", 1), codes)
 
     def train(self, vectors: Tensor, seed: int = 1) -> None:
-        """Train on some of the vectors, ``(n, width)`` float32, if the index needs it.
+        """Train on some of the vectors, ``(n, width)`` float32 or float16, if the index needs it.
 
         Where there are fewer than ``PER_CENTROID`` for each of its centroids, of which at least ``CENTROIDS``
         are assumed, the index becomes ``Flat``, which needs no training and is exact.
@@ -156,14 +158,16 @@ class FaissIndex:
             if hasattr(self._core, "do_polysemous_training"):
                 self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
             with self._refusals(), self._threads(one=self._graph):
-                self._whole.train(vectors[_drawn(self.needed, len(vectors), seed)].numpy())
+                self._whole.train(vectors[_drawn(self.needed, len(vectors), seed)].float().numpy())
 
     def hold(self, others: Tensor) -> None:
-        """Hold these vectors, ``(n, width)`` float32, and none that it held before; training is kept."""
+        """Hold these vectors, ``(n, width)`` float32 or float16, and no others; training is kept."""
         self._whole.reset()
         self._others = others.contiguous()
         with self._refusals(), self._threads(one=self._graph and self.probes()[0] != "nprobe"):
-            self._whole.add(self._others.numpy())
+            together = max(1, len(others)) if others.dtype == torch.float32 else CONVERTED
+            for some in torch.split(self._others, together):
+                self._whole.add(some.float().numpy())
 
     def _empty(self, index: str) -> tuple[Any, Any]:
         """An empty index, and the core index inside its wrappers (rotations and the like)."""
@@ -186,7 +190,7 @@ class FaissIndex:
         if parameter:
             probe = min(effort.probe, most)
             self._library.ParameterSpace().set_index_parameter(self._whole, parameter, probe)
-        queries = queries.contiguous()
+        queries = queries.contiguous().float()
         _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._others)))
         return _scored(queries, self._others, torch.from_numpy(ids), k)
 
@@ -256,10 +260,15 @@ def _tuned(
 def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
     """The k nearest by computing all products; for few queries."""
     library = _faiss()
-    queries, others = queries.contiguous(), others.contiguous()
     count = min(2 * k, len(others))
-    _, ids = library.knn(queries.numpy(), others.numpy(), count, metric=library.METRIC_INNER_PRODUCT)
-    return _scored(queries, others, torch.from_numpy(ids), k)
+    together = max(count, len(others) if others.dtype == torch.float32 else CONVERTED)
+    found = []
+    for first in range(0, len(others), together):
+        some = others[first : first + together].contiguous().float().numpy()
+        asked = queries.contiguous().float().numpy()
+        _, ids = library.knn(asked, some, min(count, len(some)), metric=library.METRIC_INNER_PRODUCT)
+        found.append(torch.from_numpy(ids) + first)
+    return _scored(queries, others, torch.cat(found, dim=1), k)
 
 
 def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
@@ -267,15 +276,28 @@ def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
 
     They are chosen by float32 sums; their similarities are rounded float64 sums, as in ``two_way_search``.
     """
-    values = torch.empty(ids.shape)
-    library = _faiss()
-    pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others, ids))
-    library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
+    values = _float32_products(queries.contiguous().float(), others, ids.contiguous())
     near = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
     height = max(1, GATHERED // (near.shape[1] * others.shape[1]))
     parts = zip(torch.split(queries, height), torch.split(near.clamp(min=0), height), strict=True)
     sums = torch.cat([products_with(some, others, of_some) for some, of_some in parts])
     return Neighbours(near, sums.masked_fill(near < 0, -torch.inf))
+
+
+def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
+    """The products of queries, ``(n, d)`` float32, and candidates, ``(n, c)``; anything for the id -1."""
+    if others.dtype == torch.float32:
+        values = torch.empty(ids.shape)
+        library = _faiss()
+        pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others.contiguous(), ids))
+        library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
+        return values
+    height = max(1, GATHERED // (ids.shape[1] * others.shape[1]))
+    found = []
+    for some, whose in zip(torch.split(queries, height), torch.split(ids.clamp(min=0), height), strict=True):
+        near = others.index_select(0, whose.flatten()).view(*whose.shape, -1).float()
+        found.append(torch.bmm(near, some[:, :, None]).squeeze(2))
+    return torch.cat(found)
 
 
 def _share(found: Tensor, nearest: Tensor) -> float:

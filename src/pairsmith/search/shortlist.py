@@ -156,7 +156,7 @@ class _Side:
         self.scales: Tensor | None = None
         if short == torch.int8:
             largest = [part.abs().amax() for part in torch.split(vectors, GROUP)]
-            self.scales = torch.stack(largest).clamp_(min=1e-30) / 127
+            self.scales = torch.stack(largest).float().clamp_(min=1e-30) / 127
 
     @cached_property
     def _whole(self) -> Tensor | None:

@@ -8,7 +8,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.mine import encoded
-from pairsmith.steps.mine.encoded import ENCODED, Encoded
+from pairsmith.steps.mine.encoded import Encoded, encoded_schema
 
 # Number of the text, its id and its group; rows 2, 4 and 6 repeat a text and a group.
 ROWS = [(0, "a", "mon"), (1, "b", "tue"), (None, "a", "mon"), (2, "a", "tue"), (None, "b", "tue"),
@@ -18,7 +18,12 @@ ROWS = [(0, "a", "mon"), (1, "b", "tue"), (None, "a", "mon"), (2, "a", "tue"), (
 @pytest.fixture
 def folder(tmp_path):
     writer = FolderWriter.start(
-        Run(tmp_path / "x", Silent()), step="encode", schema=ENCODED, settings={}, inputs={}, models={}
+        Run(tmp_path / "x", Silent()),
+        step="encode",
+        schema=encoded_schema("float32"),
+        settings={},
+        inputs={},
+        models={},
     )
     for shard, rows in enumerate((ROWS[:3], ROWS[3:5], ROWS[5:])):
         columns = {
@@ -27,7 +32,9 @@ def folder(tmp_path):
             "group": [each[2] for each in rows],
             "vector": [[float(3 * shard + place), 0.5] for place in range(len(rows))],
         } | {name: [None] * len(rows) for name in ("context", "answer", "answer_start")}
-        writer.commit(shard, {"train": pa.table(columns, schema=ENCODED)}, to_table([], REJECT))
+        writer.commit(
+            shard, {"train": pa.table(columns, schema=encoded_schema("float32"))}, to_table([], REJECT)
+        )
     return writer.finish(Card(title="Vectors", description="Some."))
 
 
@@ -41,8 +48,8 @@ def test_the_first_of_each_text_and_group(folder, tmp_path, at_once, monkeypatch
     assert groups == {"mon": [0, 3, 4], "tue": [1, 2]}
     assert list(groups) == ["mon", "tue"]
     assert found.firsts().tolist() == [0, 1, 0, 3, 1]
-    assert found.vectors(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
-    assert found.vectors(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
+    assert found.vectors.of(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
+    assert found.vectors.of(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
     assert found.copy_count == 3
     for first, stop in ((0, 9), (0, 3), (0, 1), (1, 3), (2, 9), (3, 9)):
         assert found.copies("inputs", first, stop)["id"].to_pylist() == ["a", "b", "a"][first:stop]

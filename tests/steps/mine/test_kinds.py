@@ -21,7 +21,7 @@ from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine import candidates, indexes, neighbours, route
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import ENCODED, Encoded, Texts
+from pairsmith.steps.mine.encoded import Encoded, Texts, encoded_schema
 from pairsmith.steps.mine.neighbours import (
     SearchBlock,
     SearchGroup,
@@ -297,9 +297,11 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
                 "answer_start": pa.nulls(count),
                 "vector": pa.array(list(rows), pa.list_(pa.float32())),
             }
-        ).cast(ENCODED)
+        ).cast(encoded_schema("float32"))
         run = Run(tmp_path / name, Silent())
-        writer = FolderWriter.start(run, step="encode", schema=ENCODED, settings={}, inputs={}, models={})
+        writer = FolderWriter.start(
+            run, step="encode", schema=encoded_schema("float32"), settings={}, inputs={}, models={}
+        )
         writer.commit(0, {"train": table}, to_table([], REJECT))
         folder = writer.finish(Card(title="Vectors", description="Some."))
         return Encoded.of(folder, tmp_path / f"{name}.vectors")
@@ -431,17 +433,38 @@ def test_cut_otherwise_the_rows_are_the_same(world):
     assert one.table().equals(two.table())
 
 
+@pytest.mark.parametrize("index", [None, "IVF4,Flat"])
+def test_vectors_in_float16_are_half_as_large_and_are_what_is_compared(world, index):
+    if index:
+        pytest.importorskip("faiss")
+    tmp, settings = world
+    sides = []
+    for dtype in ("float32", "float16"):
+        given = settings("reading", "questions.jsonl", "passages.jsonl", index=index, vector_dtype=dtype)
+        found = mine(given, Run(tmp / dtype, Silent()))
+        folders = [DatasetFolder.open(tmp / dtype / name) for name in ("inputs", "outputs")]
+        sides.append([Encoded.of(folder, tmp / f"{dtype}-{folder.path.name}") for folder in folders])
+    for long, short in zip(*sides, strict=True):
+        assert short.vectors.every().equal(long.vectors.every().half())
+        sizes = [each.vectors.file.stat().st_size - each.vectors.start for each in (long, short)]
+        assert sizes[0] == 2 * sizes[1]
+    products = (sides[1][0].vectors.every().double() @ sides[1][1].vectors.every().double().T).float()
+    scores = torch.tensor(found.table()["score"].to_pylist())
+    assert len(scores)
+    assert (scores[:, None, None] == products).any(dim=2).any(dim=1).all()
+
+
 def test_vectors_on_another_machine_are_read_from_the_folder(world):
     tmp, settings = world
     mine(settings("reading", "questions.jsonl", "passages.jsonl"), Run(tmp / "out", Silent()))
     there = Encoded.of(DatasetFolder.open(tmp / "out" / "outputs"), tmp / "vectors")
     every = np.arange(len(there))
-    before = there.vectors(every).clone()
+    before = there.vectors.of(every).clone()
     assert there.here() is there
     (tmp / "vectors").unlink()
     here = there.here()
-    assert here.file != there.file
-    assert here.vectors(every).equal(before)
+    assert here.vectors.file != there.vectors.file
+    assert here.vectors.of(every).equal(before)
     some = np.array([0, 3, 7])
-    assert here.vectors(some).equal(before[some])
-    here.file.unlink()
+    assert here.vectors.of(some).equal(before[some])
+    here.vectors.file.unlink()

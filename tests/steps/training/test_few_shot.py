@@ -29,7 +29,7 @@ from pairsmith.methods.mining.style import load_style
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.steps.mine.encoded import ENCODED
+from pairsmith.steps.mine.encoded import encoded_schema
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
@@ -423,10 +423,17 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
         for n, (answer, context) in enumerate(texts)
     ]  # fmt: skip
     writer = FolderWriter.start(
-        Run(tmp_path / "outputs", Silent()), step="encode", schema=ENCODED, settings={}, inputs={}, models={}
+        Run(tmp_path / "outputs", Silent()),
+        step="encode",
+        schema=encoded_schema("float32"),
+        settings={},
+        inputs={},
+        models={},
     )
     for number, some in enumerate((rows[:10], rows[10:])):
-        writer.commit(number, {"train": pa.Table.from_pylist(some, ENCODED)}, to_table([], REJECT))
+        writer.commit(
+            number, {"train": pa.Table.from_pylist(some, encoded_schema("float32"))}, to_table([], REJECT)
+        )
     folder = writer.finish(Card(title="t", description="d"))
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")
     found = retrieved(TWO_ANSWERS, folder, encoder, 3)
@@ -444,9 +451,14 @@ def test_a_documents_own_sentences_are_no_hard_negatives(tmp_path, tiny_bert):
         for n, text in enumerate(texts)
     ]  # fmt: skip
     writer = FolderWriter.start(
-        Run(tmp_path / "outputs", Silent()), step="encode", schema=ENCODED, settings={}, inputs={}, models={}
+        Run(tmp_path / "outputs", Silent()),
+        step="encode",
+        schema=encoded_schema("float32"),
+        settings={},
+        inputs={},
+        models={},
     )
-    writer.commit(0, {"train": pa.Table.from_pylist(rows, ENCODED)}, to_table([], REJECT))
+    writer.commit(0, {"train": pa.Table.from_pylist(rows, encoded_schema("float32"))}, to_table([], REJECT))
     folder = writer.finish(Card(title="t", description="d"))
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")
     (found,) = retrieved([seed], folder, encoder, 5)

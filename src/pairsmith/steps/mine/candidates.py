@@ -181,8 +181,8 @@ def _deeper(
     more: int,
 ) -> Neighbours:
     """The ``more`` nearest of some texts of one side, 0 or 1, by an exact search; see ``_forbidden``."""
-    queries = corpora[side].vectors(sides[side][rows.numpy() + first])
-    return nearest(queries, corpora[1 - side].vectors(sides[1 - side]), more)
+    queries = corpora[side].vectors.of(sides[side][rows.numpy() + first])
+    return nearest(queries, corpora[1 - side].vectors.of(sides[1 - side]), more)
 
 
 class NearFile:

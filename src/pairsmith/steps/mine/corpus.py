@@ -27,11 +27,11 @@ from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, start_part
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.encoded import ENCODED
+from pairsmith.steps.mine.encoded import TEXTS, encoded_schema
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import hashes, load_options
 
-_DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
+_DECIDES = {"kind", "group_column", "dtype", "max_length", "vector_dtype", "shard_size"}
 _DECIDES_BY_SIDE = {
     ("reading", "inputs"): {"style"},
     ("reading", "outputs"): {"answers", "window"},
@@ -182,11 +182,11 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
     writer = start_part(
         run,
         step="encode",
-        schema=ENCODED,
+        schema=encoded_schema(settings.vector_dtype),
         settings={
             "side": corpus.name,
             "column": corpus.column,
-            **settings.model_dump(mode="json", include=decides),
+            **{name: value for name, value in settings.deciding().items() if name in decides},
         },
         inputs=corpus.hashes,
         models={"encoder": revision, **(finder_of(settings) if corpus.name == "outputs" else {})},
@@ -245,7 +245,7 @@ def encoded(
     likely: NDArray[np.float32] | None = None,
     rejects: Sequence[Reject] = (),
 ) -> Made:
-    """Make rows of ``ENCODED``; units of another style (M4) and units with a zero vector become rejects.
+    """Make rows of ``encoded_schema``; units of another style (M4) or without a direction become rejects.
 
     ``vectors`` are ``(n, d)``; ``likely``, ``(n,)``, holds the probabilities that a unit is in the style of
     the seeds, and is None without a classifier; ``rejects`` are from cutting the records into units.
@@ -273,14 +273,12 @@ def encoded(
     offsets = np.arange(0, unit_vectors.size + 1, max(1, vectors.shape[1]), dtype=np.int32)[: len(kept) + 1]
     columns = {
         "id": [text_id(unit.text) for unit in kept],
-        **{
-            name: [getattr(unit, name) for unit in kept]
-            for name in ENCODED.names
-            if name not in ("id", "vector")
-        },
-        "vector": pa.ListArray.from_arrays(offsets, pa.array(unit_vectors.ravel(), pa.float32())),
+        **{name: [getattr(unit, name) for unit in kept] for name in TEXTS.names if name != "id"},
+        "vector": pa.ListArray.from_arrays(
+            offsets, pa.array(unit_vectors.ravel().astype(settings.vector_dtype))
+        ),
     }
-    return pa.table(columns, schema=ENCODED), to_table(lost, REJECT)
+    return pa.table(columns, schema=encoded_schema(settings.vector_dtype)), to_table(lost, REJECT)
 
 
 def _card(corpus: Corpus, settings: MineSettings) -> Card:

@@ -1,17 +1,14 @@
 """The distinct texts of an encoded corpus, whose texts and vectors are memory-mapped from files."""
 
-import atexit
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
@@ -20,19 +17,22 @@ from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.sorting import ROWS, changes, first_of_each, stable_order
 from pairsmith.runs.storage import mapped_table, storage_errors
+from pairsmith.steps.vectors import VectorFile, new_file, some_rows
 
-ENCODED: pa.Schema = pa.schema(
+TEXTS: pa.Schema = pa.schema(
     [
         ("id", pa.string()), ("text", pa.string()), ("group", pa.string()),
         ("context", pa.string()), ("answer", pa.string()), ("answer_start", pa.int32()),
-        ("vector", pa.list_(pa.float32())),
     ]
 )  # fmt: skip
-"""A text, the group within which it is paired, for a candidate answer also the answer and its passage, and
-the text's vector, of length 1."""
-TEXTS: pa.Schema = pa.schema([field for field in ENCODED if field.name != "vector"])
+"""A text, the group within which it is paired, and for a candidate answer also the answer and its passage."""
 ALIGNED = 64
 """Vectors begin at a multiple of so many bytes in their file."""
+
+
+def encoded_schema(vector_dtype: str) -> pa.Schema:
+    """The columns of an encoded corpus: those of ``TEXTS``, and the text's vector, of length 1."""
+    return TEXTS.append(pa.field("vector", pa.list_(pa.from_numpy_dtype(vector_dtype))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,12 @@ class Encoded:
 
     ``folder`` is the one that ``encode_corpus`` wrote; ``distinct``, ``(rows,)`` bool, tells which of its
     rows are these texts: the first with each text and group. ``file`` holds the numbers of each group's
-    texts, int64, ascending, group after group, and from a multiple of ``ALIGNED`` bytes on their vectors,
-    float32, of ``width`` dimensions. ``sizes`` are the numbers of texts in each group, as in the file.
+    texts, int64, ascending, group after group, and from a multiple of ``ALIGNED`` bytes on ``vectors``.
+    ``sizes`` are the numbers of texts in each group, as in the file.
     """
 
     folder: DatasetFolder
-    file: Path
-    width: int
+    vectors: VectorFile
     distinct: NDArray[np.bool_]
     sizes: Mapping[str, int]
 
@@ -67,16 +66,11 @@ class Encoded:
         distinct = np.empty(total, bool)
         for part in _slices(total):
             distinct[part] = first[part] == np.arange(part.start, part.stop)
-        width = 0
         with storage_errors(file), file.open("wb") as out:
             sizes = groups.write(distinct, out)
-            del groups, first
-            out.seek(_aligned(8 * sum(sizes.values())))
-            for new, table in _chosen(folder, distinct, ["vector"]):
-                vectors = table["vector"].combine_chunks().flatten()
-                width = len(vectors) // len(new)
-                out.write(np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes())
+        del groups, first
         count = sum(sizes.values())
+        vectors = VectorFile.write(folder, file, distinct, -(-8 * count // ALIGNED) * ALIGNED)
         if count < 2:
             lost = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
             why = f" (most were left out: {lost[0][0]}, {lost[0][1]:,})" if lost else ""
@@ -84,31 +78,15 @@ class Encoded:
                 f"{folder.path}: {count} distinct texts of {total} have a vector{why}; mining compares "
                 "texts with their neighbours, so each corpus needs two or more"
             )
-        return cls(folder, file, width, distinct, sizes)
+        return cls(folder, vectors, distinct, sizes)
 
     def here(self) -> "Encoded":
         """The same texts with their file on this machine; if it is missing here, it is written again."""
-        size = _aligned(8 * len(self)) + 4 * self.width * len(self)
-        if self.file.is_file() and self.file.stat().st_size == size:
-            return self
-        with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as made:
-            file = Path(made.name)
-        atexit.register(file.unlink, missing_ok=True)
-        Encoded.of(self.folder, file)
-        return replace(self, file=file)
-
-    def vectors(self, numbers: NDArray[np.int64]) -> torch.Tensor:
-        """Vectors of texts, ``(len(numbers), width)`` float32; not copied if the numbers are consecutive."""
-        mapped = np.memmap(self.file, np.float32, "c", _aligned(8 * len(self)))
-        every = torch.from_numpy(mapped.reshape(-1, self.width))
-        first, last = int(numbers[0]), int(numbers[-1])
-        if last - first + 1 == len(numbers):  # numbers are distinct and ascending
-            return every[first : last + 1]
-        return every[torch.from_numpy(numbers)]
+        return self if self.vectors.is_here() else Encoded.of(self.folder, new_file())
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """For each group's name the numbers of its texts, ascending, mapped from the file."""
-        every = np.memmap(self.file, np.int64, "c", shape=(len(self),))
+        every = np.memmap(self.vectors.file, np.int64, "c", shape=(len(self),))
         edges = np.cumsum([0, *self.sizes.values()]).tolist()
         return {
             name: np.asarray(every[start:stop])
@@ -117,8 +95,8 @@ class Encoded:
 
     def firsts(self) -> NDArray[np.uint32]:
         """For each number, the first number of the same text: a text in two groups has two numbers."""
-        keys = (text_keys(table["id"])[:, None] for _, table in _chosen(self.folder, self.distinct, ["id"]))
-        return first_of_each(keys, len(self), self.file.parent)
+        keys = (text_keys(table["id"])[:, None] for _, table in some_rows(self.folder, self.distinct, ["id"]))
+        return first_of_each(keys, len(self), self.vectors.file.parent)
 
     @property
     def copy_count(self) -> int:
@@ -135,14 +113,14 @@ class Encoded:
             seen += len(places)
         reason = f"repeats an earlier text of the {corpus}"
         found = [to_table([], REJECT)]
-        for _, table in _chosen(self.folder, which, TEXTS.names):
+        for _, table in some_rows(self.folder, which, TEXTS.names):
             rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
             found.append(to_table(rows, REJECT))
         return pa.concat_tables(found)
 
     def texts(self) -> Iterator[pa.Table]:
         """The distinct texts without their vectors, in the order of their numbers, a shard at a time."""
-        return (table for _, table in _chosen(self.folder, self.distinct, TEXTS.names))
+        return (table for _, table in some_rows(self.folder, self.distinct, TEXTS.names))
 
 
 class _Groups:
@@ -182,24 +160,8 @@ class _Groups:
         return dict(zip(self._codes, sizes.tolist(), strict=True))
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNED) * ALIGNED
-
-
 def _slices(total: int) -> Iterator[slice]:
     return (slice(start, min(start + ROWS, total)) for start in range(0, total, ROWS))
-
-
-def _chosen(
-    folder: DatasetFolder, which: NDArray[np.bool_], columns: Sequence[str]
-) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
-    """Some rows of a folder, in order, by shard, with their places in it; shards without any are not read."""
-    edges = np.cumsum([0, *folder.shard_rows()]).tolist()
-    parts = [slice(*each) for each in pairwise(edges)]
-    shards = [number for number, part in enumerate(parts) if which[part].any()]
-    for number, table in zip(shards, folder.shards("train", columns, shards), strict=True):
-        here = np.flatnonzero(which[parts[number]])
-        yield here, table.take(here)
 
 
 class Texts:

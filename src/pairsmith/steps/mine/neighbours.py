@@ -188,7 +188,7 @@ def find_neighbours(
         mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
     ) | {"neighbours": dict(most)}
     if settings.index:
-        needed = needed_vectors(settings.index, x.width)
+        needed = needed_vectors(settings.index, x.vectors.width)
         todo = parts_by_index(every, settings.index_rows, needed, most)
         cut = {side: together(most[side]) for side in most}
         if any(len(each.x) > cut["x"] or len(each.y) > cut["y"] for each in every):
@@ -255,7 +255,7 @@ def _searched(x: Encoded, y: Encoded) -> Searched:
     """The vectors among which those of a side of a group are searched, opened on this machine."""
     x, y = x.here(), y.here()
     every = cells(x, y)
-    return lambda cell, side: (x if side == "y" else y).vectors(_others(every[cell], side))
+    return lambda cell, side: (x if side == "y" else y).vectors.of(_others(every[cell], side))
 
 
 def _load_search(
@@ -275,7 +275,7 @@ def _load_search(
     def search(part: Part, advance: Advance) -> Made:
         found: list[pa.Table] = []
         for piece in part.pieces:
-            of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
+            of_x, of_y = x.vectors.of(every[piece.cell].x), y.vectors.of(every[piece.cell].y)
             queries, all_others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
             queries, others = queries[slice(*piece.queries)], all_others[slice(*piece.others)]
             first = piece.queries[0]

@@ -11,6 +11,7 @@ from pairsmith.core.fields import (
     Executor,
     Rank,
     RayAddress,
+    VectorDtype,
     Workers,
     WorldSize,
 )
@@ -112,6 +113,7 @@ class MineSettings(Settings):
         description="Longest text in tokens; the rest is cut off. Unset: the encoder's own limit.",
     )
     batch_tokens: BatchTokens = None
+    vector_dtype: VectorDtype = "float32"
     memory: float = Field(
         default=1.0,
         gt=0,

@@ -20,8 +20,8 @@ from pairsmith.search.exact import products_with
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.negatives.pairs import NO_POSITIVE, Pairs
-from pairsmith.steps.negatives.search import Vectors, every
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.vectors import VectorFile
 
 
 def _columns(settings: NegativesSettings, *more: str | None) -> str | None:
@@ -76,7 +76,7 @@ class Positives:
     passages: Texts
     place: NDArray[np.int64]
     other: NDArray[np.int64]
-    vectors: Vectors | None
+    vectors: VectorFile | None
 
     def texts(self, rows: NDArray[np.int64]) -> list[str]:
         """The positives of some rows."""
@@ -87,14 +87,16 @@ class Positives:
             found[at] = passage["text"]
         return found
 
-    def similarities(self, rows: NDArray[np.int64], queries: Vectors, corpus: Encoded) -> NDArray[np.float32]:
+    def similarities(
+        self, rows: NDArray[np.int64], queries: VectorFile, corpus: Encoded
+    ) -> NDArray[np.float32]:
         """The cosine of query and positive of some rows, as the search computes them, ``(len(rows),)``."""
         found = np.empty(len(rows), np.float32)
         there = self.place[rows] >= 0
-        asked = queries.all()
-        sides = [(there, self.place, every(corpus))]
+        asked = queries.every()
+        sides = [(there, self.place, corpus.vectors.every())]
         if self.vectors:
-            sides.append((~there, self.other, self.vectors.all()))
+            sides.append((~there, self.other, self.vectors.every()))
         for some, numbers, vectors in sides:
             if some.any():
                 asking = asked[torch.from_numpy(self.pairs.query[rows[some]])]
@@ -129,4 +131,4 @@ def encode_positives(
     number[order] = np.where(there, np.cumsum(there) - 1, -1)
     other[lacking] = number[of_row]
     pairs = pairs.without(NO_POSITIVE, (place < 0) & (other < 0))
-    return Positives(pairs, passages, place, other, Vectors.of(folder, file))
+    return Positives(pairs, passages, place, other, VectorFile.write(folder, file))

@@ -34,7 +34,6 @@ from pairsmith.steps.negatives.pairs import Keys, Pairs, collect_pairs, corpus_k
 from pairsmith.steps.negatives.search import (
     NOBODY,
     Nearest,
-    Vectors,
     find_nearest,
     gather,
     leave_out,
@@ -42,6 +41,7 @@ from pairsmith.steps.negatives.search import (
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.vectors import VectorFile
 
 SHARD_ROWS = 10_000
 """Most pairs in a shard."""
@@ -85,7 +85,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         if run.rank is not None:
             return writer.folder()  # what follows needs the vectors of all ranks
         pairs = pairs.with_queries(with_vector(asked, pairs.queries()))
-        queries, corpus = Vectors.of(asked, scratch("queries")), Encoded.of(held, scratch("corpus"))
+        queries, corpus = VectorFile.write(asked, scratch("queries")), Encoded.of(held, scratch("corpus"))
         passages, copies = Texts(corpus, scratch("texts")), corpus_keys(corpus, scratch("keys"))
         place, both, part = places_in(copies, pairs), {**of_pairs, **of_corpus}, run.part("positives")
         positives = encode_positives(

@@ -3,10 +3,8 @@
 Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder.
 """
 
-import atexit
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -39,6 +37,7 @@ from pairsmith.steps.mine.neighbours import (
 )
 from pairsmith.steps.negatives.pairs import Keys, of_query
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.vectors import VectorFile
 
 SPARE = 4
 """Neighbours looked up beyond the last rank; a query that needs more is searched again."""
@@ -48,59 +47,13 @@ NOBODY = 2**32 - 1
 """The number in a file of a neighbour that is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The vectors of all rows of an encoded folder, in their order: float32 in a file, ``width`` each."""
-
-    folder: DatasetFolder
-    file: Path
-    width: int
-
-    @classmethod
-    def of(cls, folder: DatasetFolder, file: Path) -> Self:
-        """Write the vectors of a folder that ``encode_corpus`` wrote to ``file``."""
-        width = 0
-        with storage_errors(file), file.open("wb") as out:
-            for table in folder.shards("train", ["vector"]):
-                if table.num_rows:
-                    vectors = table["vector"].combine_chunks().flatten()
-                    width = len(vectors) // table.num_rows
-                    out.write(np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False)).tobytes())
-        return cls(folder, file, width)
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return sum(self.folder.shard_rows())
-
-    def here(self) -> Self:
-        """The same with their file on this machine; if it is missing here, it is written again."""
-        if self.file.is_file() and self.file.stat().st_size == 4 * self.width * len(self):
-            return self
-        with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as made:
-            file = Path(made.name)
-        atexit.register(file.unlink, missing_ok=True)
-        Vectors.of(self.folder, file)
-        return replace(self, file=file)
-
-    def all(self) -> torch.Tensor:
-        """All of them, ``(len(self), width)`` float32, mapped from the file."""
-        if not len(self):
-            return torch.empty(0, self.width)
-        return torch.from_numpy(np.memmap(self.file, np.float32, "c").reshape(-1, self.width))
-
-
-def every(corpus: Encoded) -> torch.Tensor:
-    """The vectors of all texts of a corpus, mapped from its file."""
-    return corpus.vectors(np.arange(len(corpus)))
-
-
 def looked_up(settings: NegativesSettings) -> int:
     """How many nearest texts of each query are searched for."""
     return settings.last_rank + SPARE
 
 
 def find_nearest(
-    queries: Vectors, corpus: Encoded, settings: NegativesSettings, inputs: Mapping[str, str], run: Run
+    queries: VectorFile, corpus: Encoded, settings: NegativesSettings, inputs: Mapping[str, str], run: Run
 ) -> DatasetFolder:
     """Search and save the nearest texts in the subfolder ``search``; finished parts are kept.
 
@@ -181,19 +134,19 @@ def find_nearest(
 
 def _searched(corpus: Encoded) -> Searched:
     """The vectors of the corpus, opened on this machine."""
-    texts = every(corpus.here())
+    texts = corpus.here().vectors.every()
     return lambda *_: texts
 
 
 def _load_search(
-    queries: Vectors,
+    queries: VectorFile,
     corpus: Encoded,
     trained: DatasetFolder | None,
     settings: NegativesSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[Part, Made]:
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
-    asked, texts = queries.here().all(), every(corpus.here())
+    asked, texts = queries.here().every(), corpus.here().vectors.every()
     device = torch.device(pick_device(settings.device))
     memory, most = int(settings.memory * 2**30), looked_up(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
@@ -267,14 +220,14 @@ def gather(found: DatasetFolder, count: int, width: int, files: tuple[Path, Path
 
 
 def leave_out(
-    near: Nearest, forbidden: Keys, copies: Keys, queries: Vectors, corpus: Encoded, ranks: int
+    near: Nearest, forbidden: Keys, copies: Keys, queries: VectorFile, corpus: Encoded, ranks: int
 ) -> int:
     """Leave the texts of the first ``ranks`` that may be negatives; returns how many nearer ones may not.
 
     ``forbidden`` are the numbers of queries with the keys of their own texts, sorted, and ``copies``
     ``(texts, 2)`` the keys of the corpus. Of several copies of a text the nearest counts.
     """
-    asked, texts, total = queries.all(), every(corpus), 0
+    asked, texts, total = queries.every(), corpus.vectors.every(), 0
     for first in range(0, len(near.ids), AT_ONCE):
         rows = slice(first, min(first + AT_ONCE, len(near.ids)))
 

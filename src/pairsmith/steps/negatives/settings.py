@@ -4,7 +4,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
+from pairsmith.core.fields import (
+    BatchTokens,
+    Device,
+    Dtype,
+    Executor,
+    Rank,
+    RayAddress,
+    VectorDtype,
+    Workers,
+    WorldSize,
+)
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 
@@ -109,6 +119,7 @@ class NegativesSettings(Settings):
         "limit.",
     )
     batch_tokens: BatchTokens = None
+    vector_dtype: VectorDtype = "float32"
     memory: float = Field(
         default=1.0,
         gt=0,
@@ -186,5 +197,5 @@ class NegativesSettings(Settings):
 
 
 _OF_WORK = {"device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size"}
-_OF_ENCODING = {"encoder", "max_length", "memory", "shard_size", *_OF_WORK}
+_OF_ENCODING = {"encoder", "max_length", "memory", "vector_dtype", "shard_size", *_OF_WORK}
 _OF_JUDGING = {"shard_size", *_OF_WORK}

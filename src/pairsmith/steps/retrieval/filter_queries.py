@@ -29,7 +29,7 @@ from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.retrieval.query_rows import Evaluation, Texts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import Keys, Vectors
+from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
 from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
@@ -110,7 +110,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         }
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
-        vectors = {name: Vectors.of(folder, file(name)) for name, folder in folders.items()}
+        vectors = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
         rows = _Rows.of(written, texts, vectors["queries"], vectors["corpus"], settings)
         ranked = _search(rows, vectors, folders, settings, run.part("search"))
         verdicts, held = _verdicts(rows, ranked, vectors["queries"], written, evaluation, settings)
@@ -143,8 +143,8 @@ class _Rows:
         cls,
         written: WrittenQueries,
         texts: Texts,
-        queries: Vectors,
-        corpus: Vectors,
+        queries: KeyedVectors,
+        corpus: KeyedVectors,
         settings: FilterQueriesSettings,
     ) -> "_Rows":
         """Look up the vectors; at least one row has both."""
@@ -165,7 +165,7 @@ class _Rows:
 
 def _search(
     rows: _Rows,
-    vectors: dict[str, Vectors],
+    vectors: dict[str, KeyedVectors],
     folders: dict[str, DatasetFolder],
     settings: FilterQueriesSettings,
     run: Run,
@@ -217,7 +217,7 @@ class _Verdict:
 def _verdicts(
     rows: _Rows,
     ranked: pa.Table,
-    queries: Vectors,
+    queries: KeyedVectors,
     written: WrittenQueries,
     evaluation: Evaluation,
     settings: FilterQueriesSettings,

@@ -5,27 +5,22 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.storage import storage_errors
+from pairsmith.steps.vectors import VectorFile
 
 Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
-    """Vectors of distinct texts, numbered from 0.
-
-    ``keys`` are those of the texts, ``(n,)``, and ``file`` holds the vectors, float32, of ``width`` numbers.
-    """
+class KeyedVectors:
+    """Vectors of distinct texts, numbered from 0, and the ``keys`` of these texts, ``(n,)``."""
 
     keys: Keys
-    file: Path
-    width: int
+    vectors: VectorFile
 
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
@@ -37,18 +32,7 @@ class Vectors:
         keys = np.concatenate(every)
         first = np.zeros(len(keys), bool)
         first[np.unique(keys, return_index=True)[1]] = True
-        start = width = 0
-        with storage_errors(file), file.open("wb") as out:
-            for table in folder.shards("train", ["vector"]):
-                new = first[start : start + len(table)]
-                start += len(table)
-                if new.any():
-                    vectors = table.filter(pa.array(new))["vector"].combine_chunks().flatten()
-                    width = len(vectors) // int(new.sum())
-                    out.write(
-                        np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes()
-                    )
-        return cls(keys[first], file, width)
+        return cls(keys[first], VectorFile.write(folder, file, first))
 
     def __len__(self) -> int:
         """How many texts there are."""
@@ -56,8 +40,7 @@ class Vectors:
 
     def every(self) -> torch.Tensor:
         """All vectors, ``(n, width)``, mapped from the file."""
-        mapped = np.memmap(self.file, np.float32, "c")
-        return torch.from_numpy(mapped.reshape(-1, self.width))
+        return self.vectors.every()
 
     def numbers(self, keys: Keys) -> NDArray[np.int64]:
         """The number of the text with each key, ``(len(keys),)``; -1 where no text has it."""
