@@ -97,6 +97,13 @@ class EvaluateRetrievalSettings(Settings):
     )
     query_prompt: OfQueries = None
     document_prompt: OfDocuments = None
+    against: str | None = Field(
+        default=None,
+        description="Folder that evaluate retrieval wrote on the same queries and documents: also say by "
+        "how much each figure differs from the one there, with a 95 % interval over the queries, and whether "
+        "that is better, worse or within noise.",
+        json_schema_extra=BY_CONTENT,
+    )
     depth: int = Field(
         default=1000,
         ge=100,
@@ -125,6 +132,8 @@ class EvaluateRetrievalSettings(Settings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         refuse_without_effect(self, self.model)
+        if self.against is not None and self.bootstrap == 0:
+            raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
         if self.corpus:
             refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
             refuse(self, ("exclude_own",), "with corpus, where queries have no ids of documents")
