@@ -195,7 +195,7 @@ def _search_command() -> Callable[..., None]:
 
     query = typer.Argument(
         help="What to search for. Without any query, and without --queries, they are asked for.",
-        metavar="[QUERY]...",
+        metavar="QUERY",
         show_default=False,
     )
     as_json = typer.Option("--json", help="Print a JSON object for each query, on a line of its own.")

@@ -202,6 +202,17 @@ def test_lines_are_cut_to_a_width(line, width, expected):
     assert cut(line, width) == expected
 
 
+def test_json_holds_texts_as_they_are(tmp_path):
+    text = 'curl "https://example.org/?token=abc" \\ \u2028 and more'
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"id": 7, "text": text}) + "\n")
+    (line,) = search("--model", "bm25", "--corpus", corpus, "curl", "--json").stdout.rstrip("\n").split("\n")
+    (document,) = json.loads(line)["documents"]
+    assert document == {
+        "rank": 1, "score": pytest.approx(0.15, abs=0.01), "id": "7", "title": "", "document": "", "text": text,
+    }  # fmt: skip
+
+
 def test_queries_of_files_and_of_standard_input(corpus, tmp_path):
     base = ("--model", "bm25", "--corpus", corpus, "--json", "--quiet", "--best", 2)
     lines = tmp_path / "queries.txt"
@@ -261,6 +272,21 @@ def test_mistakes_are_told_in_a_line_or_two(arguments, said, corpus, tmp_path, m
     assert len(result.stderr.splitlines()) <= 2
 
 
+def test_a_reader_and_a_cross_encoder_are_no_encoders(corpus, tiny_bert, tmp_path):
+    from sentence_transformers import CrossEncoder
+    from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+
+    sizes = BertConfig.from_pretrained(tiny_bert)
+    BertForQuestionAnswering(sizes).save_pretrained(tmp_path / "reader")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "reader")
+    CrossEncoder(str(tiny_bert), num_labels=1).save(str(tmp_path / "judge"), create_model_card=False)
+    for name, kind in (("reader", "BertForQuestionAnswering"), ("judge", "BertForSequenceClassification")):
+        result = search("--model", tmp_path / name, "--corpus", corpus, "--quiet", "a horn")
+        assert result.exit_code == 2
+        assert f"a model of the kind {kind}, which gives scores or answers" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
 def test_an_unwritable_cache_is_told_with_what_to_do(corpus, tiny_bert, cache):
     cache.parent.mkdir()
     cache.touch()
@@ -272,13 +298,13 @@ def test_an_unwritable_cache_is_told_with_what_to_do(corpus, tiny_bert, cache):
 def test_queries_are_asked_for_until_one_is_empty(corpus, tiny_bert, encoded, monkeypatch):
     monkeypatch.setattr(route, "_on_terminal", lambda: True)
     base = ("--model", tiny_bert, "--corpus", corpus, "--best", 2)
+    each = [line for query in ("lute", "horn") for line in search(*base, query).stdout.splitlines()]
     for given in ("lute\nhorn\n\nnot asked\n", "lute\nhorn\n"):  # an empty line, and the end
         result = search(*base, given=given)
         assert result.exit_code == 0, result.output
         assert encoded[-2:] == [1, 1]  # each query by itself
         lines = [line.split("query> ")[-1] for line in result.stdout.splitlines()]
-        each = [search(*base, query).stdout.splitlines() for query in ("lute", "horn")]
-        assert [line for line in lines if line] == [*each[0], *each[1]]
+        assert [line for line in lines if line] == each
         assert "an empty line or Ctrl-D ends" in result.stderr
 
 

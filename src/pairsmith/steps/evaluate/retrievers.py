@@ -1,6 +1,7 @@
 """The two ways in which documents are ranked for queries: by the vectors of an encoder, and by BM25."""
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
-from pairsmith.core.model_names import DtypeName, PoolingName
+from pairsmith.core.model_names import DtypeName, PoolingName, file_of, resolve_model
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
@@ -35,6 +36,8 @@ TOGETHER = 20_000
 """Documents whose vectors are held at once, and after which the nearest are kept."""
 QUERIES = 2_048
 """Queries whose nearest documents are searched for at once."""
+_OTHER_KINDS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
+"""How the classes of models that are no encoders end."""
 K1, B = 0.9, 0.4
 """Parameters of BM25: those of the BM25 that is published for BEIR's data sets."""
 
@@ -143,6 +146,7 @@ class _NamesEncoder(Protocol):
 
 def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
     """The encoder of ``settings``, with the prompts and the number of dimensions that these name."""
+    _refuse_other_kinds(settings.model)
     encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))
     if encoder.similarity_fn_name not in ("cosine", "dot"):
         raise ModelError(
@@ -158,6 +162,29 @@ def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
             raise SettingsError(f"--dimensions {settings.dimensions}: the model's vectors have only {width}")
         encoder.truncate_dim = settings.dimensions
     return encoder
+
+
+def _refuse_other_kinds(model: str) -> None:
+    """Refuse a cross-encoder, a reader or a tagger, which loads as an encoder and gives vectors of no use."""
+    where = resolve_model(model)
+    made = _json_in(where, "config.json").get("architectures") or [""]
+    saved = _json_in(where, "config_sentence_transformers.json")
+    encodes = saved and saved.get("model_type") != "CrossEncoder"
+    if not encodes and all(str(name).endswith(_OTHER_KINDS) for name in made):
+        raise ModelError(
+            f"model {model}: a model of the kind {made[0]}, which gives scores or answers and no vectors of "
+            "texts; give a sentence encoder, such as train-retriever trains"
+        )
+
+
+def _json_in(where: str, name: str) -> dict[str, Any]:
+    """The object in a file of a resolved model; empty where there is none, of which loading tells."""
+    file = file_of(where, name)
+    try:
+        found = json.loads(file.read_bytes()) if file else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def by_vectors(

@@ -64,7 +64,12 @@ def search(
 
     def show(some: Sequence[str], *, named: bool) -> None:
         for query, hits in zip(some, searched.best(some), strict=True):
-            progress.result(_as_json(query, hits) if as_json else "\n".join(_lines(query, hits, named=named)))
+            if as_json:
+                print(
+                    _as_json(query, hits), flush=True
+                )  # as it is: hidden secrets would end a string too early
+            else:
+                progress.result("\n".join(_lines(query, hits, named=named)))
 
     if not queries:
         progress.say("an empty line or Ctrl-D ends")
