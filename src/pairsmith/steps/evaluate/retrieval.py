@@ -113,8 +113,8 @@ def _beside(
 ) -> dict[str, Any]:
     if len(data.queries) < FEW_ROWS:
         run.progress.say(
-            f"intervals of so few queries ({len(data.queries)}) come out too short: better or worse is a hint "
-            "and no more"
+            f"intervals of so few queries ({len(data.queries)}) come out too short: better or worse is a "
+            "hint and no more"
         )
     own = figures_in(run.out, list(data.queries))
     return {"against": compared(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)}
