@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from common import write
-from pairsmith.core.gguf import CACHE_VARIABLE, SMOLLM2, gguf_folder
+from pairsmith.core.gguf import SMOLLM2, gguf_folder
+from pairsmith.core.paths import CACHE_VARIABLE
 from pairsmith.models.language.loading import load_causal
 
 PROMPTS = [

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pairsmith.cli.options import default_text, option_kind
 from pairsmith.cli.steps import STEPS, Step, command_of
-from pairsmith.core.settings import option_name
+from pairsmith.core.settings import Settings, option_name
+from pairsmith.steps.search.settings import SearchSettings
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "commands"
@@ -54,7 +55,21 @@ A mistake in the input ends the command with exit code 2 and a line that says wh
 |---|---|---|
 """
 
+_SEARCH = """\
+The best documents for each query are printed: rank, score, id, title and document, and below them the text,
+cut to the width of the terminal. Without a query they are asked for, until one is empty. More:
+[a retriever for your documents](../retriever.md#searching).
+
+{options}
+
+| option | |
+|---|---|
+| `--json` | Print a JSON object for each query, on a line of its own. |
+| `--quiet` | Show no progress. |
+"""
+
 _OTHERS = {
+    "search": ("search QUERY …", "Search documents with a retriever or BM25.", _SEARCH),
     "run": (
         "run RECIPE",
         "Run a recipe: steps in order.",
@@ -171,6 +186,7 @@ def pages() -> dict[str, str]:
     found = {"index.md": index()}
     found |= {f"{name}.md": step_page(name, step) for name, step in STEPS.items()}
     for name, (call, line, rest) in _OTHERS.items():
+        rest = rest.replace("{options}", "\n".join(options(SearchSettings)))
         found[f"{name}.md"] = f"# pairsmith {call}\n\n{_WRITTEN}\n\n{line}\n\n{rest}"
     return found
 
@@ -190,19 +206,25 @@ def step_page(name: str, step: Step) -> str:
     lines = [f"# pairsmith {command_of(name)}", "", _WRITTEN, "", step.help]
     if name in _GUIDES:
         lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
-    lines += ["", "| option | values | default | |", "|---|---|---|---|"]
-    for setting, field in step.settings.model_fields.items():
+    lines += ["", *options(step.settings)]
+    lines += [
+        "",
+        f"Also `--out`, `--fresh` and `--quiet`, as [every step](index.md); in a recipe `step: {name}`.",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def options(settings: type[Settings]) -> list[str]:
+    """The lines of a table of the options that a settings model makes."""
+    lines = ["| option | values | default | |", "|---|---|---|---|"]
+    for setting, field in settings.model_fields.items():
         kind, values = option_kind(field.annotation)
         values = values.replace("|", ", ") + (", several times" if kind == list[str] else "")
         flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")
         default = default_text(field).removeprefix("default: ")
         cells = [flag, values, default, field.description or ""]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    lines += [
-        "",
-        f"Also `--out`, `--fresh` and `--quiet`, as [every step](index.md); in a recipe `step: {name}`.",
-    ]
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def cited() -> dict[str, dict[str, list[str]]]:

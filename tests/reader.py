@@ -39,6 +39,7 @@ CUT = {
     "train-classifier": "--base org/encoder",
     "negatives --pairs kept": "--positive-share 0",
     "filter-queries": "--within 12 --duplicates 1 --contaminated 1",
+    "search --model": "--no-keep-vectors",
     "run retriever": " ".join(
         [
             "--set written.model=pairsmith:tiny --set written.queries=1 --set kept.encoder=org/encoder",

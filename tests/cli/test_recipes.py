@@ -983,6 +983,7 @@ def test_the_retriever_is_measured_on_queries_that_it_has_not_learned(tmp_path):
     assert {steps[name].data.rpartition(":")[2] for name in ("words", "before", "after")} == {"test"}
     assert steps["before"].model == steps["retriever"].base
     assert steps["after"].data == steps["before"].data
+    assert steps["after"].against == str(tmp_path / "before")
 
 
 def test_the_classifier_is_measured_on_texts_that_it_has_not_learned(tmp_path):

@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+from tests.documented import unknown_in
 
 from pairsmith.cli.steps import STEPS, Step, imported
 
@@ -37,3 +38,9 @@ def test_only_settings_that_a_step_has_are_checked():
     assert "base" in STEPS["train-encoder"].all_checks()
     assert "model" in STEPS["generate"].all_checks()
     assert "model" not in STEPS["mine"].all_checks()
+
+
+@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.then])
+def test_the_commands_that_may_follow_exist(name):
+    for command in STEPS[name].then:
+        assert not unknown_in(command.format(out="out", model="model").split()[1:]), command

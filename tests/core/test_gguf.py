@@ -16,8 +16,9 @@ from safetensors import SafetensorError
 from tests.tiny_gguf import converted, llama, make_gguf
 
 from pairsmith.core.errors import MissingExtra, ModelError, StorageError
-from pairsmith.core.gguf import SMOLLM2, cache_folder, check_gguf, gguf_folder, hub_repository, is_gguf
+from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, hub_repository, is_gguf
 from pairsmith.core.model_names import check_name, is_hub_id, model_revision, resolve_model
+from pairsmith.core.paths import cache_folder
 from pairsmith.models.language.loading import load_causal, load_model
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 

@@ -19,6 +19,8 @@ from pairsmith.core.errors import PairsmithError, SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import option_name
+from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
+from pairsmith.steps.search.settings import SearchSettings
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
 _STOPPED = (
@@ -38,7 +40,7 @@ _SECTIONS = {
     ),
     "From passages and questions": ("train-asker", "ask", "train-teacher", "relabel", "infuse"),
     "From documents to a retriever": (
-        "chunk", "queries", "filter-queries", "negatives", "train-retriever",
+        "chunk", "queries", "filter-queries", "negatives", "train-retriever", "search",
     ),
     "Measure": ("evaluate", "compare"),
     "Look at data, mix and share it": ("report", "audit", "mix", "export", "push", "tasks"),
@@ -116,6 +118,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
     for name, step in steps.items():
         *above, last = command_of(name).split()
         (evaluate if above else app).command(last, help=step.help)(step_command(step))
+    app.command("search", help="Search documents with a retriever or BM25.")(_search_command())
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
     app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
     app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
@@ -161,8 +164,10 @@ def step_command(step: Step) -> Callable[..., None]:
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         if out is not None and not getattr(settings, "world_size", None):
+            names = {"out": out, "model": str(getattr(settings, "model", ""))}
             for number, command in enumerate(step.then):
-                progress.say(f"{'or:  ' if number else 'next:'} {command.replace('{out}', shlex.quote(out))}")
+                filled = command.format_map({name: shlex.quote(value) for name, value in names.items()})
+                progress.say(f"{'or:  ' if number else 'next:'} {filled}")
 
     required = "required"
     if flag := step.dry or step.wet:
@@ -170,6 +175,36 @@ def step_command(step: Step) -> Callable[..., None]:
     out = Annotated[str | None, _out_option(f"{_OUT}. [{required}]")]
     common = {"out": (out, None), "fresh": (Fresh, False), "quiet": (QuietFlag, False)}
     return with_options(body, step.help, step.settings, common)
+
+
+def _search_command() -> Callable[..., None]:
+    """The command ``search``, with an option for each of its settings."""
+
+    def body(query: list[str] | None, as_json: bool, quiet: bool, **values: Any) -> None:
+        settings = settings_from(SearchSettings, values)
+        check_retriever_name(settings.model)
+        from pairsmith.data.sources import check_there
+
+        for source in (*settings.corpus, settings.queries):
+            if source not in (None, "-"):
+                check_there(source)
+        from pairsmith.steps.search.route import search
+
+        with _spoken_errors("stopped"):
+            search(settings, query or [], _progress(quiet), as_json=as_json)
+
+    query = typer.Argument(
+        help="What to search for. Without any query, and without --queries, they are asked for.",
+        metavar="QUERY",
+        show_default=False,
+    )
+    as_json = typer.Option("--json", help="Print a JSON object for each query, on a line of its own.")
+    common = {
+        "query": (Annotated[list[str] | None, query], None),
+        "as_json": (Annotated[bool, as_json], False),
+        "quiet": (QuietFlag, False),
+    }
+    return with_options(body, "Search documents with a retriever or BM25.", SearchSettings, common)
 
 
 def _group(help_text: str, **options: Any) -> typer.Typer:
@@ -238,6 +273,10 @@ def _run(
             progress.say(f"page:  {place(out) / planned.name / 'report.html'}")
         elif planned.kind.startswith("train-") or planned.kind == "infuse":
             progress.say(f"model: {place(out) / planned.name}")
+    kinds = {planned.kind: shlex.quote(str(place(out) / planned.name)) for planned in plan.steps}
+    if {"chunk", "train-retriever"} <= kinds.keys():
+        command = f"pairsmith search --model {kinds['train-retriever']} --corpus {kinds['chunk']}"
+        progress.say(f"next:  {command}")
 
 
 def _compare(

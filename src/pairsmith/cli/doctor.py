@@ -11,10 +11,11 @@ from pairsmith import __version__
 from pairsmith.core.bundled import TINY, recipe_path
 from pairsmith.core.errors import PairsmithError, redacted
 from pairsmith.core.extras import extras
-from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL, cache_folder
+from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL
 from pairsmith.core.hub import why_unreachable
 from pairsmith.core.model_files import multiplies_fast, pick_device
 from pairsmith.core.model_names import MINILM, check_name
+from pairsmith.core.paths import cache_folder
 
 _HIDDEN = ("dev", "docs")
 """Extras for those who work on pairsmith itself."""
@@ -93,7 +94,7 @@ def _models() -> Generator[str, None, list[str]]:
     yield "  any other name of the Hugging Face Hub: " + (
         f"cannot be fetched ({redacted(why)})" if why else "is fetched when it is first used"
     )
-    yield f"  GGUF files are converted into {cache_folder()}"
+    yield f"  GGUF files are converted into {cache_folder()}, where search keeps vectors, too"
     return here
 
 

@@ -289,6 +289,8 @@ def figure_of(source: str, out: Place, name: str) -> Any:
 
 
 def _number(value: Any) -> str:
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return json.dumps(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

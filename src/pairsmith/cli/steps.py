@@ -82,7 +82,7 @@ class Step:
     plan: str = ""
     sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
     reads: str = ""  # the setting that names a model which an earlier step may train
-    then: tuple[str, ...] = ()  # commands that may follow, for people; ``{out}`` stands for the step's folder
+    then: tuple[str, ...] = ()  # commands that may follow, for people; {out} and {model} stand for the step's
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
     def run(self, settings: Settings, run: "Run") -> object:
@@ -283,6 +283,7 @@ STEPS: Steps = {
         "Train an encoder that finds documents for queries.",
         then=(
             "pairsmith evaluate retrieval --model {out} --data QUERIES --corpus CHUNKS --out {out}-measured",
+            "pairsmith search --model {out} --corpus CHUNKS",
         ),
     ),
     "evaluate-sts": Step(
@@ -306,6 +307,7 @@ STEPS: Steps = {
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
         reads="model",
         checks={"model": check_retriever_name},
+        then=("pairsmith search --model {model} --corpus CHUNKS",),
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,

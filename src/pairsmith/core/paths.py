@@ -5,6 +5,7 @@ their errors, which ``reaching`` unifies.
 """
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:  # only for URLs is it imported: its fsspec and asyncio take a
     from upath import UPath
 
 Place: TypeAlias = Union[Path, "UPath"]
+
+CACHE_VARIABLE = "PAIRSMITH_CACHE"
 
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
 """Stores without real folders: names may contain slashes, and that is all."""
@@ -58,6 +61,13 @@ def place(name: str | Place) -> Place:
             f"{name}: {first_line(error)}; give a path, or a URL such as s3://BUCKET/FOLDER"
         ) from None
     return found
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pairsmith"
 
 
 def is_url(name: str) -> bool:

@@ -4,11 +4,31 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet
+from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_beir
 from pairsmith.data.chunk_rows import read_passages
+from pairsmith.data.documents import TitledText
 from pairsmith.data.query_columns import POSITIVES, QUERIES_ALONE, texts_of
 from pairsmith.data.readers import column_text, text_id, with_names
 from pairsmith.data.sources import open_source
+
+
+def read_corpus(corpus: Sequence[str]) -> dict[str, TitledText]:
+    """Read the documents that may answer queries, by their ids, each once; blank ones are skipped.
+
+    An id stands for one title and text.
+
+    Args:
+        corpus: chunks or documents, as ``read_passages`` reads them, or folders in BEIR's layout.
+    """
+    documents: dict[str, TitledText] = {}
+    for source in corpus:
+        for passage in read_passages(in_beir(source)):
+            if documents.setdefault(passage.id, passage).whole != passage.whole:
+                raise InputError(
+                    f"{source}: another document of {', '.join(corpus)} has the id {passage.id!r}, too; each "
+                    "has to have an id of its own"
+                )
+    return documents
 
 
 def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
@@ -17,19 +37,14 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
     Args:
         data: rows with the columns query and chunk, the id of a document; or query and positive, its text. A
             query with several relevant documents has several rows.
-        corpus: chunks or documents, as ``read_passages`` reads them; an id stands for one text.
+        corpus: chunks or documents, as ``read_corpus`` reads them.
     """
     faults: dict[str, list[str]] = defaultdict(list)
-    documents: dict[str, str] = {}
+    passages = read_corpus(corpus)
+    documents = {name: passage.whole for name, passage in passages.items()}
     of_text: dict[str, str] = {}  # a document's id, by its text alone
-    for source in corpus:
-        for chunk in read_passages(source):
-            if documents.setdefault(chunk.id, chunk.whole) != chunk.whole:
-                raise InputError(
-                    f"{source}: another document of {', '.join(corpus)} has the id {chunk.id!r}, too; each "
-                    "has to have an id of its own"
-                )
-            of_text.setdefault(chunk.text, chunk.id)
+    for name, passage in passages.items():
+        of_text.setdefault(passage.text, name)
     queries: dict[str, str] = {}
     relevance: dict[str, dict[str, int]] = defaultdict(dict)
     for where, row, (name,) in with_names(open_source(data), QUERIES_ALONE):

@@ -123,6 +123,7 @@ def test_the_card_and_the_facts(given, tmp_path, capsys):
     ):
         assert f"| {fact} |" in text
     assert "encode_query" in text
+    assert "`pairsmith search --model path/to/this/folder --corpus CHUNKS" in text
     assert "GPL" in text
     assert "2 of 8 rows are duplicates and are left out" in capsys.readouterr().err
 

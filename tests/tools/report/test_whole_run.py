@@ -115,6 +115,26 @@ def test_evaluations_of_one_kind_stand_side_by_side(tmp_path):
     assert "100 where both order the pairs alike" in text
 
 
+def test_an_evaluation_that_was_compared_with_an_earlier_one_says_so(tmp_path):
+    run = tmp_path / "run"
+    difference = {"difference": 1.4, "difference_ci": [-0.2, 3.04], "verdict": "within noise"}
+    against = {"folder": "/somewhere/before", "model": "org/base", "ndcg@10": difference}
+    for name, more in (("before", {}), ("after", {"against": against})):
+        evaluated(run / name, 40.0)
+        results = json.loads((run / name / "results.json").read_text())
+        (run / name / "results.json").write_text(json.dumps(results | more))
+    for source in (run / "after", a_run(run, ["before", "after"])):
+        text = text_of(page_of(source, tmp_path / source.name / "page"))
+        assert text.count("Compared with before (org/base)") == 2  # in the lines below the title, and a table
+        assert "ndcg@10 +1.40, 95 % interval -0.20 to +3.04: within noise." in text
+        assert "figureverdictdifference95 % interval ndcg@10within noise+1.40-0.20 to +3.04" in " ".join(
+            text.split()
+        )
+        assert "/somewhere" not in text
+    (run / "after" / "results.json").write_text(json.dumps(results | {"against": {"folder": "x"}}))
+    assert "Compared with" not in text_of(page_of(run / "after", tmp_path / "other"))
+
+
 def test_what_a_step_lacks_is_named_with_its_step_and_what_to_do(tmp_path):
     run = tmp_path / "run"
     folder(run / "pairs", [{"train": [ScoredPair(str(i), f"a {i}", f"A {i}", 1.0) for i in range(20)]}])

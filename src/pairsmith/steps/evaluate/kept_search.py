@@ -75,9 +75,9 @@ class KeptSearch:
         return self.folder / _FILE
 
 
-def digest_of(depth: int, *texts: Iterable[str]) -> bytes:
-    """What a search depends on beside the model: how many are found, and all texts in their order."""
-    found = sha256(f"{depth}".encode())
+def digest_of(what: str, *texts: Iterable[str]) -> bytes:
+    """SHA-256 of ``what`` is done, such as how many texts are found, and of all texts in their order."""
+    found = sha256(what.encode())
     for side in texts:
         for text in side:
             data = text.encode("utf-8", "surrogatepass")

@@ -19,6 +19,8 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
 from pairsmith.steps.shared import with_sources
 
+FEW_ROWS = 50
+"""Of fewer rows or queries a figure has an interval of some 20 points."""
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 
@@ -88,6 +90,7 @@ def evaluate_once(
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
     kept: Kept | None = None,
+    beside: Callable[[], Figures] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
@@ -100,6 +103,8 @@ def evaluate_once(
         compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
         table: makes of the results what is shown to the user.
         kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
+        beside: returns figures that are made from the finished folder and something else, which they do not
+            identify; they are written in any case.
 
     Returns:
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
@@ -127,6 +132,9 @@ def evaluate_once(
             _begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
+    if beside:
+        results |= beside()
+        write_json(run.out / RESULTS, results)
     lock.release(run.out)
     if table:
         run.progress.result(table(results))

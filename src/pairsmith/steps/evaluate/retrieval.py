@@ -14,9 +14,11 @@ from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
-from pairsmith.runs import Run, settled
+from pairsmith.runs import Run, refuse_source, settled
 from pairsmith.steps.evaluate.kept_search import KeptSearch
+from pairsmith.steps.evaluate.paired import Earlier, compared, figures_in, paired_table, read_earlier
 from pairsmith.steps.evaluate.results import (
+    FEW_ROWS,
     Evaluated,
     evaluate_once,
     is_of_step,
@@ -35,7 +37,8 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
     could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
     documents that were retrieved first. A search by vectors that was stopped goes on behind the last
-    ``TOGETHER`` documents that it had finished.
+    ``TOGETHER`` documents that it had finished. With ``against`` the results have what ``compared`` returns
+    under this name.
     """
     settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
@@ -47,16 +50,21 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     data.tell(run.progress.say)
     if not settings.exclude_own:
         tell_own(data, run.progress)
+    digest = data.digest()
+    if settings.against is not None:
+        refuse_source(run, against=settings.against)
+    earlier = read_earlier(settings, data, digest)
     kept = None if settings.model == BM25 else KeptSearch(run.out)
     results = evaluate_once(
         run,
         "evaluate retrieval",
         settings,
-        inputs={"data": data.digest()},
+        inputs={"data": digest},
         models={"model": revision},
         compute=partial(_compute, settings, data, run, kept),
         table=retrieval_table,
         kept=kept,
+        beside=partial(_beside, earlier, settings, data, run) if earlier else None,
     )
     if kept:
         kept.remove()
@@ -100,6 +108,18 @@ def _compute(
     return {**means, **limits, **counts, "faults": faults}, lines
 
 
+def _beside(
+    earlier: Earlier, settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run
+) -> dict[str, Any]:
+    if len(data.queries) < FEW_ROWS:
+        run.progress.say(
+            f"intervals of so few queries ({len(data.queries)}) come out too short: better or worse is a "
+            "hint and no more"
+        )
+    own = figures_in(run.out, list(data.queries))
+    return {"against": compared(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)}
+
+
 def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:
     """The figures of each query, ×100, by the names of ``MEASURES``."""
     relevance = list(data.relevance.values())
@@ -122,4 +142,5 @@ def retrieval_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table, a line for each measure."""
     head = f"{results['queries']:,} queries, {results['documents']:,} documents"
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
-    return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines])
+    below = [paired_table(results["against"])] if "against" in results else []
+    return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *below])

@@ -28,6 +28,45 @@ Language = Literal[
 ]
 """Languages with a stemmer and stop words."""
 
+OfQueries = Annotated[
+    str | None,
+    Field(
+        description='Text put before each query, such as "query: ". Unset: the prompt query that was saved '
+        "with the model, if any."
+    ),
+]
+OfDocuments = Annotated[
+    str | None,
+    Field(
+        description='Text put before each document, such as "passage: ". Unset: the prompt document that was '
+        "saved with the model, if any."
+    ),
+]
+Dimensions = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Use only the first N numbers of each vector, for a model trained with --matryoshka. "
+        "Unset: all.",
+    ),
+]
+OfWords = Annotated[
+    Language,
+    Field(
+        description="With --model bm25: the language of the stemmer and the stop words; none: words are "
+        "compared as they are."
+    ),
+]
+
+
+def refuse_without_effect(settings: Settings, model: str) -> None:
+    """Refuse settings of encoders beside bm25, and those of bm25 beside an encoder."""
+    if model == BM25:
+        names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length")
+        refuse(settings, names, "with bm25, which has no vectors")
+    else:
+        refuse(settings, ("language",), "without bm25, whose words it is for")
+
 
 class EvaluateRetrievalSettings(Settings):
     """How many of the documents that are relevant to a query are retrieved, and how near the top."""
@@ -56,15 +95,14 @@ class EvaluateRetrievalSettings(Settings):
         description="Split whose queries are used. Unset: test, or the only split of a folder.",
         json_schema_extra=BY_CONTENT,
     )
-    query_prompt: str | None = Field(
+    query_prompt: OfQueries = None
+    document_prompt: OfDocuments = None
+    against: str | None = Field(
         default=None,
-        description='Text put before each query, such as "query: ". Unset: the prompt query that was saved '
-        "with the model, if any.",
-    )
-    document_prompt: str | None = Field(
-        default=None,
-        description='Text put before each document, such as "passage: ". Unset: the prompt document that was '
-        "saved with the model, if any.",
+        description="Folder that evaluate retrieval wrote on the same queries and documents: also say by "
+        "how much each figure differs from the one there, with a 95 % interval over the queries, and whether "
+        "that is better, worse or within noise.",
+        json_schema_extra=BY_CONTENT,
     )
     depth: int = Field(
         default=1000,
@@ -81,17 +119,8 @@ class EvaluateRetrievalSettings(Settings):
         ge=0,
         description="Number of retrieved documents that are written to predictions.jsonl for each query.",
     )
-    dimensions: int | None = Field(
-        default=None,
-        ge=1,
-        description="Use only the first N numbers of each vector, for a model trained with --matryoshka. "
-        "Unset: all.",
-    )
-    language: Language = Field(
-        default="english",
-        description="With --model bm25: the language of the stemmer and the stop words; none: words are "
-        "compared as they are.",
-    )
+    dimensions: Dimensions = None
+    language: OfWords = "english"
     pooling: Pooling = "default"
     batch_size: TextsAtOnce = 64
     max_length: TextLength = None
@@ -102,11 +131,9 @@ class EvaluateRetrievalSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
-        if self.model == BM25:
-            names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length")
-            refuse(self, names, "with bm25, which has no vectors")
-        else:
-            refuse(self, ("language",), "without bm25, whose words it is for")
+        refuse_without_effect(self, self.model)
+        if self.against is not None and self.bootstrap == 0:
+            raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
         if self.corpus:
             refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
             refuse(self, ("exclude_own",), "with corpus, where queries have no ids of documents")

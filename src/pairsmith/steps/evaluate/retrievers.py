@@ -1,17 +1,20 @@
 """The two ways in which documents are ranked for queries: by the vectors of an encoder, and by BM25."""
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.core.model_names import DtypeName, PoolingName, file_of, resolve_model
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
@@ -33,6 +36,8 @@ TOGETHER = 20_000
 """Documents whose vectors are held at once, and after which the nearest are kept."""
 QUERIES = 2_048
 """Queries whose nearest documents are searched for at once."""
+_OTHER_KINDS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
+"""How the classes of models that are no encoders end."""
 K1, B = 0.9, 0.4
 """Parameters of BM25: those of the BM25 that is published for BEIR's data sets."""
 
@@ -118,13 +123,35 @@ def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) ->
 # By vectors
 
 
-def retrieval_encoder(settings: EvaluateRetrievalSettings) -> "SentenceTransformer":
+class _NamesEncoder(Protocol):
+    """Settings that name an encoder, and how it is loaded."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def pooling(self) -> PoolingName: ...
+    @property
+    def query_prompt(self) -> str | None: ...
+    @property
+    def document_prompt(self) -> str | None: ...
+    @property
+    def dimensions(self) -> int | None: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def dtype(self) -> DtypeName: ...
+    @property
+    def max_length(self) -> int | None: ...
+
+
+def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
     """The encoder of ``settings``, with the prompts and the number of dimensions that these name."""
+    _refuse_other_kinds(settings.model)
     encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))
     if encoder.similarity_fn_name not in ("cosine", "dot"):
         raise ModelError(
-            f"model {settings.model}: its vectors are compared by {encoder.similarity_fn_name}; evaluate "
-            "retrieval compares by cosine or dot"
+            f"model {settings.model}: its vectors are compared by {encoder.similarity_fn_name}; documents "
+            "are ranked by cosine or dot"
         )
     for name, prompt in (("query", settings.query_prompt), ("document", settings.document_prompt)):
         if prompt is not None:
@@ -135,6 +162,29 @@ def retrieval_encoder(settings: EvaluateRetrievalSettings) -> "SentenceTransform
             raise SettingsError(f"--dimensions {settings.dimensions}: the model's vectors have only {width}")
         encoder.truncate_dim = settings.dimensions
     return encoder
+
+
+def _refuse_other_kinds(model: str) -> None:
+    """Refuse a cross-encoder, a reader or a tagger, which loads as an encoder and gives vectors of no use."""
+    where = resolve_model(model)
+    made = _json_in(where, "config.json").get("architectures") or [""]
+    saved = _json_in(where, "config_sentence_transformers.json")
+    encodes = saved and saved.get("model_type") != "CrossEncoder"
+    if not encodes and all(str(name).endswith(_OTHER_KINDS) for name in made):
+        raise ModelError(
+            f"model {model}: a model of the kind {made[0]}, which gives scores or answers and no vectors of "
+            "texts; give a sentence encoder, such as train-retriever trains"
+        )
+
+
+def _json_in(where: str, name: str) -> dict[str, Any]:
+    """The object in a file of a resolved model; empty where there is none, of which loading tells."""
+    file = file_of(where, name)
+    try:
+        found = json.loads(file.read_bytes()) if file else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def by_vectors(
@@ -152,17 +202,15 @@ def by_vectors(
     The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores; then
     the nearest so far are ``kept``.
     """
-    about = digest_of(depth, queries, documents) if kept else b""
+    about = digest_of(str(depth), queries, documents) if kept else b""
     searched, best = kept.read(about) if kept else (0, [])
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
-        encode = partial(_encoded, encoder, batch_size=batch_size, advance=bar.advance)
+        encode = partial(side_vectors, encoder, batch_size=batch_size, advance=bar.advance)
         x = torch.split(encode(queries, "query"), QUERIES)
         bar.skip(searched)
         for first in range(searched, len(documents), TOGETHER):
             y = encode(documents[first : first + TOGETHER], "document")
-            found = [nearest(some, y, depth) for some in x]
-            found = [Neighbours(each.ids + first, each.similarities) for each in found]
-            best = [merged(both, depth) for both in zip(best, found, strict=True)] if best else found
+            best = [nearest_with(some, y, first, before, depth) for some, before in zip_longest(x, best)]
             if kept and first + len(y) < len(documents):
                 kept.write(about, first + len(y), best)
     return (
@@ -171,15 +219,27 @@ def by_vectors(
     )
 
 
-def _encoded(
+def nearest_with(
+    x: torch.Tensor, y: torch.Tensor, first: int, before: Neighbours | None, depth: int
+) -> Neighbours:
+    """The ``depth`` nearest of each x among those found ``before`` and y, which are numbered from ``first``.
+
+    ``x`` is ``(n, d)`` and ``y`` ``(m, d)``, float32; there are fewer where there were fewer in all.
+    """
+    found = nearest(x, y, depth)
+    found = Neighbours(found.ids + first, found.similarities)
+    return merged([before, found], depth) if before else found
+
+
+def side_vectors(
     encoder: "SentenceTransformer",
     texts: Sequence[str],
     side: Side,
     *,
     batch_size: int,
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = lambda _: None,
 ) -> torch.Tensor:
-    """The vectors of texts, ``(n, d)``, each distinct text encoded once."""
+    """The vectors of texts, as they are compared: ``(n, d)`` float32. Each distinct text is encoded once."""
     distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     found = encode_texts(encoder, list(distinct), side=side, batch_size=batch_size, advance=advance)
     advance(len(texts) - len(distinct))
@@ -208,34 +268,51 @@ def by_bm25(
 ) -> tuple[Places, Scores]:
     """The ``depth`` documents with the highest BM25 for each query; only those that share a word with it.
 
+    See ``WordIndex``.
+    """
+    with progress.task("search", len(queries), "queries") as bar:
+        return WordIndex(documents, language).best(queries, depth, bar.advance)
+
+
+class WordIndex:
+    """The words of documents, for BM25.
+
     Words of two letters or more are compared in lower case, by their stems in ``language`` and without its
     stop words, or with ``none`` as they are.
     """
-    bm25_revision()
-    import bm25s
-    import Stemmer
 
-    plain = language == "none"
-    words = partial(
-        bm25s.tokenize,
-        stopwords=None if plain else language,
-        stemmer=None if plain else Stemmer.Stemmer(language),
-        return_ids=False,
-        show_progress=False,
-    )
-    places = np.full((len(queries), depth), -1, np.int64)
-    scores = np.full((len(queries), depth), -np.inf, np.float32)
-    with progress.task("search", len(queries), "queries") as bar:
-        corpus = words(documents)
-        if not any(corpus):
+    def __init__(self, documents: Sequence[str], language: Language) -> None:
+        bm25_revision()
+        import bm25s
+        import Stemmer
+
+        plain = language == "none"
+        self._words = partial(
+            bm25s.tokenize,
+            stopwords=None if plain else language,
+            stemmer=None if plain else Stemmer.Stemmer(language),
+            return_ids=False,
+            show_progress=False,
+        )
+        corpus = self._words(documents)
+        self._index: Any = None
+        if any(corpus):  # without any word there is nothing to find
+            self._index = bm25s.BM25(k1=K1, b=B)
+            self._index.index(corpus, show_progress=False)
+
+    def best(
+        self, queries: Sequence[str], depth: int, advance: Callable[[int], None] = lambda _: None
+    ) -> tuple[Places, Scores]:
+        """The ``depth`` documents with the highest BM25 for each query, as the arrays of ``Rankings``."""
+        places = np.full((len(queries), depth), -1, np.int64)
+        scores = np.full((len(queries), depth), -np.inf, np.float32)
+        if self._index is None:
             return places, scores
-        index = bm25s.BM25(k1=K1, b=B)
-        index.index(corpus, show_progress=False)
-        for row, asked in enumerate(words(queries)):
-            if known := index.get_tokens_ids(asked):
-                found = index.get_scores_from_ids(known)
+        for row, asked in enumerate(self._words(queries)):
+            if known := self._index.get_tokens_ids(asked):
+                found = self._index.get_scores_from_ids(known)
                 there = np.flatnonzero(found > 0)
                 best = there[np.argsort(-found[there], kind="stable")[:depth]]
                 places[row, : len(best)], scores[row, : len(best)] = best, found[best]
-            bar.advance()
-    return places, scores
+            advance(1)
+        return places, scores

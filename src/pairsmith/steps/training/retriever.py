@@ -18,7 +18,10 @@ encoder = SentenceTransformer("path/to/this/folder")
 queries = encoder.encode_query(["Who wrote Hamlet?"])
 documents = encoder.encode_document(["Hamlet is a play by Shakespeare.", "Rome is a city."])
 print(encoder.similarity(queries, documents))
-```"""
+```
+
+In a terminal, `pairsmith search --model path/to/this/folder --corpus CHUNKS "Who wrote Hamlet?"` searches
+the documents in `CHUNKS`: a folder that `pairsmith chunk` wrote, or a file with `id`, `title` and `text`."""
 
 
 def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[ExampleStore]:

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pairsmith.core.paths import display_name, place
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
+from pairsmith.steps.evaluate.results import FEW_ROWS
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.origin import sources
 from pairsmith.tools.report.parts import Block, Chart, Facts, Finding, Note, Section, Table, number, shown
 from pairsmith.tools.report.words import settings_in_words
 from pairsmith.training.settings import FEW_STEPS
 
-_NOT_FIGURES = {"about", "seconds"}
-FEW_ROWS = 50
-"""Of fewer rows or queries an accuracy or nDCG has an interval of some 20 points."""
+_NOT_FIGURES = {"about", "seconds", "against"}
 
 MEANINGS = {
     "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosines of the model's vectors and "
@@ -46,7 +46,7 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
             rows = "queries" if what == "queries" else "rows"
             yield Finding(
                 f"measured on {number} {rows}: figures of so few say little",
-                "Two models differ only where each is outside the other's interval. Measure on more.",
+                "Two models may have figures this far apart by chance. Measure on more.",
             )
     if record.get("by_program"):
         yield Finding(
@@ -126,7 +126,14 @@ def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
     told = shown(step or "an evaluation", 60)
     told += f" of the model {shown(names['model'], 100)}" if "model" in names else ""
     told += f" on {shown(names['data'], 100)}" if "data" in names else ""
-    return [f"Measured by {told}.", *([MEANINGS[step]] if step in MEANINGS else [])]
+    return [f"Measured by {told}.", *([MEANINGS[step]] if step in MEANINGS else []), *_differences(results)]
+
+
+def _differences(results: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence on the first figure of an evaluation that was compared with an earlier one."""
+    for table in against(results):
+        name, verdict, difference, spread = table.rows[0]
+        yield f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}."
 
 
 def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
@@ -135,6 +142,7 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
     blocks: list[Block] = []
     if figures := list(figure_rows(results)):
         blocks.append(Table(["figure", "value", "95 % interval"], figures))
+    blocks += against(results)
     texts = [
         (shown(name, 60), shown(value, 200))
         for name, value in results.items()
@@ -147,6 +155,34 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
     ]
     made = [("step", str(about.get("step", ""))), *names, *_settings(about)]
     return [Section("Figures", blocks), Section("How it was measured", [Facts(made)])]
+
+
+def against(results: Mapping[str, Any]) -> Iterator[Table]:
+    """How much the figures are above those of an earlier evaluation, if they were compared with one."""
+    beside = results.get("against")
+    if not isinstance(beside, Mapping):
+        return
+    rows = [
+        (
+            shown(name, 60),
+            shown(str(each["verdict"]), 60),
+            f"{each['difference']:+.2f}",
+            "{:+.2f} to {:+.2f}".format(*each["difference_ci"]),
+        )
+        for name, each in beside.items()
+        if isinstance(each, Mapping)
+    ]
+    if not rows:
+        return
+    folder, model = (str(beside.get(name, "")) for name in ("folder", "model"))
+    yield Table(
+        ["figure", "verdict", "difference", "95 % interval"],
+        rows,
+        texts=2,
+        note="Each difference is the mean over the same queries, so that hard and easy ones weigh on both. "
+        "Within noise: the interval holds 0.",
+        title=f"Compared with {shown(display_name(place(folder)), 60)} ({shown(model, 60)})",
+    )
 
 
 def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:

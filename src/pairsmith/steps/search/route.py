@@ -1,0 +1,238 @@
+"""The command ``search``: the documents that a model ranks highest for a query, on the screen.
+
+corpus -> documents -> their vectors, or their words -> queries -> the best documents of each
+"""
+
+import json
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
+from pairsmith.core.model_names import GLOVE, model_revision
+from pairsmith.core.progress import Progress
+from pairsmith.data.beir import in_beir
+from pairsmith.data.chunk_rows import read_query_examples
+from pairsmith.data.documents import TitledText
+from pairsmith.data.query_rows import read_corpus
+from pairsmith.runs import settled
+from pairsmith.search.exact import Neighbours
+from pairsmith.steps.evaluate.retrieval_settings import BM25
+from pairsmith.steps.evaluate.retrievers import (
+    QUERIES,
+    Places,
+    Scores,
+    WordIndex,
+    nearest_with,
+    retrieval_encoder,
+    side_vectors,
+)
+from pairsmith.steps.search.settings import SearchSettings
+from pairsmith.steps.search.vectors import VectorCache, document_vectors
+
+STANDARD_INPUT = "-"
+PROMPT = "query> "
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that was found for a query, and its score: the higher, the better."""
+
+    document: TitledText
+    score: float
+
+
+def search(
+    settings: SearchSettings, given: Sequence[str], progress: Progress, *, as_json: bool = False
+) -> None:
+    """Print the ``best`` documents for the queries that are ``given`` or in the file of the settings.
+
+    Without any they are asked for on the terminal, until one is empty. With ``as_json`` a query's documents
+    are a JSON object on a line.
+    """
+    settings = settled(settings)
+    queries = [_checked(query) for query in given]
+    if settings.queries is not None:
+        queries += [_checked(query) for query in queries_of(settings.queries)]
+    if not queries and not _on_terminal():
+        raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
+    documents = read_corpus(settings.corpus)
+    searched = DocumentSearch(settings, documents, progress)
+
+    def show(some: Sequence[str], *, named: bool) -> None:
+        for query, hits in zip(some, searched.best(some), strict=True):
+            if as_json:
+                print(
+                    _as_json(query, hits), flush=True
+                )  # as it is: hidden secrets would end a string too early
+            else:
+                progress.result("\n".join(_lines(query, hits, named=named)))
+
+    if not queries:
+        progress.say("an empty line or Ctrl-D ends")
+    for query in () if queries else asked():
+        show([query], named=False)
+    for first in range(0, len(queries), QUERIES):
+        show(queries[first : first + QUERIES], named=len(queries) > 1)
+
+
+def queries_of(source: str) -> list[str]:
+    """The queries of a file or, for ``STANDARD_INPUT``, those that come from there, one a line; at least one.
+
+    Blank ones are left out.
+    """
+    if source != STANDARD_INPUT:
+        return [example.query for example in read_query_examples(in_beir(source, "queries.jsonl"))]
+    try:
+        lines = sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not UTF-8 ({error.reason} at byte {error.start})") from None
+    queries = [line for line in lines if line.strip()]
+    if not queries:
+        raise InputError("standard input holds no queries; give one a line")
+    return queries
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def asked() -> Iterator[str]:
+    """Queries as they are typed on the terminal, until an empty line or its end."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 - lines can then be edited, and earlier ones called back
+    while True:
+        try:
+            query = input(PROMPT).strip()
+        except EOFError:
+            print()
+            return
+        if not query:
+            return
+        yield _checked(query)
+
+
+def _checked(query: str) -> str:
+    """The query without white space around it, if it can be searched for."""
+    if not query.strip():
+        raise SettingsError("a query is empty; give the words to search for")
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise SettingsError(f"the query {one_line(query)!r} is not UTF-8; type it anew") from None
+    return query.strip()
+
+
+class DocumentSearch:
+    """Documents in which queries can be searched for, one after the other; the model is loaded once."""
+
+    def __init__(
+        self, settings: SearchSettings, documents: Mapping[str, TitledText], progress: Progress
+    ) -> None:
+        if not documents:
+            raise InputError(f"{', '.join(settings.corpus)}: holds no documents with text")
+        if "best" in settings.model_fields_set and settings.best > len(documents):
+            raise SettingsError(
+                f"--best {settings.best}: there are only {len(documents):,} documents to search; give no more"
+            )
+        # Of equal scores the last id is first, as in evaluations.
+        self._documents = [documents[name] for name in sorted(documents, reverse=True)]
+        self._count = min(settings.best, len(documents))
+        self._index = _index(settings, [document.whole for document in self._documents], progress)
+
+    def best(self, queries: Sequence[str]) -> Iterator[list[Hit]]:
+        """The best documents for each query, the best first."""
+        for places, scores in zip(*self._index.best(queries, self._count), strict=True):
+            yield [
+                Hit(self._documents[place], float(score))
+                for place, score in zip(places, scores, strict=True)
+                if place >= 0
+            ]
+
+
+class VectorIndex:
+    """The vectors of documents, which are searched by an encoder's cosine or dot product."""
+
+    def __init__(self, settings: SearchSettings, documents: Sequence[str], progress: Progress) -> None:
+        if settings.model.startswith(GLOVE):
+            raise ModelError(f"model {settings.model}: search takes no GloVe vectors; give an encoder")
+        revision = model_revision(settings.model)
+        self._encoder = retrieval_encoder(settings)
+        self._batch_size = settings.batch_size
+        cache = VectorCache.of(settings, revision, documents) if settings.keep_vectors else None
+        self._parts = document_vectors(
+            self._encoder, documents, cache, batch_size=settings.batch_size, progress=progress
+        )
+
+    def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Scores]:
+        """The ``depth`` nearest documents of each query, as the arrays of ``Rankings``."""
+        x = side_vectors(self._encoder, queries, "query", batch_size=self._batch_size)
+        found: Neighbours | None = None
+        first = 0
+        for y in self._parts:
+            found = nearest_with(x, y, first, found, depth)
+            first += len(y)
+        assert found is not None, "there is a document"
+        return found.ids.numpy(), found.similarities.numpy()
+
+
+def _index(settings: SearchSettings, documents: Sequence[str], progress: Progress) -> VectorIndex | WordIndex:
+    if settings.model == BM25:
+        return WordIndex(documents, settings.language)
+    return VectorIndex(settings, documents, progress)
+
+
+# On the screen
+
+
+def _as_json(query: str, hits: Sequence[Hit]) -> str:
+    found = [
+        {
+            "rank": rank,
+            # Nine digits are what tells any two float32 numbers apart.
+            "score": float(f"{hit.score:.9g}"),
+            "id": hit.document.id,
+            "title": hit.document.title,
+            "document": hit.document.document,
+            "text": hit.document.text,
+        }
+        for rank, hit in enumerate(hits, start=1)
+    ]
+    return json.dumps({"query": query, "documents": found}, ensure_ascii=False)
+
+
+def _lines(query: str, hits: Sequence[Hit], *, named: bool) -> Iterator[str]:
+    """Two lines for each document: rank, score, id, title and where it is from; then its text."""
+    width = shutil.get_terminal_size().columns
+    if named:
+        yield cut(f"query: {one_line(query)}", width)
+    if not hits:
+        yield "no document has a word of this query"
+    wide = len(str(len(hits)))
+    for rank, hit in enumerate(hits, start=1):
+        about = (hit.document.id, hit.document.title, hit.document.document)
+        head = "  ".join(one_line(each) for each in about if each)
+        yield cut(f"{rank:>{wide}}  {hit.score:.4f}  {head}", width)
+        yield cut(f"{'':{wide}}  {one_line(hit.document.text)}", width)
+
+
+def cut(line: str, width: int) -> str:
+    """The beginning of a line that takes ``width`` columns of a terminal, with … where it was cut."""
+    if sum(map(_columns, line)) <= width:
+        return line
+    left = width - 1
+    for place, character in enumerate(line):
+        left -= _columns(character)
+        if left < 0:
+            return f"{line[:place]}…"
+    return line
+
+
+def _columns(character: str) -> int:
+    """The columns of a terminal that a character takes: two for those of Chinese and the like."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
