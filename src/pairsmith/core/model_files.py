@@ -34,15 +34,19 @@ _SHORTER = (
     "allow_fp16_accumulation",
     "allow_tf32",
 )
+META = "meta"
+"""Torch's device without memory. A model on it has a tokenizer and limits, and can compute nothing."""
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 
 
 def pick_device(device: str) -> str:
     """The torch device here: for ``auto`` CUDA, else MPS, else the CPU; or ``cpu``, ``mps``, ``cuda``,
-    ``cuda:1``.
+    ``cuda:1``; or ``meta``, for which no weights are read.
     """
     import torch
 
+    if device == META:
+        return device
     here = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
     if device == "auto":
         return next(kind for kind, count in here.items() if count)

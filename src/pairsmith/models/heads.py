@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.model_files import pick_device, pick_dtype, unsaid
+from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
 from pairsmith.core.model_names import DtypeName
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
 
@@ -127,7 +127,9 @@ def load_with_head(
         if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
             network, tokenizer, missing = _with_decoder(where, number_format, local=local)
         else:
-            network, tokenizer, missing = _as_saved(model, where, task, config, number_format, local=local)
+            network, tokenizer, missing = _as_saved(
+                model, where, task, config, number_format, local=local, weights=chosen != META
+            )
     _check_weights(model, network, task, missing, fresh_head=fresh_head)
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
@@ -197,7 +199,7 @@ def written_by(config: Any) -> Literal["encoder-decoder", "decoder", "nothing"]:
 
 
 def _as_saved(
-    name: str, where: str, task: Task, config: Any, dtype: torch.dtype, *, local: bool
+    name: str, where: str, task: Task, config: Any, dtype: torch.dtype, *, local: bool, weights: bool
 ) -> tuple[Any, Any, list[str]]:
     """The model, its tokenizer, and the names of the weights that its files lack, which are random."""
     import transformers
@@ -216,6 +218,7 @@ def _as_saved(
         local_files_only=local,
         output_loading_info=True,
         ignore_mismatched_sizes=True,
+        device_map=None if weights else META,
     )
     other_sizes = (str(key[0]) if isinstance(key, tuple) else str(key) for key in report["mismatched_keys"])
     missing = {*report["missing_keys"], *other_sizes}

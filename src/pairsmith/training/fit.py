@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
@@ -46,7 +47,7 @@ class Passes(Dataset[T], Generic[T]):
     rows: int
     draw: Draw[T]
     seed: int
-    order: dict[int, list[int]] = field(default_factory=dict)
+    order: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     """Of the pass that is being made, by its number."""
 
     def __len__(self) -> int:
@@ -55,8 +56,8 @@ class Passes(Dataset[T], Generic[T]):
     def __getitem__(self, place: int) -> T:
         number, place = divmod(place, self.examples)
         if number not in self.order:
-            self.order = {number: generator(self.seed, "order", number).permutation(self.examples).tolist()}
-        example = self.order[number][place]
+            self.order = {number: generator(self.seed, "order", number).permutation(self.examples)}
+        example = int(self.order[number][place])
         return self.draw(example, number, generator(self.seed, "row", number, example))
 
 

@@ -76,6 +76,29 @@ def test_repeats_are_tried_again_and_those_that_are_left_are_rejected():
     assert [reject.id for reject in rejects] == ["of-a-1-try-0", "of-a-1-try-1"]
 
 
+def test_further_tries_start_from_the_prompts_of_the_first():
+    sessions = []
+
+    class Watched(ScriptedModel):
+        def session(self, *limits):
+            sessions.append(super().session(*limits))
+            return sessions[-1]
+
+    def short(_, text):
+        return {'"': 1.0} if text else {"a": 1.0}
+
+    options = replace(OPTIONS, queries=1, tries=3)
+    written, rejects = QueryWriter(Watched(short, ALPHABET), options).write(
+        [chunk("a", "b"), chunk("b", "y")]
+    )
+    assert not written
+    assert [reject.id for reject in rejects] == [
+        f"of-{letter}-0-try-{number}" for number in range(3) for letter in "ab"
+    ]
+    computed = [prompt for session in sessions for prompt in session.prefilled]
+    assert len(computed) == len(set(computed)) == 3  # of the texts aaa, bbb and yyy
+
+
 @pytest.mark.parametrize(
     ("script", "fault"),
     [

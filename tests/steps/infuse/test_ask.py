@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_files import META
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document
 from pairsmith.data.examples import Example
@@ -241,6 +242,11 @@ def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
     )
     some = some.model_copy(update={"validation": str(path), "eval_steps": 80})
     asker = str(train_question_generator(some, Run(tmp_path / "asker", Silent())))
+    limits = [
+        load_generator(settings(asker, path).model_copy(update={"device": each})).limit
+        for each in ("cpu", META)
+    ]
+    assert limits[0] == limits[1]
     curve = json.loads((tmp_path / "asker" / "training.json").read_text())["validation"]
     assert curve[0]["token accuracy"] < curve[-1]["token accuracy"] == 100.0
     (tmp_path / "texts.txt").write_text("\n".join(contexts))
@@ -274,6 +280,17 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     writer = SequenceWriter(TrainQuestionGeneratorSettings(base=asker, data=["here"], max_length=30), "cpu")
     (learned,) = writer.rows([Example(passage.text, "1")])
     assert learned.document == read  # nothing of a passage is cut off in training either
+
+
+def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
+    texts = [Document("here", " ".join(document(number) for number in range(4)), "", "", "here")]
+    for model, most in ((asker, 20), (asker, None), ("pairsmith:tiny", None)):
+        some = settings(model, tmp_path, max_length=most)
+        without, loaded = load_generator(some.model_copy(update={"device": META})), load_generator(some)
+        if model == asker:
+            assert all(weight.is_meta for weight in without.model.model.parameters())
+        assert without.limit == loaded.limit
+        assert cut(without, texts) == cut(loaded, texts)
 
 
 def test_passages_are_runs_of_sentences_within_the_models_limit(asker):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import read_asked
@@ -14,6 +15,7 @@ from pairsmith.data.text import Entity
 from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeGenerator, noisy_cloze
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.runs import Run
+from pairsmith.runs.storage import write_json
 from pairsmith.steps.infuse.ask import ask
 from pairsmith.steps.infuse.settings import AskSettings
 
@@ -81,6 +83,27 @@ def test_so_many_passages_of_each_corpus_are_asked_about(corpora, tmp_path, caps
     assert contexts("some", sample=5) == some
     assert (tmp_path / "some" / "sample.json").stat().st_mtime_ns == before
     assert len(contexts("all", sample=1_000)) == 25
+
+
+def test_a_rank_takes_the_passages_that_another_has_drawn(corpora, tmp_path, monkeypatch):
+    given = AskSettings(
+        inputs=corpora, model="cloze", max_length=16, questions=1, shard_size=5, sample=5, executor="array"
+    )
+    one = ask(given.model_copy(update={"executor": "local"}), Run(tmp_path / "one", Silent()))
+    drawn = []
+    monkeypatch.setattr(
+        "pairsmith.steps.infuse.ask.write_json",
+        lambda file, content: drawn.append(file) or write_json(file, content),
+    )
+    for number in (1, 0):
+        rank = given.model_copy(update={"rank": number, "world_size": 2})
+        STEPS["ask"].run(rank, Run(tmp_path / "out", Silent()))
+    assert drawn == [tmp_path / "out" / "rank-1-of-2" / "sample.json"]
+    files = [
+        [file.read_bytes() for file in sorted((folder / "data").iterdir())]
+        for folder in (tmp_path / "out", one.path)
+    ]
+    assert files[0] == files[1]
 
 
 @given(seed=st.integers(0, 2**32 - 1))

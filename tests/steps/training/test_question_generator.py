@@ -193,9 +193,18 @@ def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
     assert list(asker_examples_of(quoted)) == list(asker_examples_of(data)) == EXAMPLES
 
 
-def asker_examples_of(path):
-    from pairsmith.data.squad import read_questions
+def test_what_is_read_is_counted(data, tmp_path):
+    quoted = write(tmp_path / "quoted.jsonl", [*ASKED, ("He said it.", "He", 'Who said "it"?')])
+    both = settings(data).model_copy(update={"data": [quoted, data], "validation": data})
+    whole = train_question_generator.read(both, None)
+    assert (list(whole.each), list(whole.validation)) == ([*EXAMPLES, *EXAMPLES], EXAMPLES)
+    assert (whole.rows, whole.examples, whole.unread) == (5, 4, 0)
+    some = train_question_generator.read(both, 1)
+    assert list(some.each) == [EXAMPLES[0]] * 2
+    assert (some.rows, some.unread) == (2, 3)
 
+
+def asker_examples_of(path):
     return generator_examples(read_questions(path), settings(path))
 
 

@@ -4,8 +4,8 @@ questions with answers -> passage to "answer separator question" -> sequence-to-
 a causal language model instead learns to follow the instruction that ``ask`` gives it
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -15,10 +15,9 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
-from pairsmith.data.text import Window
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import WithLoss, rows_of
+from pairsmith.methods.mining.summarizer import Row, WithLoss, rows_of
 from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
@@ -39,6 +38,8 @@ from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _LOOKED_AT = 32
 """Validation examples whose logits over the vocabulary are held in memory at once."""
+_TEXTS = 256
+"""The last texts whose passages are known; the questions on a text mostly stand together."""
 
 
 def train_question_generator_on(
@@ -59,11 +60,16 @@ def train_question_generator_on(
     """
     causal = writes_as(settings.base) == "decoder"
 
-    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Any]]:
+    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Example]]:
         writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
-        rows, looked_at = writer.rows(examples), writer.rows(unseen)
-        measure = partial(token_accuracy, writer, chunks_of(looked_at, writer.batch)) if looked_at else None
-        return writer, TrainingTask(len(rows), same_rows(rows), writer.batch, measure, "token accuracy")
+
+        def measure() -> float:
+            return token_accuracy(writer, chunks_of(unseen, writer.collate))
+
+        # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
+        return writer, TrainingTask(
+            len(examples), same_rows(examples), writer.collate, measure if unseen else None, "token accuracy"
+        )
 
     writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     if isinstance(writer, SequenceWriter):
@@ -82,16 +88,13 @@ def generator_examples(
     """
     tokenizer = load_tokenizer(settings.base)
     limit, write = _form(settings, tokenizer)
-    cut: dict[str, list[Window]] = {}
+    cut = lru_cache(_TEXTS)(partial(passages, limit=limit, tokenizer=tokenizer))
     for question in questions:
-        text = question.context
-        if text not in cut:
-            cut[text] = passages(text, limit, tokenizer)
         answer = question.answers[0]
         written = write(answer.text.strip(), question.question)
         if written is None:
             continue
-        for window in cut[text]:
+        for window in cut(question.context):
             last = window.start + len(window.text)
             if window.start <= answer.start and answer.start + len(answer.text) <= last:
                 # Only a single word can exceed the limit, and no question can be asked about that.
@@ -100,9 +103,7 @@ def generator_examples(
                 break
 
 
-def check_examples(
-    examples: Sequence[Example], unseen: Sequence[Example], settings: TrainQuestionGeneratorSettings
-) -> None:
+def check_examples(examples: Sized, unseen: Sized, settings: TrainQuestionGeneratorSettings) -> None:
     """Refuse to train without examples, or to validate on none of the questions given for that."""
     if not examples or (settings.validation and not unseen):
         limit, _ = _form(settings, load_tokenizer(settings.base))
@@ -190,9 +191,13 @@ class SequenceWriter(WithLoss):
         super().__init__(model, settings.label_smoothing)
         self.tokenizer = model.tokenizer
 
-    def rows(self, examples: Sequence[Example]) -> Sequence[Any]:
+    def rows(self, examples: Sequence[Example]) -> list[Row]:
         """The tokens of passages and of the texts to write."""
-        return rows_of(self.summarizer, examples, [], "", MAX_TOKENS) if examples else []
+        return rows_of(self.summarizer, examples, [], "", MAX_TOKENS)
+
+    def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
+        """The arguments of ``forward`` for some examples, of which there is at least one."""
+        return self.batch(self.rows(examples))
 
 
 class CausalWriter(ContinuationWriter):
@@ -203,9 +208,9 @@ class CausalWriter(ContinuationWriter):
         super().__init__(model, settings.label_smoothing)
         self._context = context_of(load_config(settings.base))
 
-    def rows(self, examples: Sequence[Example]) -> Sequence[Continuation]:
-        """The examples as rows, truncated to the context."""
-        return list(causal_rows(self.tokenizer, examples, self._context))
+    def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
+        """The arguments of ``forward`` for some examples, truncated to the context."""
+        return self.batch(list(causal_rows(self.tokenizer, examples, self._context)))
 
     def batch(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
         """Rows in chunks of similar length."""
@@ -213,14 +218,14 @@ class CausalWriter(ContinuationWriter):
 
 
 def chunks_of(
-    rows: Sequence[Any], batch: Callable[[Sequence[Any]], Mapping[str, Any]]
-) -> list[Mapping[str, Tensor]]:
-    """The chunks of validation rows, made from a few rows at a time."""
-    some = [rows[first : first + _LOOKED_AT] for first in range(0, len(rows), _LOOKED_AT)]
-    return [chunk for each in some for chunk in batch(each)["pairs"]["chunks"]]
+    examples: Sequence[Example], collate: Callable[[Sequence[Example]], Mapping[str, Any]]
+) -> Iterator[Mapping[str, Tensor]]:
+    """The chunks of validation examples, made from a few of them at a time."""
+    for first in range(0, len(examples), _LOOKED_AT):
+        yield from collate(examples[first : first + _LOOKED_AT])["pairs"]["chunks"]
 
 
-def token_accuracy(model: Writer, chunks: Sequence[Mapping[str, Tensor]]) -> float:
+def token_accuracy(model: Writer, chunks: Iterable[Mapping[str, Tensor]]) -> float:
     """Share, ×100, of the target tokens that the model ranks first, given those before them."""
     right = count = 0
     with torch.inference_mode():

@@ -78,6 +78,23 @@ class WrittenQuery:
         return row | {"title": chunk.title, "chunk": chunk.id, "kind": self.kind}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryRequest:
+    """The query that is wanted of a kind for a chunk; ``number`` counts the queries of the chunk."""
+
+    chunk: Chunk
+    kind: KindName
+    number: int
+
+    def stream(self, number: int) -> int:
+        """The key of the random stream of the try with this number."""
+        return stream_key(self.chunk.id, self.chunk.text, self.number, number)
+
+    def written(self, text: str) -> WrittenQuery:
+        """The query with the text that the model wrote."""
+        return WrittenQuery(f"{self.chunk.id}-{self.number}", text.strip(), self.kind, self.chunk)
+
+
 class QueryWriter:
     """Writes queries for chunks. Those of a chunk do not depend on the chunks that are written for beside it.
 
@@ -115,31 +132,32 @@ class QueryWriter:
 
         ``advance`` is told of each try that is done or will not be needed: ``tries`` for each query.
         """
-        kinds = [self._turns(chunk) for chunk in chunks]
+        requests = [
+            [QueryRequest(chunk, kind, number) for number, kind in enumerate(self._turns(chunk))]
+            for chunk in chunks
+        ]
         kept: list[dict[int, WrittenQuery]] = [{} for _ in chunks]
+        drawn: dict[QueryRequest, list[Group]] = {request: [] for some in requests for request in some}
         rejects: list[Reject] = []
         for number in range(self._options.tries):
             missing = [
-                (place, wanted)
-                for place, queries in enumerate(kept)
-                for wanted in range(self._options.queries)
-                if wanted not in queries
+                (request, queries)
+                for some, queries in zip(requests, kept, strict=True)
+                for request in some
+                if request.number not in queries
             ]
-            written = self._draw(
-                [(chunks[place], kinds[place][wanted], wanted) for place, wanted in missing],
-                number,
-                advance,
-            )
-            for (place, wanted), group in zip(missing, written, strict=True):
-                chunk, kind = chunks[place], kinds[place][wanted]
-                query = WrittenQuery(f"{chunk.id}-{wanted}", group.text.strip(), kind, chunk)
-                examples = self._shown(kind) if self._invented else ()
-                if fault := _fault(group, query, kept[place].values(), examples):
+            undrawn = [request for request, _ in missing if len(drawn[request]) == number]
+            for request, groups in zip(undrawn, self._draw(undrawn, number, advance), strict=True):
+                drawn[request] += groups
+            for request, queries in missing:
+                group = drawn[request][number]
+                query = request.written(group.text)
+                if fault := self._fault(group, query, queries.values()):
                     rejects.append(Reject.of(f"{query.id}-try-{number}", *fault, query.columns()))
                 else:
-                    kept[place][wanted] = query
+                    queries[request.number] = query
                     advance(self._options.tries - number - 1)
-        return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
+        return [queries[number] for queries in kept for number in sorted(queries)], rejects
 
     def _turns(self, chunk: Chunk) -> list[KindName]:
         """The kind of each query of a chunk; with fewer than kinds, chunks begin with different ones."""
@@ -158,31 +176,50 @@ class QueryWriter:
             return self._examples
         return [QueryExample(query, text) for query, text in zip(KINDS[kind].examples, TEXTS, strict=True)]
 
-    def _draw(
-        self, wanted: Sequence[tuple[Chunk, KindName, int]], number: int, advance: Advance
-    ) -> list[Group]:
-        """A continuation of each chunk's prompt for a kind, steered away from its counter-prompts."""
+    def _draw(self, requests: Sequence[QueryRequest], number: int, advance: Advance) -> list[list[Group]]:
+        """The tries of each request from ``number`` on, up to the first without a fault of its own.
+
+        A further try follows at once, as the decoder still holds the keys and values of its prompts. Whether
+        a text repeats another one of its chunk shows only when those have ended, too.
+        """
         options = self._options
-        groups = [
-            Group(
-                self._of_text(chunk.title, chunk.text, kind),
-                self._counter_prompts(chunk, kind),
-                stream_key(chunk.id, chunk.text, place, number),
-            )
-            for chunk, kind, place in wanted
-        ]
+        found = [[self._group(request, number)] for request in requests]
         decoder = MultiPromptDecoder(
             self._model,
             partial(self_debias, decay=options.decay, floor=FLOOR),
             Sampling(options.top_k, options.top_p, options.max_tokens, may_end=True),
             options.seed,
-            [prompt for group in groups for prompt in group.prompts],
+            [prompt for (group,) in found for prompt in group.prompts],
         )
-        for group in groups:
-            decoder.add(group)
-        for _ in decoder.finished():
+        of_group: dict[Group, tuple[QueryRequest, list[Group]]] = {}
+        for request, tries in zip(requests, found, strict=True):
+            of_group[tries[0]] = request, tries
+            decoder.add(tries[0])
+        for group in decoder.finished():
             advance(1)
-        return groups
+            request, tries = of_group[group]
+            after = number + len(tries)
+            if after < options.tries and self._fault(group, request.written(group.text)):
+                again = Group(group.main, group.counters, request.stream(after))
+                of_group[again] = request, tries
+                tries.append(again)
+                decoder.add(again, soon=True)
+        return found
+
+    def _group(self, request: QueryRequest, number: int) -> Group:
+        """A try of a request: its chunk's prompt, steered away from its counter-prompts."""
+        chunk, kind = request.chunk, request.kind
+        main = self._of_text(chunk.title, chunk.text, kind)
+        return Group(main, self._counter_prompts(chunk, kind), request.stream(number))
+
+    def _fault(
+        self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
+    ) -> tuple[str, str] | None:
+        """As ``_fault_of``; a query must not speak of the invented examples.
+
+        A user's own examples are often about what the chunk is about.
+        """
+        return _fault_of(group, query, others, self._shown(query.kind) if self._invented else ())
 
     def _counter_prompts(self, chunk: Chunk, kind: KindName) -> tuple[Prompt, ...]:
         """What a query must not fit better than its chunk: the chunks beside it, and its title alone."""
@@ -227,13 +264,12 @@ def _quotable(text: str) -> str:
     return " ".join(text.replace('"', "'").split())
 
 
-def _fault(
+def _fault_of(
     group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
 ) -> tuple[str, str] | None:
     """The name of the filter that rejects a query, and its reason; None if the query is kept.
 
-    ``examples`` are those that it must not speak of: the invented ones, as a user's own are often about what
-    the chunk is about.
+    ``others`` are the chunk's kept queries, ``examples`` those that the query must not speak of.
     """
     text = query.query
     words = text.casefold().split()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.model_files import pick_device, pick_dtype
+from pairsmith.core.model_files import META, pick_device, pick_dtype
 from pairsmith.core.model_names import DtypeName, model_revision
 from pairsmith.models.loading import opened
 
@@ -35,7 +35,11 @@ def load_causal(name: str, *, device: str = "auto", dtype: DtypeName = "float32"
     with opened(name, "cannot be loaded as a causal language model: {}") as (where, local):
         tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=local)
         network, report = AutoModelForCausalLM.from_pretrained(
-            where, dtype=number_format, local_files_only=local, output_loading_info=True
+            where,
+            dtype=number_format,
+            local_files_only=local,
+            output_loading_info=True,
+            device_map=META if chosen == META else None,
         )
     if missing := sorted(report["missing_keys"]):
         raise ModelError(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.model_files import META
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
@@ -31,6 +32,7 @@ from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
+from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
 from pairsmith.runs.work import Advance, Work
@@ -66,8 +68,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     where = ExecutorChoice.of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
     refuse_sources(run, inputs=settings.inputs, **given)
-    count = sum(1 for _ in texts(settings))
-    twice = sum(1 for _ in _every(settings)) - count
+    count, twice = _counts(settings)
     if twice:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
@@ -105,6 +106,15 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     return completed(writer, run, commit, _card(settings))
 
 
+def _counts(settings: AskSettings) -> tuple[int, int]:
+    """The number of distinct texts, and how many others repeat one of them."""
+    distinct, total = set[int](), 0
+    for document in _every(settings):
+        total += 1
+        distinct.add(stream_key(document.document))
+    return len(distinct), total - len(distinct)
+
+
 def texts(settings: AskSettings) -> Iterator[Document]:
     """The distinct texts, one at a time."""
     seen: set[int] = set()
@@ -130,13 +140,14 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     """
     assert settings.sample is not None
     of = hash_bytes(canonical_json(dict(identity)).encode())
-    for folder in (run.out, run.whole, *run.rank_folders()):
+    # Of the ranks of an array job, those that start later find what an earlier one has drawn.
+    for folder in (run.out, run.whole, *rank_folders(run.whole)):
         file = folder / LIMITS
         if size_of(file) is not None and (found := json.loads(file.read_bytes()))["of"] == of:
             known: list[int] = found["limits"]
             return known
-    # Only its tokenizer is used.
-    generator = load_generator(settings.model_copy(update={"device": "cpu", "dtype": "bfloat16"}))
+    # Passages are cut by its tokenizer and its limit, without its weights.
+    generator = load_generator(settings.model_copy(update={"device": META}))
     keys = [array("Q") for _ in settings.inputs]
     with run.progress.task("draw passages", count, "texts") as bar:
         for document in texts(settings):

@@ -1,15 +1,16 @@
 """The step ``train-asker``: a question generator, which writes an answer and then its question (Q2)."""
 
 from functools import partial
+from itertools import chain
 
-from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions
+from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
     check_examples,
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.reading import Counted, QuestionData, first_of
 from pairsmith.steps.training.step import Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
@@ -19,17 +20,21 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 ```"""
 
 
-def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[list[Example]]:
-    questions, unread = first_of(settings.data, read_questions, most)
-    examples = list(generator_examples(questions, settings))
+def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[GeneratorExamples]:
+    if most is None:  # streamed, as there may be more than fit into memory
+        questions, unread = Counted(chain.from_iterable(map(read_questions, settings.data))), 0
+    else:
+        some, unread = first_of(settings.data, read_questions, most)
+        questions = Counted(some)
+    examples = GeneratorExamples(generator_examples(questions, settings))
     unseen = read_questions(settings.validation) if settings.validation else ()
-    validation = list(generator_examples(unseen, settings))
+    validation = GeneratorExamples(generator_examples(unseen, settings))
     check_examples(examples, validation, settings)
-    return QuestionData(examples, len(questions), unread, validation)
+    return QuestionData(examples, questions.count, unread, validation)
 
 
 def _train(
-    data: QuestionData[list[Example]], settings: TrainQuestionGeneratorSettings, means: Means
+    data: QuestionData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, means: Means
 ) -> Trained:
     model, tokenizer, rate, history = train_question_generator_on(
         data.each, data.validation, settings, **means

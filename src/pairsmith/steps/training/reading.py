@@ -1,6 +1,6 @@
 """What trainings read: the splits they take, seeds and questions."""
 
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence, Sized
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -110,6 +110,19 @@ class QuestionData(Generic[C]):
     def examples(self) -> int:
         """Number of training examples."""
         return len(self.each)
+
+
+class Counted(Iterable[E]):
+    """Items that are read once; ``count`` is the number of those read so far."""
+
+    def __init__(self, items: Iterable[E]) -> None:
+        self._items = items
+        self.count = 0
+
+    def __iter__(self) -> Iterator[E]:
+        for item in self._items:
+            self.count += 1
+            yield item
 
 
 def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example]:
