@@ -196,11 +196,17 @@ def by_likelihood(*_: Any) -> dict[str, Any]:
     return {"model": SMOLLM2, "judge": "likelihood", "max_length": 256, "dtype": "auto"}
 
 
+def by_likeness(_: Task, settings: dict[str, Any], __: Path) -> dict[str, Any]:
+    """A classifier of MiniLM's vectors that tells the seeds from the candidates."""
+    return {"model": MINILM, "judge": "likeness", "seeds": settings["seeds"], "max_length": 128}
+
+
 JUDGES: dict[str, Callable[[Task, dict[str, Any], Path], dict[str, Any]]] = {
     "seeds": from_seeds,
     "smollm2": by_smollm2,
     "start": from_start,
     "likelihood": by_likelihood,
+    "likeness": by_likeness,
 }
 """What ranks the candidates anew, by its name; each gives the settings of ``filter``."""
 

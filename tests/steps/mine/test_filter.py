@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.training.few import PEOPLE, PLAYS
 
-from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.core.errors import FolderError, InputError, ModelError, OtherWorkError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import (
@@ -28,6 +28,7 @@ from pairsmith.data.schemas import (
     rows_at,
     to_table,
 )
+from pairsmith.methods.mining.likeness import Likeness
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.language.likelihood import (
     likelihood_ratios,
@@ -549,6 +550,53 @@ def test_a_judge_without_its_model_and_a_model_without_use_are_refused(world):
         settings(model=None)
     with pytest.raises(ValueError, match="model"):
         settings(judge="margin")
+
+
+def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, tiny_bert):
+    tmp, settings = world
+    seeds = [(f"where is the {play} kept?", f"in the house of {PEOPLE[0]}") for play in PLAYS[:6]]
+
+    def write(scores):
+        rows = [
+            {"sentence1": one, "sentence2": other, "score": score}
+            for (one, other), score in zip(seeds, scores, strict=True)
+        ]
+        (tmp / "seeds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    write([1, 1, 1, 1, 1, 0.2])  # the last is no positive
+    given = settings(judge="likeness", model=str(tiny_bert), seeds=str(tmp / "seeds.jsonl"), best=4)
+    found = filter_pairs(given, Run(tmp / "out", Silent())).table()
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    pairs = [(row.input, row.output) for row in ROWS]
+    of_seeds, of_pairs = (
+        tuple(encoder.encode(list(side)) for side in zip(*some, strict=True)) for some in (seeds[:5], pairs)
+    )
+    scores = Likeness.learn(of_seeds, of_pairs).log_odds(*of_pairs)
+    best = np.argsort(-scores)[:4]
+    assert [row["id"] for row in found.to_pylist()] == [ROWS[i].id for i in best]
+    assert found["score"].to_pylist() == pytest.approx(scores[best].tolist(), abs=1e-3)
+
+    write([1] * 6)
+    with pytest.raises(OtherWorkError, match="seeds"):
+        filter_pairs(given, Run(tmp / "out", Silent()))
+    write([1, 0, 0, 0, 0, 0])
+    with pytest.raises(InputError, match="two seeds and two pairs at least; .* has 1 scored 0.7 or more"):
+        filter_pairs(given, Run(tmp / "few", Silent()))
+    assert plan_filter(given, {}).seconds < 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"judge": "likeness"}, "seeds is missing"),
+        ({"judge": "encoder", "seeds": "s.jsonl"}, "seeds does nothing without --judge likeness"),
+        ({"judge": "likeness", "seeds": "s.jsonl", "by": "agreement"}, "no scores that agree"),
+    ],
+)
+def test_likeness_without_seeds_and_seeds_without_it_are_refused(world, changes, message):
+    _, settings = world
+    with pytest.raises(ValueError, match=message):
+        settings(**changes)
 
 
 def test_a_judge_that_tells_nothing_apart_is_said(world, monkeypatch, capsys):

@@ -18,6 +18,7 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
+from pairsmith.methods.mining.likeness import Likeness
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -33,7 +34,13 @@ from pairsmith.runs.folder import TrainingRows, open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.judges import cue_for, load_judge, refuse_unreadable, text_columns
+from pairsmith.steps.mine.judges import (
+    cue_for,
+    learned_likeness,
+    load_judge,
+    refuse_unreadable,
+    text_columns,
+)
 from pairsmith.steps.mine.ranking import (
     agreement,
     best_of_each,
@@ -43,7 +50,7 @@ from pairsmith.steps.mine.ranking import (
     winners,
 )
 from pairsmith.steps.mine.settings import FilterSettings, OnePer
-from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
@@ -61,7 +68,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     mined pairs the new score replaces the cosine.
     """
     settings = settled(settings, run)
-    refuse_sources(run, pairs=settings.pairs, model=settings.model or [])
+    refuse_sources(run, pairs=settings.pairs, model=settings.model or [], seeds=settings.seeds or [])
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, schema = found.folder, found.folder.schema()
     columns = text_columns(schema.names, source, settings)
@@ -75,6 +82,8 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     claims = _claims(found, settings)
     beside = _beside(found, settings)
     inputs = {"pairs": hash_source(found.source)}
+    if settings.seeds:
+        inputs |= hashes("seeds", [settings.seeds])
     models = {"model": model_revision(settings.model)} if settings.model else {}
     one_per = _one_per(settings, source)
     decides = settings.model_dump(mode="json", include={"by", "best", "threshold"}) | _deciding_scores(
@@ -93,7 +102,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer, run)
     with scratch_file(run.out, "pairs") as file:
         pairs = mapped_table(found.batches(), schema, file)
-        scores = _scores(pairs, columns, settings, inputs, models, run)
+        scores = _scores(pairs, columns, source.manifest.about.task, settings, inputs, models, run)
         if scores is None:
             return writer.folder()
         _write(writer, pairs, scores, (claims, beside), settings, one_per, run)
@@ -215,6 +224,7 @@ def most_kept(settings: FilterSettings, count: int) -> int:
 def _scores(
     pairs: pa.Table,
     columns: Sequence[str],
+    task: str,
     settings: FilterSettings,
     inputs: dict[str, str],
     models: dict[str, str],
@@ -222,7 +232,7 @@ def _scores(
 ) -> NDArray[np.float32] | None:
     """The score of each pair, in the order of the pairs; scores are saved in a folder of their own.
 
-    None for a rank of an array job, which scores only its share.
+    ``task`` is that of the pairs' folder. None for a rank of an array job, which scores only its share.
     """
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
@@ -240,9 +250,10 @@ def _scores(
         planned=shard_count(pairs, settings.shard_size),
     )
     if not writer.finished:
+        likeness = learned_likeness(pairs, task, settings) if settings.judge == "likeness" else None
         commit_rows(
             writer,
-            partial(_load_scorer, settings, models["model"]),
+            partial(_load_scorer, settings, likeness, models["model"]),
             pairs.select(["id", *columns]),
             settings.shard_size,
             ExecutorChoice.of(settings),
@@ -265,11 +276,13 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
 
 
-def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
+def _load_scorer(
+    settings: FilterSettings, likeness: Likeness | None, revision: str, worker: int
+) -> Work[RowShard, Made]:
     """Load the model; what is returned scores the pairs of a shard."""
     assert settings.model is not None  # a judge that loads nothing has no scorer
     check_revision(settings.model, revision, worker)
-    judge = load_judge(settings)
+    judge = load_judge(settings, likeness=likeness)
 
     def score(shard: RowShard, advance: Advance) -> Made:
         scores = judge(shard.rows, advance)
@@ -283,6 +296,7 @@ _JUDGES = {
     "cross-encoder": "a cross-encoder",
     "encoder": "an encoder",
     "likelihood": "a language model's likelihoods",
+    "likeness": "their likeness to seeds",
     "margin": "their margins",
 }
 _SCORES = {
@@ -292,6 +306,7 @@ _SCORES = {
         "how much likelier a language model finds one text after the other",
         "log p(text | other text) - log p(text) in nats; of questions, how well they and answers fit",
     ),
+    "likeness": ("how much a pair is like the seeds", "log odds, by a classifier of the texts' vectors"),
     "margin": ("the cosine of the two vectors", ""),
 }
 """What each judge gives: in words, and the column ``score``."""

@@ -1,12 +1,16 @@
-"""What scores pairs in the step ``filter``: a cross-encoder (M6), a sentence encoder, or a language model."""
+"""What scores pairs in the step ``filter``: a cross-encoder (M6), an encoder or a language model."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.examples import KindName, read_examples
+from pairsmith.data.schemas import rows_at
+from pairsmith.methods.mining.likeness import Likeness
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import Side, encode_texts, not_finite
@@ -15,6 +19,14 @@ from pairsmith.runs.folder import TrainingRows
 from pairsmith.runs.work import Advance
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import load_options
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+LEARNED_FROM = 2_000
+"""The most pairs from which the seeds are told."""
+LEAST_SCORE = 0.7
+"""Seeds that are scored lower are no positives."""
 
 Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
@@ -49,7 +61,7 @@ def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], settings: Fil
         values = (value for table in pairs.batches([column]) for value in table[column].to_pylist())
         if column == "answers":
             missing, what = sum(not (each and each["text"]) for each in values), "have no answer"
-        elif settings.judge == "encoder":
+        elif settings.judge in ("encoder", "likeness"):
             missing = sum(not (text or "").strip() for text in values)
             what = f"have a blank {column}, which has no vector"
         else:
@@ -58,12 +70,21 @@ def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], settings: Fil
             raise InputError(f"{settings.pairs}: {missing} of {len(pairs)} rows {what}; drop them first")
 
 
-def load_judge(settings: FilterSettings, model: str | None = None, *, untrained: bool = False) -> Judge:
-    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``."""
+def load_judge(
+    settings: FilterSettings,
+    model: str | None = None,
+    *,
+    untrained: bool = False,
+    likeness: Likeness | None = None,
+) -> Judge:
+    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``.
+
+    ``likeness`` is what ``learned_likeness`` gave, for the judge of that name.
+    """
     model = model or settings.model
     assert model is not None  # a judge that loads nothing is not loaded
-    if settings.judge == "encoder":
-        return _by_cosine(model, settings)
+    if settings.judge in ("encoder", "likeness"):
+        return _by_vectors(model, settings, likeness.log_odds if likeness else _cosines)
     if settings.judge == "likelihood":
         return _by_likelihood(model, settings)
     cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
@@ -75,29 +96,70 @@ def load_judge(settings: FilterSettings, model: str | None = None, *, untrained:
     return scores
 
 
-def _by_cosine(model: str, settings: FilterSettings) -> Judge:
-    """Cosines of the two texts' vectors.
+Compare = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]
+"""Gives n pairs their scores, ``(n,)``, from the vectors of both texts, ``(n, d)`` each."""
+
+
+def _cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+    return cosine_similarity_rows(first, second).astype(np.float32)
+
+
+def _by_vectors(model: str, settings: FilterSettings, compare: Compare) -> Judge:
+    """What ``compare`` makes of the two texts' vectors."""
+    encoder = _encoder(model, settings)
+
+    def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
+        found = compare(*_vectors(encoder, pairs, settings))
+        advance(pairs.num_rows)
+        return found
+
+    return scores
+
+
+def _encoder(model: str, settings: FilterSettings) -> "SentenceTransformer":
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+
+    return load_sentence_encoder(model, **load_options(settings))
+
+
+def _vectors(
+    encoder: "SentenceTransformer", pairs: pa.Table, settings: FilterSettings
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The vectors of both texts of each pair, ``(n, d)`` each.
 
     An encoder that distinguishes queries and documents encodes the columns input and output as ``mine`` does,
     and two sentences alike.
     """
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+    mined = "input" in pairs.column_names
+    sides: tuple[Side | None, Side | None] = ("query", "document") if mined else (None, None)
+    first, second = (
+        encode_texts(encoder, texts, side=side, batch_tokens=settings.batch_tokens)
+        for texts, side in zip(_texts(pairs), sides, strict=True)
+    )
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise not_finite(f"model {settings.model}: gives vectors")
+    return first, second
 
-    encoder = load_sentence_encoder(model, **load_options(settings))
 
-    def cosines(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
-        mined = "input" in pairs.column_names
-        sides: tuple[Side | None, Side | None] = ("query", "document") if mined else (None, None)
-        first, second = (
-            encode_texts(encoder, texts, side=side, batch_tokens=settings.batch_tokens)
-            for texts, side in zip(_texts(pairs), sides, strict=True)
+def learned_likeness(pairs: pa.Table, task: str, settings: FilterSettings) -> Likeness:
+    """Learn to tell the seeds from some of the pairs; ``task`` is that of the pairs' folder."""
+    assert settings.model is not None
+    assert settings.seeds is not None
+    kind: KindName = "summaries" if task == "summarization" else "pairs"
+    if {"context", "answers"} <= set(pairs.column_names):
+        kind = "reading"
+    seeds = [each for each in read_examples(settings.seeds, kind) if each.score >= LEAST_SCORE]
+    if len(seeds) < 2 or pairs.num_rows < 2:
+        raise InputError(
+            f"--judge likeness needs two seeds and two pairs at least; {settings.seeds} has {len(seeds)} "
+            f"scored {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
         )
-        if not (np.isfinite(first).all() and np.isfinite(second).all()):
-            raise not_finite(f"model {model}: gives vectors")
-        advance(pairs.num_rows)
-        return cosine_similarity_rows(first, second).astype(np.float32)
-
-    return cosines
+    encoder = _encoder(settings.model, settings)
+    some = rows_at(pairs, np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64)))
+    names = text_names(pairs)
+    texts = ([each.input for each in seeds], [each.output for each in seeds])
+    of_seeds = _vectors(encoder, pa.table(dict(zip(names, texts, strict=True))), settings)
+    return Likeness.learn(of_seeds, _vectors(encoder, some, settings))
 
 
 def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
@@ -130,7 +192,11 @@ def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
     return scores
 
 
+def text_names(pairs: pa.Table) -> tuple[str, str]:
+    """The columns of the two texts of each pair."""
+    return ("input", "output") if "input" in pairs.column_names else ("sentence1", "sentence2")
+
+
 def _texts(pairs: pa.Table) -> tuple[list[str], list[str]]:
-    names = ("input", "output") if "input" in pairs.column_names else ("sentence1", "sentence2")
-    first, second = (pairs[name].to_pylist() for name in names)
+    first, second = (pairs[name].to_pylist() for name in text_names(pairs))
     return first, second

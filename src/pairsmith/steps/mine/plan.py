@@ -22,7 +22,7 @@ from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
 from pairsmith.steps.mine.filter import most_kept
-from pairsmith.steps.mine.judges import load_judge
+from pairsmith.steps.mine.judges import LEARNED_FROM, load_judge
 from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
@@ -170,6 +170,8 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
     loading = each = 0.0
     if settings.judge != "margin":
         loading, each, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
+    if settings.judge == "likeness":  # some pairs are encoded before, to learn from
+        loading += each * min(count, LEARNED_FROM)
     return sharded(
         loading=loading,
         shared=each * count,

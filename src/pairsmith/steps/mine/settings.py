@@ -180,17 +180,24 @@ class FilterSettings(Settings):
     model: str | None = Field(
         default=None,
         description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id; with --judge "
-        "encoder a sentence encoder, as for evaluate sts; with --judge likelihood a causal language model; "
-        "none with --judge margin.",
+        "encoder or likeness a sentence encoder, as for evaluate sts; with --judge likelihood a causal "
+        "language model; none with --judge margin.",
     )
-    judge: Literal["cross-encoder", "encoder", "likelihood", "margin"] = Field(
+    judge: Literal["cross-encoder", "encoder", "likelihood", "likeness", "margin"] = Field(
         default="cross-encoder",
         description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
         "the cosine of the two texts' vectors. likelihood: how much likelier the model finds the second text "
         "after the first than alone, or how well question, answer and passage fit; nothing is trained. "
-        "margin: no model, but the margin by which mine found the pairs. With encoder and likelihood, --by "
-        "agreement compares the rank of the score, from 0 to 1 among all pairs, with the score that the pair "
-        "was written for.",
+        "likeness: how much both texts are like those of --seeds, by a classifier of an encoder's vectors, "
+        "which learns in seconds to tell the seeds from the pairs. margin: no model, but the margin by which "
+        "mine found the pairs. With encoder and likelihood, --by agreement compares the rank of the score, "
+        "from 0 to 1 among all pairs, with the score that the pair was written for.",
+    )
+    seeds: str | None = Field(
+        default=None,
+        description="With --judge likeness, labelled pairs of the kind that was mined, as for "
+        "train-biencoder.",
+        json_schema_extra=BY_CONTENT,
     )
     cue: str | None = Field(
         default=None,
@@ -253,6 +260,12 @@ class FilterSettings(Settings):
             raise ValueError("model is missing: give the model that judges the pairs, or --judge margin")
         if self.judge != "likelihood":
             refuse(self, ("cue",), "without --judge likelihood")
+        if self.judge != "likeness":
+            refuse(self, ("seeds",), "without --judge likeness")
+        elif self.seeds is None:
+            raise ValueError("seeds is missing: give the labelled pairs that kept pairs should be like")
+        elif self.by == "agreement":
+            raise ValueError("judge likeness has no scores that agree with others; leave out by agreement")
         if self.by == "agreement":
             refuse(self, ("beside",), "by agreement, which compares the judge's scores with the pairs' own")
         return self

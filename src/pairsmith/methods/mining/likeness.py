@@ -1,0 +1,57 @@
+"""Whether a mined pair is like the seeds, by both texts' vectors; no pair is known to be wrong.
+
+The seeds are told from the mined pairs, of which most are wrong and some are right. A classifier that learns
+this ranks pairs as one does that has learned right and wrong pairs (Elkan and Noto 2008,
+doi:10.1145/1401890.1401920).
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.metrics.similarity import unit_rows
+
+Vectors = NDArray[np.floating]
+
+STRENGTH = 0.01
+"""Inverse strength of the L2 penalty; a hundred seeds can hardly tell more than a direction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """A logistic regression on the two vectors of a pair, side by side, each of length 1.
+
+    ``weight`` is ``(2d,)`` float64 for vectors of d numbers.
+    """
+
+    weight: NDArray[np.float64]
+    bias: float
+
+    @classmethod
+    def learn(cls, seeds: tuple[Vectors, Vectors], mined: tuple[Vectors, Vectors]) -> Self:
+        """Learn to tell seeds from mined pairs; both kinds weigh the same.
+
+        Args:
+            seeds: the vectors of inputs and of outputs, ``(n, d)`` each.
+            mined: likewise, ``(m, d)`` each; they may hold right pairs, as long as most are wrong.
+        """
+        from sklearn.linear_model import LogisticRegression  # imported here, as it takes a second
+
+        rows = np.concatenate([side_by_side(*seeds), side_by_side(*mined)])
+        like = np.arange(len(rows)) < len(seeds[0])
+        fitted = LogisticRegression(C=STRENGTH, class_weight="balanced", max_iter=1_000).fit(rows, like)
+        return cls(fitted.coef_[0].astype(np.float64), float(fitted.intercept_[0]))
+
+    def log_odds(self, inputs: Vectors, outputs: Vectors) -> NDArray[np.float32]:
+        """The log odds that each pair is a seed, ``(n,)`` float32, from its vectors, ``(n, d)`` each."""
+        found: NDArray[np.float32] = (side_by_side(inputs, outputs) @ self.weight + self.bias).astype(
+            np.float32
+        )
+        return found
+
+
+def side_by_side(inputs: Vectors, outputs: Vectors) -> NDArray[np.float64]:
+    """Both vectors of each pair in one row, ``(n, 2d)``, each scaled to length 1."""
+    return np.concatenate([unit_rows(inputs), unit_rows(outputs)], axis=1)
