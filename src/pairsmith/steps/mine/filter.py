@@ -250,7 +250,9 @@ def _scores(
         planned=shard_count(pairs, settings.shard_size),
     )
     if not writer.finished:
-        likeness = learned_likeness(pairs, task, settings) if settings.judge == "likeness" else None
+        likeness = None
+        if settings.judge == "likeness":
+            likeness = learned_likeness(pairs, task, settings, run.progress)
         commit_rows(
             writer,
             partial(_load_scorer, settings, likeness, models["model"]),

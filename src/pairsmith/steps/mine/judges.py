@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.progress import Progress
 from pairsmith.data.examples import KindName, read_examples
 from pairsmith.data.schemas import rows_at
 from pairsmith.methods.mining.likeness import Likeness
@@ -132,16 +133,19 @@ def _vectors(
     """
     mined = "input" in pairs.column_names
     sides: tuple[Side | None, Side | None] = ("query", "document") if mined else (None, None)
-    first, second = (
-        encode_texts(encoder, texts, side=side, batch_tokens=settings.batch_tokens)
-        for texts, side in zip(_texts(pairs), sides, strict=True)
-    )
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise not_finite(f"model {settings.model}: gives vectors")
+
+    def of(texts: Sequence[str], side: Side | None) -> NDArray[np.float32]:
+        distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        vectors = encode_texts(encoder, list(distinct), side=side, batch_tokens=settings.batch_tokens)
+        if not np.isfinite(vectors).all():
+            raise not_finite(f"model {settings.model}: gives vectors")
+        return vectors[[distinct[text] for text in texts]]
+
+    first, second = map(of, _texts(pairs), sides)
     return first, second
 
 
-def learned_likeness(pairs: pa.Table, task: str, settings: FilterSettings) -> Likeness:
+def learned_likeness(pairs: pa.Table, task: str, settings: FilterSettings, progress: Progress) -> Likeness:
     """Learn to tell the seeds from some of the pairs; ``task`` is that of the pairs' folder."""
     assert settings.model is not None
     assert settings.seeds is not None
@@ -156,10 +160,14 @@ def learned_likeness(pairs: pa.Table, task: str, settings: FilterSettings) -> Li
         )
     encoder = _encoder(settings.model, settings)
     some = rows_at(pairs, np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64)))
-    names = text_names(pairs)
     texts = ([each.input for each in seeds], [each.output for each in seeds])
-    of_seeds = _vectors(encoder, pa.table(dict(zip(names, texts, strict=True))), settings)
-    return Likeness.learn(of_seeds, _vectors(encoder, some, settings))
+    as_pairs = pa.table(dict(zip(text_names(pairs), texts, strict=True)))
+    with progress.task("learn from seeds", len(seeds) + some.num_rows, "pairs") as bar:
+        of_seeds = _vectors(encoder, as_pairs, settings)
+        bar.advance(len(seeds))
+        of_pairs = _vectors(encoder, some, settings)
+        bar.advance(some.num_rows)
+        return Likeness.learn(of_seeds, of_pairs)
 
 
 def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
