@@ -191,17 +191,19 @@ def test_the_same_bytes_each_time(index):
 
 
 @pytest.mark.parametrize(
-    "index", ["IVF64,Flat", "IVF64,PQ8x4fs", "PCA8,IVF64,SQ8", "IVF64_HNSW8,Flat", "Flat"]
+    "index",
+    ["IVF64,Flat", "IVF64,PQ8x4fs", "PCA8,IVF64,SQ8", "IVF64_HNSW8,Flat", "Flat", "HNSW8", "HNSW8_SQ8"],
 )
 def test_an_index_trained_once_holds_other_vectors(index):
     x, y = clustered(200, 1), clustered(2 * ROWS, 2)
     made = FaissIndex(index, WIDTH)
     made.train(y)
-    copied = FaissIndex.from_bytes(index, WIDTH, made.to_bytes())
+    trained = made.to_bytes()
     for part in (y[:ROWS], y[ROWS : ROWS + 300], y):
         made.hold(part)
         near, recall = faiss_search(x, part, 4, index=made)
-        copied.hold(part)
+        copied = FaissIndex.from_bytes(index, WIDTH, trained)
+        copied.hold(part)  # and nothing before
         again, _ = faiss_search(x, part, 4, index=copied)
         assert torch.equal(near.ids, again.ids)
         assert torch.equal(near.similarities, again.similarities)
@@ -211,7 +213,7 @@ def test_an_index_trained_once_holds_other_vectors(index):
     assert torch.equal(near.ids, again.ids)
 
 
-@pytest.mark.parametrize("index", ["IVF64,Flat", "Flat"])
+@pytest.mark.parametrize("index", ["IVF64,Flat", "Flat", "NSG8"])
 def test_vectors_in_float16_are_found_as_their_float32_copies(index, monkeypatch):
     x, y = clustered(100, 1).half(), clustered(ROWS, 2).half()
     monkeypatch.setattr(module, "CONVERTED", 3_001)

@@ -53,7 +53,7 @@ from pairsmith.training.settings import (
 
 SOURCES = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
-    "corpus", "evaluation",
+    "corpus", "evaluation", "against",
 })  # fmt: skip
 """Settings that name what a step reads; a text under one of these names is a source in every step."""
 

@@ -31,8 +31,8 @@ TrainingDtype = Annotated[
 VectorDtype = Annotated[
     Literal["float32", "float16"],
     Field(
-        description="Number format in which vectors are kept and searched. float16 halves the disk and the "
-        "memory that they need, and moves cosines by some 1e-5.",
+        description="Number format in which vectors are kept and searched. float16 halves the space "
+        "that they take on the disk, and moves cosines by some 1e-5.",
         json_schema_extra=ADDED,
     ),
 ]

@@ -121,12 +121,14 @@ class FaissIndex:
         self._whole, self._core = self._empty(index)
         # Several threads would link a graph in a different order each time.
         self._graph = "HNSW" in index or "NSG" in index
+        self._unfilled: Any = None
 
     @classmethod
     def from_bytes(cls, index: str, width: int, data: Any) -> Self:
         """The trained index that ``to_bytes`` gave, from anything that has its bytes."""
         made = cls(index, width)
-        made._whole = made._library.deserialize_index(np.frombuffer(data, np.uint8))
+        with made._refusals():
+            made._whole = made._library.deserialize_index(np.frombuffer(data, np.uint8))
         made._core = made._inmost(made._whole)
         return made
 
@@ -162,10 +164,17 @@ class FaissIndex:
 
     def hold(self, others: Tensor) -> None:
         """Hold these vectors, ``(n, width)`` float32 or float16, and no others; training is kept."""
+        if "HNSW" in self._name:  # ``reset`` keeps the state of its random generator
+            if self._unfilled is None:
+                self._unfilled = self._library.serialize_index(self._whole)
+            self._whole = self._library.deserialize_index(self._unfilled)
+            self._core = self._inmost(self._whole)
         self._whole.reset()
         self._others = others.contiguous()
         with self._refusals(), self._threads(one=self._graph and self.probes()[0] != "nprobe"):
-            together = max(1, len(others)) if others.dtype == torch.float32 else CONVERTED
+            # NSG takes all vectors at once.
+            whole = others.dtype == torch.float32 or "NSG" in self._name
+            together = max(1, len(others)) if whole else CONVERTED
             for some in torch.split(self._others, together):
                 self._whole.add(some.float().numpy())
 

@@ -90,6 +90,10 @@ def test_each_difference_is_over_the_same_queries(measured, tmp_path, capsys):
     )
     assert {other["against"][name]["difference"] for name in MEASURES} == {0.0}
     assert {other["against"][name]["verdict"] for name in MEASURES} == {"within noise"}
+    without = evaluate("bm25", measured / "data", out, Progress())  # asked for no comparison
+    assert "against" not in without
+    assert json.loads((out / "results.json").read_text()) == without
+    assert "compared" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -585,6 +585,22 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     assert plan_filter(given, {}).seconds < 20
 
 
+def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
+    tmp, settings = world
+    scored = [
+        ScoredPair(f"s{n}", f"where is the {play}?", f"{PEOPLE[0]} has it", n / 11)
+        for n, play in enumerate(PLAYS[:12])
+    ]
+    folder_of(tmp / "scored", scored, SCORED_PAIR)
+    (tmp / "seeds.jsonl").write_text("".join(json.dumps(as_columns(each)) + "\n" for each in scored))
+    given = {"judge": "likeness", "model": str(tiny_bert), "seeds": str(tmp / "seeds.jsonl"), "best": 4}
+    found = filter_pairs(settings(**given, pairs=str(tmp / "scored")), Run(tmp / "out", Progress()))
+    assert {row["filter"] for row in found.rejects().to_pylist()} == {"score"}
+    said = capsys.readouterr().err
+    assert "8 of 12 seeds are scored below 0.7, so they are left out" in said
+    assert "learns to tell 4 seeds from 12 of the pairs" in said
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

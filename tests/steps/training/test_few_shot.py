@@ -410,7 +410,8 @@ def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong():
     assert not [text for text in draw(0, np.random.default_rng(0)) if text.endswith("Ann met Bob Lee.")]
 
 
-def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert):
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert, dtype):
     passage_, far = "Ann met Bob Lee.", "Bob was there."
     texts = [
         ("Ann", passage_), ("Bob", passage_), ("Lee", passage_), ("met", passage_), ("Bob", far), ("Ann", far),
@@ -425,14 +426,14 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
     writer = FolderWriter.start(
         Run(tmp_path / "outputs", Silent()),
         step="encode",
-        schema=encoded_schema("float32"),
+        schema=encoded_schema(dtype),
         settings={},
         inputs={},
         models={},
     )
     for number, some in enumerate((rows[:10], rows[10:])):
         writer.commit(
-            number, {"train": pa.Table.from_pylist(some, encoded_schema("float32"))}, to_table([], REJECT)
+            number, {"train": pa.Table.from_pylist(some, encoded_schema(dtype))}, to_table([], REJECT)
         )
     folder = writer.finish(Card(title="t", description="d"))
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")

@@ -1,7 +1,7 @@
 """Whether a mined pair is like the seeds, by both texts' vectors; no pair is known to be wrong.
 
-The seeds are told from the mined pairs, of which most are wrong and some are right. A classifier that learns
-this ranks pairs as one does that has learned right and wrong pairs (Elkan and Noto 2008,
+A classifier learns to tell the seeds from mined pairs, of which most are wrong and some are right. It ranks
+pairs as one does that has learned from right and wrong pairs (Elkan and Noto 2008,
 doi:10.1145/1401890.1401920).
 """
 

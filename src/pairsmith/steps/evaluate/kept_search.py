@@ -76,7 +76,7 @@ class KeptSearch:
 
 
 def digest_of(what: str, *texts: Iterable[str]) -> bytes:
-    """SHA-256 of ``what`` is done, such as how many texts are found, and of all texts in their order."""
+    """SHA-256 of a description of the work, ``what``, and of all texts in their order."""
     found = sha256(what.encode())
     for side in texts:
         for text in side:

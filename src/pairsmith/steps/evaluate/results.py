@@ -23,6 +23,8 @@ FEW_ROWS = 50
 """Of fewer rows or queries a figure has an interval of some 20 points."""
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
+AGAINST = "against"
+"""The figures of ``results.json`` that compare an evaluation with another one."""
 
 Figures = Mapping[str, Any]
 Predictions = Iterable[Mapping[str, Any]]
@@ -103,8 +105,8 @@ def evaluate_once(
         compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
         table: makes of the results what is shown to the user.
         kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
-        beside: returns figures that are made from the finished folder and something else, which they do not
-            identify; they are written in any case.
+        beside: returns a comparison of the finished folder with something else, which does not identify the
+            evaluation; it replaces an earlier comparison.
 
     Returns:
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
@@ -132,8 +134,10 @@ def evaluate_once(
             _begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
+    compared_before = results.pop(AGAINST, None)
     if beside:
-        results |= beside()
+        results |= {AGAINST: beside()}
+    if beside or compared_before:
         write_json(run.out / RESULTS, results)
     lock.release(run.out)
     if table:

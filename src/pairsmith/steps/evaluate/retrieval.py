@@ -117,7 +117,7 @@ def _beside(
             "hint and no more"
         )
     own = figures_in(run.out, list(data.queries))
-    return {"against": compared(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)}
+    return compared(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)
 
 
 def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:

@@ -18,7 +18,6 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
-from pairsmith.methods.mining.likeness import Likeness
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -35,8 +34,9 @@ from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, star
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import (
+    KnownPairs,
     cue_for,
-    learned_likeness,
+    known_pairs,
     load_judge,
     refuse_unreadable,
     text_columns,
@@ -172,7 +172,9 @@ def _claims(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64
     """The target scores of generated pairs; None where only the cross-encoder's scores decide."""
     source, names = pairs.folder, pairs.folder.schema().names
     claimed = {"sentence1", "sentence2", "score"} <= set(names)
-    if settings.by == "score" or not (claimed or settings.by == "agreement"):
+    if settings.by == "score" or settings.judge == "likeness":
+        return None
+    if not (claimed or settings.by == "agreement"):
         return None
     if not claimed:
         raise InputError(
@@ -250,12 +252,12 @@ def _scores(
         planned=shard_count(pairs, settings.shard_size),
     )
     if not writer.finished:
-        likeness = None
+        known = None
         if settings.judge == "likeness":
-            likeness = learned_likeness(pairs, task, settings, run.progress)
+            known = known_pairs(pairs, task, settings, run.progress)
         commit_rows(
             writer,
-            partial(_load_scorer, settings, likeness, models["model"]),
+            partial(_load_scorer, settings, known, models["model"]),
             pairs.select(["id", *columns]),
             settings.shard_size,
             ExecutorChoice.of(settings),
@@ -279,12 +281,12 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
 
 
 def _load_scorer(
-    settings: FilterSettings, likeness: Likeness | None, revision: str, worker: int
+    settings: FilterSettings, known: KnownPairs | None, revision: str, worker: int
 ) -> Work[RowShard, Made]:
     """Load the model; what is returned scores the pairs of a shard."""
     assert settings.model is not None  # a judge that loads nothing has no scorer
     check_revision(settings.model, revision, worker)
-    judge = load_judge(settings, likeness=likeness)
+    judge = load_judge(settings, known=known)
 
     def score(shard: RowShard, advance: Advance) -> Made:
         scores = judge(shard.rows, advance)

@@ -17,7 +17,7 @@ from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.faiss_search import FaissIndex
 
-Searched = Callable[[int, str], torch.Tensor]
+SearchedVectors = Callable[[int, str], torch.Tensor]
 """Given a group and the side of its queries, the vectors of the other side, ``(n, d)``."""
 
 TRAINED: pa.Schema = pa.schema(
@@ -37,7 +37,7 @@ class ToTrain:
 
 def train_indexes(
     name: str,
-    load: Callable[[], Searched],
+    load: Callable[[], SearchedVectors],
     searched: Sequence[tuple[int, str]],
     where: ExecutorChoice,
     inputs: Mapping[str, str],
@@ -83,7 +83,7 @@ def train_indexes(
     return writer.folder()
 
 
-def _load_training(load: Callable[[], Searched], name: str, worker: int) -> Work[ToTrain, Made]:  # noqa: ARG001 - all workers are alike
+def _load_training(load: Callable[[], SearchedVectors], name: str, worker: int) -> Work[ToTrain, Made]:  # noqa: ARG001 - all workers are alike
     """Open the vectors; what is returned makes a row of ``TRAINED``, and no rejects."""
     vectors = load()
 

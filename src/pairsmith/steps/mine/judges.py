@@ -1,6 +1,7 @@
 """What scores pairs in the step ``filter``: a cross-encoder (M6), an encoder or a language model."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,12 +26,20 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LEARNED_FROM = 2_000
-"""The most pairs from which the seeds are told."""
+"""The most pairs that the judge likeness learns to tell the seeds from."""
 LEAST_SCORE = 0.7
 """Seeds that are scored lower are no positives."""
 
 Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPairs:
+    """What the judge likeness learns from: seeds and mined pairs, each with the two columns of texts."""
+
+    seeds: pa.Table
+    mined: pa.Table
 
 
 def cue_for(task: str) -> str:
@@ -76,16 +85,17 @@ def load_judge(
     model: str | None = None,
     *,
     untrained: bool = False,
-    likeness: Likeness | None = None,
+    known: KnownPairs | None = None,
 ) -> Judge:
     """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``.
 
-    ``likeness`` is what ``learned_likeness`` gave, for the judge of that name.
+    The judge likeness learns from the ``known`` pairs; without them, as in a plan, it gives cosines, which
+    take as long.
     """
     model = model or settings.model
     assert model is not None  # a judge that loads nothing is not loaded
     if settings.judge in ("encoder", "likeness"):
-        return _by_vectors(model, settings, likeness.log_odds if likeness else _cosines)
+        return _by_vectors(model, settings, known)
     if settings.judge == "likelihood":
         return _by_likelihood(model, settings)
     cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
@@ -97,22 +107,20 @@ def load_judge(
     return scores
 
 
-Compare = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]
-"""Gives n pairs their scores, ``(n,)``, from the vectors of both texts, ``(n, d)`` each."""
-
-
-def _cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
-    return cosine_similarity_rows(first, second).astype(np.float32)
-
-
-def _by_vectors(model: str, settings: FilterSettings, compare: Compare) -> Judge:
-    """What ``compare`` makes of the two texts' vectors."""
+def _by_vectors(model: str, settings: FilterSettings, known: KnownPairs | None) -> Judge:
+    """Cosines of the two texts' vectors; with ``known`` pairs the likeness to the seeds among them."""
     encoder = _encoder(model, settings)
+    likeness = None
+    if known:
+        seeds, mined = (_vectors(encoder, pairs, settings) for pairs in (known.seeds, known.mined))
+        likeness = Likeness.learn(seeds, mined)
 
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
-        found = compare(*_vectors(encoder, pairs, settings))
+        first, second = _vectors(encoder, pairs, settings)
         advance(pairs.num_rows)
-        return found
+        if likeness:
+            return likeness.log_odds(first, second)
+        return cosine_similarity_rows(first, second).astype(np.float32)
 
     return scores
 
@@ -145,29 +153,29 @@ def _vectors(
     return first, second
 
 
-def learned_likeness(pairs: pa.Table, task: str, settings: FilterSettings, progress: Progress) -> Likeness:
-    """Learn to tell the seeds from some of the pairs; ``task`` is that of the pairs' folder."""
-    assert settings.model is not None
+def known_pairs(pairs: pa.Table, task: str, settings: FilterSettings, progress: Progress) -> KnownPairs:
+    """The seeds, and some of the pairs; ``task`` is that of the pairs' folder."""
     assert settings.seeds is not None
     kind: KindName = "summaries" if task == "summarization" else "pairs"
     if {"context", "answers"} <= set(pairs.column_names):
         kind = "reading"
-    seeds = [each for each in read_examples(settings.seeds, kind) if each.score >= LEAST_SCORE]
+    every = read_examples(settings.seeds, kind)
+    seeds = [each for each in every if each.score >= LEAST_SCORE]
     if len(seeds) < 2 or pairs.num_rows < 2:
         raise InputError(
             f"--judge likeness needs two seeds and two pairs at least; {settings.seeds} has {len(seeds)} "
             f"scored {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
         )
-    encoder = _encoder(settings.model, settings)
-    some = rows_at(pairs, np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64)))
+    if len(seeds) < len(every):
+        progress.say(
+            f"{len(every) - len(seeds):,} of {len(every):,} seeds are scored below {LEAST_SCORE:g}, so they "
+            "are left out"
+        )
     texts = ([each.input for each in seeds], [each.output for each in seeds])
-    as_pairs = pa.table(dict(zip(text_names(pairs), texts, strict=True)))
-    with progress.task("learn from seeds", len(seeds) + some.num_rows, "pairs") as bar:
-        of_seeds = _vectors(encoder, as_pairs, settings)
-        bar.advance(len(seeds))
-        of_pairs = _vectors(encoder, some, settings)
-        bar.advance(some.num_rows)
-        return Likeness.learn(of_seeds, of_pairs)
+    places = np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64))
+    mined = rows_at(pairs.select(list(text_names(pairs))), places)
+    progress.say(f"a classifier learns to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
+    return KnownPairs(pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined)
 
 
 def _by_likelihood(model: str, settings: FilterSettings) -> Judge:

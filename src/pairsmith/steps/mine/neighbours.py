@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -27,7 +27,7 @@ from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
 from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.indexes import Indexes, Searched, train_indexes
+from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
 from pairsmith.steps.mine.settings import MineSettings
 
 QUERIES = 2**24
@@ -251,11 +251,15 @@ def _others(group: SearchGroup, side: str) -> NDArray[np.int64]:
     return group.x if side == "y" else group.y
 
 
-def _searched(x: Encoded, y: Encoded) -> Searched:
+def _searched(x: Encoded, y: Encoded) -> SearchedVectors:
     """The vectors among which those of a side of a group are searched, opened on this machine."""
-    x, y = x.here(), y.here()
     every = cells(x, y)
-    return lambda cell, side: (x if side == "y" else y).vectors.of(_others(every[cell], side))
+
+    @cache
+    def opened(side: str) -> Encoded:
+        return (x if side == "y" else y).here()
+
+    return lambda cell, side: opened(side).vectors.of(_others(every[cell], side))
 
 
 def _load_search(

@@ -59,8 +59,9 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
             sample.kept = float(np.mean(style.likelihood(vectors) >= settings.style))
         sampled.append(sample)
     counts = [round(sample.count * sample.kept) for sample in sampled]
+    of_vector = np.dtype(settings.vector_dtype).itemsize * width
     size = sum(
-        count * (4 * width + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
+        count * (of_vector + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
         for count, sample in zip(counts, sampled, strict=True)
     )
     found = sharded(

@@ -42,7 +42,8 @@ Mined = MinedPair | MinedAnswer
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     """Mine pairs; see ``MineSettings`` for what can be set.
 
-    Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``.
+    Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``, and indexes that
+    were trained in ``indexes``.
     """
     settings = settled(settings, run)
     refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain, islice
 from math import ceil
 
+import numpy as np
 import pyarrow as pa
 import torch
 
@@ -59,7 +60,7 @@ def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINI
         wait, each = _judge_seconds(settings, before, pairs, texts, base)
         loading, seconds = loading + wait, seconds + each * pair_count * (ranks + 1)
     length = sum(len(text.encode()) for text in texts) // len(texts)
-    vectors = (pair_count + text_count) * 4 * width
+    vectors = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
     held = vectors + text_count * length
     found = pair_count * looked_up(settings) * _FOUND_BYTES
     rows = pair_count * length * (settings.negatives + 2)

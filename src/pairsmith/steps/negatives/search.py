@@ -26,7 +26,7 @@ from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
 from pairsmith.search.permitted import permitted
 from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.indexes import Indexes, Searched, train_indexes
+from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
 from pairsmith.steps.mine.neighbours import (
     NEAR,
     Part,
@@ -132,7 +132,7 @@ def find_nearest(
     return folder
 
 
-def _searched(corpus: Encoded) -> Searched:
+def _searched(corpus: Encoded) -> SearchedVectors:
     """The vectors of the corpus, opened on this machine."""
     texts = corpus.here().vectors.every()
     return lambda *_: texts

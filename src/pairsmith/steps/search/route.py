@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
@@ -54,6 +55,8 @@ def search(
     are a JSON object on a line.
     """
     settings = settled(settings)
+    if as_json and isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # JSON is, whatever the terminal's encoding
     queries = [_checked(query) for query in given]
     if settings.queries is not None:
         queries += [_checked(query) for query in queries_of(settings.queries)]
@@ -65,15 +68,14 @@ def search(
     def show(some: Sequence[str], *, named: bool) -> None:
         for query, hits in zip(some, searched.best(some), strict=True):
             if as_json:
-                print(
-                    _as_json(query, hits), flush=True
-                )  # as it is: hidden secrets would end a string too early
+                # Not by ``progress.result``, which hides secrets and could so cut a string.
+                print(_as_json(query, hits), flush=True)
             else:
                 progress.result("\n".join(_lines(query, hits, named=named)))
 
     if not queries:
         progress.say("an empty line or Ctrl-D ends")
-    for query in () if queries else asked():
+    for query in () if queries else typed_queries():
         show([query], named=False)
     for first in range(0, len(queries), QUERIES):
         show(queries[first : first + QUERIES], named=len(queries) > 1)
@@ -100,7 +102,7 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def asked() -> Iterator[str]:
+def typed_queries() -> Iterator[str]:
     """Queries as they are typed on the terminal, until an empty line or its end."""
     with suppress(ImportError):
         import readline  # noqa: F401 - lines can then be edited, and earlier ones called back

@@ -84,7 +84,11 @@ def document_vectors(
             for place in lacking:
                 texts = parts[place]
                 vectors = side_vectors(encoder, texts, "document", batch_size=batch_size, advance=bar.advance)
-                if cache:
-                    cache.write(place * TOGETHER, vectors)
+                try:
+                    if cache:
+                        cache.write(place * TOGETHER, vectors)
+                except StorageError as error:
+                    progress.say(str(error))
+                    cache = None
                 found[place] = vectors
     return [vectors for vectors in found.values() if vectors is not None]

@@ -142,7 +142,7 @@ def retrieved(
             continue
         table = table.take(_first_of_each(table["text"]))  # duplicates would displace other texts
         vectors = torch.tensor(table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False))
-        vectors = vectors.view(table.num_rows, -1)
+        vectors = vectors.view(table.num_rows, -1).float()
         values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
         wanted = np.unique(places.numpy())
         known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pairsmith.core.paths import display_name, place
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import FEW_ROWS
@@ -175,13 +174,14 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
     if not rows:
         return
     folder, model = (str(beside.get(name, "")) for name in ("folder", "model"))
+    name = folder.partition("?")[0].rstrip("/").rpartition("/")[2]  # also of a store whose package is missing
     yield Table(
         ["figure", "verdict", "difference", "95 % interval"],
         rows,
         texts=2,
         note="Each difference is the mean over the same queries, so that hard and easy ones weigh on both. "
         "Within noise: the interval holds 0.",
-        title=f"Compared with {shown(display_name(place(folder)), 60)} ({shown(model, 60)})",
+        title=f"Compared with {shown(name, 60)} ({shown(model, 60)})",
     )
 
 
