@@ -1047,3 +1047,14 @@ steps:
     else:
         with pytest.raises(SettingsError, match=message):
             load_recipe(tmp_path / "recipe.yaml")
+
+
+def test_an_evaluation_to_compare_with_has_to_be_there(recipe, tmp_path):
+    rows = {"data": '{"query": "a", "chunk": "b"}', "corpus": '{"id": "b", "text": "c"}'}
+    for name, row in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text(f"{row}\n")
+    given = {name: str(tmp_path / f"{name}.jsonl") for name in rows} | {"model": "bm25", "against": "nowhere"}
+    step = {"name": "after", "step": "evaluate-retrieval", "settings": given}
+    path = recipe(yaml.safe_dump({"name": "r", "description": "Some.", "steps": [step]}))
+    with pytest.raises(SettingsError, match="nowhere does not exist"):
+        load_recipe(path)

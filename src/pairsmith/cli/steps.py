@@ -51,9 +51,17 @@ from pairsmith.training.settings import (
     TrainSummarizerSettings,
 )
 
+
+def _check_folder(source: str) -> None:
+    """Refuse a folder that does not exist."""
+    from pairsmith.data.sources import check_there  # imported here, as it takes a second
+
+    check_there(source)
+
+
 SOURCES = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
-    "corpus", "evaluation", "against",
+    "corpus", "evaluation",
 })  # fmt: skip
 """Settings that name what a step reads; a text under one of these names is a source in every step."""
 
@@ -306,7 +314,7 @@ STEPS: Steps = {
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
         reads="model",
-        checks={"model": check_retriever_name},
+        checks={"model": check_retriever_name, "against": _check_folder},
         then=("pairsmith search --model {model} --corpus CHUNKS",),
     ),
     "evaluate-mteb": Step(
