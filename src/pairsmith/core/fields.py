@@ -32,7 +32,7 @@ VectorDtype = Annotated[
     Literal["float32", "float16"],
     Field(
         description="Number format in which vectors are kept and searched. float16 halves the space "
-        "that they take on the disk, and moves cosines by some 1e-5.",
+        "that they take on the disk, and moves cosines by less than 0.0001.",
         json_schema_extra=ADDED,
     ),
 ]

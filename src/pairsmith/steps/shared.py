@@ -59,15 +59,25 @@ class LoadOptions(TypedDict):
     max_length: int | None
 
 
-class _ReadsModel(Protocol):
+class ReadsModel(Protocol):
+    """Settings that say how a model is loaded."""
+
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """The device, such as ``auto`` or ``cuda:1``."""
+        ...
+
     @property
-    def dtype(self) -> DtypeName: ...
+    def dtype(self) -> DtypeName:
+        """The number format of the weights."""
+        ...
+
     @property
-    def max_length(self) -> int | None: ...
+    def max_length(self) -> int | None:
+        """The longest text in tokens; None: the model's own limit."""
+        ...
 
 
-def load_options(settings: _ReadsModel) -> LoadOptions:
+def load_options(settings: ReadsModel) -> LoadOptions:
     """Where, in which number format and up to which length of texts the settings want their model."""
     return {"device": settings.device, "dtype": settings.dtype, "max_length": settings.max_length}

@@ -39,7 +39,7 @@ from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 _LOOKED_AT = 32
 """Validation examples whose logits over the vocabulary are held in memory at once."""
 _TEXTS = 256
-"""The last texts whose passages are known; the questions on a text mostly stand together."""
+"""Number of texts, those read last, whose passages are held; a text's questions mostly stand together."""
 
 
 def train_question_generator_on(

@@ -111,7 +111,7 @@ def compared(earlier: Earlier, figures: EachQuery, *, bootstrap: int, seed: int)
 
     For each measure the mean ``difference`` over the queries, ×100, and ``difference_ci``, its 95 % interval:
     each of the ``bootstrap`` resamples draws queries, and both evaluations are averaged over the same ones.
-    The ``verdict`` is ``NOISE`` where the interval holds 0.
+    The ``verdict`` is ``NOISE`` where the interval contains 0.
     """
     differences = {
         name: [here - there for here, there in zip(figures[name], earlier.figures[name], strict=True)]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
-from pairsmith.core.model_names import DtypeName, PoolingName, file_of, resolve_model
+from pairsmith.core.model_names import PoolingName, file_of, resolve_model
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
@@ -22,7 +22,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.steps.evaluate.kept_search import KeptSearch, digest_of
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import ReadsModel, load_options
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -123,7 +123,7 @@ def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) ->
 # By vectors
 
 
-class _NamesEncoder(Protocol):
+class _NamesEncoder(ReadsModel, Protocol):
     """Settings that name an encoder, and how it is loaded."""
 
     @property
@@ -136,12 +136,6 @@ class _NamesEncoder(Protocol):
     def document_prompt(self) -> str | None: ...
     @property
     def dimensions(self) -> int | None: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def dtype(self) -> DtypeName: ...
-    @property
-    def max_length(self) -> int | None: ...
 
 
 def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":

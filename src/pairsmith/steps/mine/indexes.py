@@ -23,7 +23,7 @@ SearchedVectors = Callable[[int, str], torch.Tensor]
 TRAINED: pa.Schema = pa.schema(
     [("cell", pa.int64()), ("side", pa.string()), ("index", pa.large_binary())]  # in FAISS's own format
 )
-"""An index without vectors, trained for the queries of a side of a group."""
+"""An index that holds no vectors yet, and the group and the side of the queries that it is trained for."""
 
 
 @dataclass(frozen=True, slots=True)

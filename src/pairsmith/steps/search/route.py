@@ -146,7 +146,7 @@ class DocumentSearch:
         self._index = _index(settings, [document.whole for document in self._documents], progress)
 
     def best(self, queries: Sequence[str]) -> Iterator[list[Hit]]:
-        """The best documents for each query, the best first."""
+        """The documents with the highest scores for each query, the highest first."""
         for places, scores in zip(*self._index.best(queries, self._count), strict=True):
             yield [
                 Hit(self._documents[place], float(score))
