@@ -22,7 +22,7 @@ from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.packing import packed
 from pairsmith.models.language.sampling import Sampling, draw, truncate
-from pairsmith.models.language.transformers_backend import FOLDED, TransformersModel
+from pairsmith.models.language.transformers_backend import FOLDED, TransformersModel, TransformersSession
 from pairsmith.runs.seeds import stream_key, uniforms
 
 pytestmark = pytest.mark.slow
@@ -215,6 +215,28 @@ def test_nothing_changes_without_sharing(model, expected, monkeypatch):
     groups, tokens = expected
     for group in groups[::10]:
         assert tokens[group.stream].agrees(decoded(model, [group], 4)[group.stream])
+
+
+def test_nothing_changes_where_some_prompts_share_a_passage(model, monkeypatch):
+    """Passages of different lengths, each the beginning of a few prompts, some of them near the limit."""
+    random = np.random.default_rng(5)
+    lengths = [40, 41, 42, 44, 46, 50, 55, 60, 70, 80, 120, 160, 209]
+    passages = [tuple(random.integers(1, 299, length).tolist()) for length in lengths]
+    prompts = [passage + tuple(range(7, 8 + more)) for passage in passages for more in (0, 8)]
+    groups = [Group(prompt, (prompts[i - 1],), 500 + i) for i, prompt in enumerate(prompts)]
+    groups = [group for group in groups if max(map(len, group.prompts)) + 36 <= model.context]
+    shared = []
+    prefill_after = TransformersSession._prefill_after
+
+    def noting(self, before, prefix, some):
+        shared.extend(prefix and some)
+        prefill_after(self, before, prefix, some)
+
+    monkeypatch.setattr(TransformersSession, "_prefill_after", noting)
+    found = decoded(model, groups, 64)
+    assert len(shared) > len(groups) / 2
+    for group in groups[::4]:
+        assert plainly(model, group).agrees(found[group.stream])
 
 
 def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expected, monkeypatch):

@@ -1,6 +1,9 @@
-"""The beginnings that many prompts have in common: an instruction before its input, a chat's system text."""
+"""The beginnings that prompts have in common, so that each is computed once.
 
-from collections.abc import Iterable
+Many prompts share an instruction or a chat's system text; some, the passage that several questions are about.
+"""
+
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,6 +14,9 @@ SHARE = 1 / 8
 
 GAIN = 6
 """How many tokens longer than the next shorter start a start must be to be used in its place."""
+
+LEAST = 32
+"""The fewest tokens after a start for which two prompts are computed as one."""
 
 
 def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
@@ -32,6 +38,35 @@ def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
         shorter = max((s for s in set(taken.values()) if start[: len(s)] == s), key=len, default=())
         taken[start] = start if len(start) - len(shorter) >= GAIN else shorter
     return {prompt: taken[start] for prompt, start in wanted.items()}
+
+
+def by_prefix(prompts: Iterable[Prompt], start: Prompt) -> dict[Prompt, list[Prompt]]:
+    """Prompts that begin with ``start``, by the longer prefix that some of them share, if it is worth it.
+
+    Neighbours in the order of their tokens share a prefix if it has ``LEAST`` tokens after the start and
+    half of the longer one's. Like a start, a prefix is shorter than its prompts. The others stand under
+    ``start`` itself.
+    """
+    runs: list[list[Prompt]] = []
+    for prompt in sorted(set(prompts)):
+        if runs and _worth_sharing(runs[-1][-1], prompt, start):
+            runs[-1].append(prompt)
+        else:
+            runs.append([prompt])
+    found: dict[Prompt, list[Prompt]] = {}
+    for run in runs:
+        found.setdefault(start if len(run) == 1 else _prefix_of(run), []).extend(run)
+    return found
+
+
+def _worth_sharing(one: Prompt, other: Prompt, start: Prompt) -> bool:
+    rest = max(len(one), len(other)) - len(start)
+    return len(_prefix_of([one, other])) - len(start) >= max(LEAST, rest / 2)
+
+
+def _prefix_of(ordered: Sequence[Prompt]) -> Prompt:
+    """The longest prefix of sorted prompts that is shorter than each of them."""
+    return ordered[0][: min(_common(ordered[0], ordered[-1]), *(len(prompt) - 1 for prompt in ordered))]
 
 
 def _common(one: Prompt, other: Prompt) -> int:

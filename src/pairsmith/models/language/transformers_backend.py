@@ -1,7 +1,7 @@
 """Any causal LM of transformers as a ``SteerableModel``.
 
-A prefix that many prompts share is computed once, and the rest of each prompt in batches. Rows then start
-from these keys and values in a ``SharedCache``.
+A prefix that prompts share is computed once, and the rest of each prompt in batches. Rows then start from
+these keys and values in a ``SharedCache``.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from pairsmith.core.errors import ModelError, first_line
 from pairsmith.models.language.attention_plan import rounded
 from pairsmith.models.language.kv_store import LayerStates
 from pairsmith.models.language.memory import MOST_ROWS, free_memory
-from pairsmith.models.language.prefixes import common_starts
+from pairsmith.models.language.prefixes import by_prefix, common_starts
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.shared_cache import ATTENTION, SharedCache
 
@@ -130,29 +130,47 @@ class TransformersSession:
         self._logits: dict[Prompt, Tensor] = {}
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
-        """Compute prompts, in batches that share a start."""
+        """Compute prompts, in batches that share a start; what some of them share after it only once."""
         by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
-        for prompt in sorted(set(prompts) - self._logits.keys(), key=len):
+        for prompt in set(prompts) - self._logits.keys():
             by_start[self._start_of[prompt]].append(prompt)
         for start, waiting in by_start.items():
             if start and not self._cache.starts.lengths[self._starts[start]]:
-                states, _ = self._compute([start], ())
+                states, _ = self._compute([start], [])
                 self._cache.starts.write(self._starts[start], next(states))
-            while waiting:
-                size = max(1, PREFILL_TOKENS // len(waiting[-1]))
-                batch = waiting[-size:]
-                del waiting[-size:]
-                states, logits = self._compute(batch, start)
-                self._ahead |= dict(zip(batch, states, strict=True))
-                self._logits |= dict(zip(batch, logits, strict=True))
+            before = self._cache.starts.read(self._starts[start]) if start else []
+            for prefix, some in by_prefix(waiting, start).items():
+                shared: list[LayerStates] = []
+                if prefix != start:
+                    states, _ = self._compute([prefix], before)
+                    shared = next(states)
+                self._prefill_after(_joined(before, shared), shared, some)
 
-    def _compute(self, prompts: list[Prompt], start: Prompt) -> tuple[Iterator[list[LayerStates]], Tensor]:
-        """Keys and values of the tokens after the start, and next-token logits, ``(prompts, vocab)``."""
+    def _prefill_after(
+        self, before: list[LayerStates], shared: list[LayerStates], prompts: Iterable[Prompt]
+    ) -> None:
+        """Compute prompts, in batches, that go on after ``before``, which ends with ``shared``."""
+        waiting = sorted(prompts, key=len)
+        while waiting:
+            size = max(1, PREFILL_TOKENS // len(waiting[-1]))
+            batch = waiting[-size:]
+            del waiting[-size:]
+            states, logits = self._compute(batch, before)
+            self._ahead |= {prompt: _joined(shared, own) for prompt, own in zip(batch, states, strict=True)}
+            self._logits |= dict(zip(batch, logits, strict=True))
+
+    def _compute(
+        self, prompts: list[Prompt], before: list[LayerStates]
+    ) -> tuple[Iterator[list[LayerStates]], Tensor]:
+        """Compute the tokens of prompts after those that all share, of which ``before`` is known.
+
+        Returned are the keys and values of these tokens for each prompt, and next-token logits,
+        ``(prompts, vocab)``.
+        """
         cache = DynamicCache()  # without the config: full attention, every key kept
-        shared = len(start)
-        if start:
-            for layer, (keys, values) in enumerate(self._cache.starts.read(self._starts[start])):
-                cache.update(*(x.expand(len(prompts), -1, -1, -1) for x in (keys, values)), layer)
+        shared = before[0][0].shape[1] if before else 0
+        for layer, (keys, values) in enumerate(before):
+            cache.update(*(x.expand(len(prompts), -1, -1, -1) for x in (keys, values)), layer)
         width = max(map(len, prompts)) - shared
         tokens = torch.zeros(len(prompts), width, dtype=torch.int64)
         for row, prompt in enumerate(prompts):
@@ -255,6 +273,16 @@ class TransformersSession:
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Keep these rows in this order."""
         self._cache.keep_rows(list(rows))
+
+
+def _joined(first: list[LayerStates], then: list[LayerStates]) -> list[LayerStates]:
+    """Keys and values of a text, and of the text after it; either may be empty."""
+    if not first or not then:
+        return first or then
+    return [
+        (torch.cat([one, keys], dim=1), torch.cat([other, values], dim=1))
+        for (one, other), (keys, values) in zip(first, then, strict=True)
+    ]
 
 
 def context_of(config: Any, *, folded: bool | None = None) -> int:
