@@ -27,6 +27,9 @@ from pairsmith.models.language.shared_cache import ATTENTION, SharedCache
 PREFILL_TOKENS = 4096
 """Prompts are computed in batches of about this many tokens, to bound memory."""
 
+FILLED = 0.75
+"""The least share of a batch's width that a prompt fills on a CPU, where padding takes as long as tokens."""
+
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """Names in model configurations for the number of tokens that a layer can attend to."""
 
@@ -151,10 +154,13 @@ class TransformersSession:
     ) -> None:
         """Compute prompts, in batches, that go on after ``before``, which ends with ``shared``."""
         waiting = sorted(prompts, key=len)
+        known = before[0][0].shape[1] if before else 0
+        least = FILLED if self._device.type == "cpu" else 0.0
         while waiting:
-            size = max(1, PREFILL_TOKENS // len(waiting[-1]))
-            batch = waiting[-size:]
-            del waiting[-size:]
+            longest = len(waiting[-1])
+            some = waiting[-max(1, PREFILL_TOKENS // longest) :]
+            batch = [prompt for prompt in some if len(prompt) - known >= least * (longest - known)]
+            del waiting[-len(batch) :]
             states, logits = self._compute(batch, before)
             self._ahead |= {prompt: _joined(shared, own) for prompt, own in zip(batch, states, strict=True)}
             self._logits |= dict(zip(batch, logits, strict=True))
