@@ -210,14 +210,17 @@ def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
 def test_nothing_changes_without_sharing(model, expected, monkeypatch):
     """No common starts, and each group decoded by itself: nobody else's prompts, rows or gaps."""
     monkeypatch.setattr(
-        "pairsmith.models.language.transformers_backend.common_starts", lambda p: dict.fromkeys(p, ())
+        "pairsmith.models.language.transformers_backend.common_starts", lambda p, _: dict.fromkeys(p, ())
     )
     groups, tokens = expected
     for group in groups[::10]:
         assert tokens[group.stream].agrees(decoded(model, [group], 4)[group.stream])
 
 
-def test_nothing_changes_where_some_prompts_share_a_passage(model, monkeypatch):
+@pytest.mark.parametrize(
+    "rows", [64, pytest.param(12, marks=pytest.mark.long)], ids=["kept for all", "computed for all"]
+)
+def test_nothing_changes_where_some_prompts_share_a_passage(model, rows, monkeypatch):
     """Passages of different lengths, each the beginning of a few prompts, some of them near the limit."""
     random = np.random.default_rng(5)
     lengths = [40, 41, 42, 44, 46, 50, 55, 60, 70, 80, 120, 160, 209]
@@ -225,16 +228,17 @@ def test_nothing_changes_where_some_prompts_share_a_passage(model, monkeypatch):
     prompts = [passage + tuple(range(7, 8 + more)) for passage in passages for more in (0, 8)]
     groups = [Group(prompt, (prompts[i - 1],), 500 + i) for i, prompt in enumerate(prompts)]
     groups = [group for group in groups if max(map(len, group.prompts)) + 36 <= model.context]
-    shared = []
-    prefill_after = TransformersSession._prefill_after
+    computed = 0
+    compute = TransformersSession._compute
 
-    def noting(self, before, prefix, some):
-        shared.extend(prefix and some)
-        prefill_after(self, before, prefix, some)
+    def counting(self, some, before):
+        nonlocal computed
+        computed += sum(map(len, some)) - len(some) * (before[0][0].shape[1] if before else 0)
+        return compute(self, some, before)
 
-    monkeypatch.setattr(TransformersSession, "_prefill_after", noting)
-    found = decoded(model, groups, 64)
-    assert len(shared) > len(groups) / 2
+    monkeypatch.setattr(TransformersSession, "_compute", counting)
+    found = decoded(model, groups, rows)
+    assert computed < 0.75 * sum(len(group.main) for group in groups)
     for group in groups[::4]:
         assert plainly(model, group).agrees(found[group.stream])
 

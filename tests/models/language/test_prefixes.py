@@ -28,6 +28,25 @@ def test_a_prefix_is_shorter_than_each_of_its_prompts():
     assert by_prefix(prompts, ()) == {PASSAGE[:-1]: prompts}
 
 
+def test_passages_are_starts_if_most_prompts_share_them_and_they_are_few():
+    passages = [tuple(range(first, first + 60)) for first in range(100, 1_300, 100)]
+    prompts = [passage + (question,) * 5 for passage in passages for question in (7, 8)]
+    alone = tuple(range(5_000, 5_060))
+    starts = {prompt: prompt[:-5] for prompt in prompts} | {alone: alone[:-1]}
+    assert common_starts([*prompts, alone], 13) == starts
+    nothing = dict.fromkeys([*prompts, alone], ())
+    assert common_starts([*prompts, alone], 12) == nothing
+    others = [tuple(range(first, first + 60)) for first in range(20_000, 22_000, 100)]
+    assert set(common_starts([*prompts[:2], *others], 100).values()) == {()}
+
+
+def test_passages_after_long_examples_are_no_starts():
+    examples = tuple(range(10_000, 10_100))
+    passages = [examples + tuple(range(first, first + 60)) for first in range(100, 1_300, 100)]
+    prompts = [passage + (question,) for passage in passages for question in (7, 8)]
+    assert common_starts(prompts, 100) == dict.fromkeys(sorted(prompts), examples)
+
+
 @pytest.mark.parametrize(
     ("shared", "rest", "found"),
     [(LEAST, LEAST, True), (LEAST - 1, 1, False), (LEAST, LEAST + 1, False), (60, 60, True)],
@@ -44,7 +63,10 @@ prompts = st.lists(st.lists(tokens, min_size=1, max_size=80).map(tuple), max_siz
 @given(begun=st.lists(st.lists(tokens, max_size=60).map(tuple), min_size=1, max_size=3), ends=prompts)
 def test_every_prompt_stands_once_under_a_prefix_of_its_own(begun, ends):
     every = {start + end for start in begun for end in ends}
-    for start in {*common_starts(every).values(), ()}:
+    starts = common_starts(every, 4)
+    assert starts.keys() == every
+    assert all(prompt[: len(start)] == start != prompt for prompt, start in starts.items())
+    for start in {*starts.values(), ()}:
         some = [prompt for prompt in every if prompt[: len(start)] == start != prompt]
         found = by_prefix(some, start)
         assert sorted(prompt for under in found.values() for prompt in under) == sorted(some)

@@ -19,13 +19,30 @@ LEAST = 32
 """The fewest tokens after a start for which two prompts are computed as one."""
 
 
-def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
-    """For each prompt, the prefix that is worth computing once for it and other prompts; may be empty.
+def common_starts(prompts: Iterable[Prompt], most: int) -> dict[Prompt, Prompt]:
+    """For each prompt, its start: the prefix that is kept once for it and other prompts; may be empty.
 
-    A prefix is always shorter than its prompt. ``prompts`` are all that will be computed, with or without
-    repeats.
+    A start is always shorter than its prompt. ``prompts`` are all that will be computed, with or without
+    repeats. If most of them share passages, and there are no more than ``most`` of these, the start is the
+    passage with what stands before it; otherwise it is what many prompts begin with.
     """
     ordered = sorted(set(prompts))  # prompts with a common start are adjacent
+    starts = _of_many(ordered)
+    passages: dict[Prompt, Prompt] = {}
+    for start in set(starts.values()):
+        some = [prompt for prompt in ordered if starts[prompt] == start]
+        for prefix, sharing in by_prefix(some, start).items():
+            if prefix != start and len(prefix) >= 2 * len(start):
+                passages |= dict.fromkeys(sharing, prefix)
+    if not passages:
+        return starts
+    passages |= {prompt: start for prompt, start in starts.items() if 2 * len(start) >= len(prompt)}
+    found = {prompt: passages.get(prompt, prompt[:-1]) for prompt in ordered}
+    return found if 2 * len(passages) > len(found) and len(set(found.values())) <= most else starts
+
+
+def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
+    """For each of sorted prompts, what it and at least ``SHARE`` of all begin with; may be empty."""
     many = max(2, -(-len(ordered) // round(1 / SHARE)))
     if len(ordered) < many:
         return dict.fromkeys(ordered, ())

@@ -122,7 +122,7 @@ class TransformersSession:
         self._model = model
         self._device = model.device
         self._folded = _folds(model)
-        self._start_of = common_starts(prompts)
+        self._start_of = common_starts(prompts, rows // 2)
         self._starts = {start: i for i, start in enumerate(sorted(set(self._start_of.values()) - {()}))}
         starts = len(self._starts), max(map(len, self._starts), default=0)
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
