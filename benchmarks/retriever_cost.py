@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--documents", help="Documents of your own, in place of synthetic ones.")
     parser.add_argument("--synthetic", type=int, nargs="*", default=[1_000, 20_000])
     parser.add_argument("--training", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--steps", nargs="*", help="Only these, again, in the folder of an earlier run.")
     parser.add_argument("--model", default=SMOLLM2)
     parser.add_argument("--encoder", default=MINILM)
     parser.add_argument("--work", type=Path, required=True)
@@ -40,10 +41,11 @@ def main() -> None:
     results: dict[str, Any] = {}
     for size in [0] if args.documents else args.synthetic:
         work = args.work / (str(size) if size else "own")
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
+        if not args.steps:
+            shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True, exist_ok=True)
         documents = args.documents or str(synthetic(work / "documents.jsonl", size))
-        results[work.name] = costs(documents, work, args.model, args.encoder, bool(size), args.training)
+        results[work.name] = costs(documents, work, args, bool(size))
     write(args.json, {"settings": {"model": args.model, "encoder": args.encoder}, "results": results})
 
 
@@ -61,28 +63,31 @@ def synthetic(path: Path, count: int) -> Path:
     )
 
 
-def costs(documents: str, work: Path, model: str, encoder: str, few: bool, training: bool) -> dict[str, Cost]:
-    """The cost of each step; with ``few`` queries and steps of training, or without it."""
+def costs(documents: str, work: Path, args: argparse.Namespace, few: bool) -> dict[str, Cost]:
+    """The cost of each step; with ``few`` queries and steps of training."""
+    encoder = args.encoder
     one = ["--queries", "1", "--tries", "1", "--max-tokens", "16"] if few else []
     chunks, written, kept = (str(work / name) for name in ("chunks", "written", "kept"))
     within = ["--within", "1000", "--duplicates", "1", "--contaminated", "1"] if few else []
     stop = ["--max-steps", "3"] if few else []
     corpus = ["--corpus", chunks, "--encoder", encoder]
-    trained = str(work / "retriever") if training else encoder
+    trained = str(work / "retriever") if args.training else encoder
     steps = {
         "chunk": ["--documents", documents],
-        "queries": ["--chunks", chunks, "--model", model, *one],
+        "queries": ["--chunks", chunks, "--model", args.model, *one],
         "filter-queries": ["--queries", written, *corpus, "--held-back", "0.05", *within],
         "negatives": ["--pairs", f"{kept}:train", *corpus],
         "train-retriever": ["--base", encoder, "--data", str(work / "hard"), "--batch-size", "64", *stop],
         "evaluate retrieval": ["--model", trained, "--data", f"{kept}:test", "--corpus", chunks],
     }
     places = (chunks, written, kept, str(work / "hard"), str(work / "retriever"), str(work / "measured"))
-    return {
-        step: cost([*step.split(), *options, "--out", place])
-        for (step, options), place in zip(steps.items(), places, strict=True)
-        if training or step != "train-retriever"
-    }
+    wanted = args.steps or [step for step in steps if args.training or step != "train-retriever"]
+    found = {}
+    for (step, options), place in zip(steps.items(), places, strict=True):
+        if step in wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            found[step] = cost([*step.split(), *options, "--out", place])
+    return found
 
 
 def cost(command: list[str]) -> Cost:

@@ -43,7 +43,7 @@ def test_passages_are_starts_if_most_prompts_share_them_and_they_are_few():
 def test_passages_after_long_examples_are_no_starts():
     examples = tuple(range(10_000, 10_100))
     passages = [examples + tuple(range(first, first + 60)) for first in range(100, 1_300, 100)]
-    prompts = [passage + (question,) for passage in passages for question in (7, 8)]
+    prompts = [(*passage, question) for passage in passages for question in (7, 8)]
     assert common_starts(prompts, 100) == dict.fromkeys(sorted(prompts), examples)
 
 
