@@ -176,6 +176,13 @@ class TestRefusing:
             "give another folder as --out, or --fresh to start over in this one"
         )
 
+    def test_parts_that_a_fresh_run_uses_again_are_named(self, refusal, work, done):
+        for part in ("outputs", "inputs"):
+            work.start(done / part)
+        assert refusal(done, settings={}).endswith(
+            "or --fresh to start over in this one; of inputs, outputs it uses again what is unchanged"
+        )
+
     def test_other_inputs_and_models(self, refusal, work, out):
         work.commit(work.start(out), 0)
         message = refusal(out, inputs={"sentences.txt": "a" * 64}, models={"gpt2-xl": "main"})

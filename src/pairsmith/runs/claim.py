@@ -151,7 +151,11 @@ def _other_work(out: Place, there: Manifest, here: Identity, found: list[str]) -
     shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
     state = "a finished" if there.complete else "an unfinished"
     other = "on other inputs" if all(each.startswith("input ") for each in found) else "with other settings"
-    return (
-        f"{out} holds {state} run of {there.step} {other}: {shown}\n"
-        f"give another folder as --out{', or --fresh to start over in this one' * (there.step == here.step)}"
-    )
+    told = f"{out} holds {state} run of {there.step} {other}: {shown}\ngive another folder as --out"
+    if there.step != here.step:
+        return told
+    parts = [
+        each.name for each in inside(out) if not is_rank_folder(each) and size_of(each / MANIFEST) is not None
+    ]
+    kept = f"; of {', '.join(sorted(parts))} it uses again what is unchanged" if parts else ""
+    return f"{told}, or --fresh to start over in this one{kept}"
