@@ -199,7 +199,7 @@ def ours(
 
 def needed(texts: list[Group]) -> Counts:
     """What has to go through a model for some texts, each distinct prompt and start once; no padding."""
-    starts = common_starts(prompt for text in texts for prompt in text.prompts)
+    starts = common_starts((prompt for text in texts for prompt in text.prompts), most=0)
     tokens = sum(len(prompt) - len(start) for prompt, start in starts.items())
     tokens += sum(map(len, set(starts.values())))
     fed = sum(len(text.prompts) * (len(text.tokens) - 1) for text in texts)

@@ -25,6 +25,7 @@ from mining import MINILM, SMOLLM2
 from mining_data import write_lines
 
 Cost = dict[str, float]
+STEPS = ("chunk", "queries", "filter-queries", "negatives", "train-retriever", "evaluate retrieval")
 
 
 def main() -> None:
@@ -32,7 +33,9 @@ def main() -> None:
     parser.add_argument("--documents", help="Documents of your own, in place of synthetic ones.")
     parser.add_argument("--synthetic", type=int, nargs="*", default=[1_000, 20_000])
     parser.add_argument("--training", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--steps", nargs="*", help="Only these, again, in the folder of an earlier run.")
+    parser.add_argument(
+        "--steps", nargs="+", choices=STEPS, help="Only these, again, in the folder of an earlier run."
+    )
     parser.add_argument("--model", default=SMOLLM2)
     parser.add_argument("--encoder", default=MINILM)
     parser.add_argument("--work", type=Path, required=True)
@@ -72,18 +75,18 @@ def costs(documents: str, work: Path, args: argparse.Namespace, few: bool) -> di
     stop = ["--max-steps", "3"] if few else []
     corpus = ["--corpus", chunks, "--encoder", encoder]
     trained = str(work / "retriever") if args.training else encoder
-    steps = {
-        "chunk": ["--documents", documents],
-        "queries": ["--chunks", chunks, "--model", args.model, *one],
-        "filter-queries": ["--queries", written, *corpus, "--held-back", "0.05", *within],
-        "negatives": ["--pairs", f"{kept}:train", *corpus],
-        "train-retriever": ["--base", encoder, "--data", str(work / "hard"), "--batch-size", "64", *stop],
-        "evaluate retrieval": ["--model", trained, "--data", f"{kept}:test", "--corpus", chunks],
-    }
+    options_of = (
+        ["--documents", documents],
+        ["--chunks", chunks, "--model", args.model, *one],
+        ["--queries", written, *corpus, "--held-back", "0.05", *within],
+        ["--pairs", f"{kept}:train", *corpus],
+        ["--base", encoder, "--data", str(work / "hard"), "--batch-size", "64", *stop],
+        ["--model", trained, "--data", f"{kept}:test", "--corpus", chunks],
+    )
     places = (chunks, written, kept, str(work / "hard"), str(work / "retriever"), str(work / "measured"))
-    wanted = args.steps or [step for step in steps if args.training or step != "train-retriever"]
+    wanted = args.steps or [step for step in STEPS if args.training or step != "train-retriever"]
     found = {}
-    for (step, options), place in zip(steps.items(), places, strict=True):
+    for step, options, place in zip(STEPS, options_of, places, strict=True):
         if step in wanted:
             shutil.rmtree(place, ignore_errors=True)
             found[step] = cost([*step.split(), *options, "--out", place])

@@ -2,8 +2,8 @@
 
 python benchmarks/students.py --data DATA --work FOLDER --json FILE
 
-MiniLM as a bi-encoder learns the questions of 32 of SQuAD's articles and QAMR's, without a teacher, and answers
-the questions of the 16 other articles. Interrupted, it goes on where it was.
+MiniLM as a bi-encoder learns the questions of 32 of SQuAD's articles and QAMR's, without a teacher, and
+answers those of the 16 other articles. Interrupted, it goes on where it was.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5e-4)
     args = parser.parse_args()
     write_quip(args.data, args.work / "quip")
-    results = {epochs: figures(args.work, epochs, args.rate) for epochs in args.epochs}
+    results = {f"{epochs:g}": figures(args.work, epochs, args.rate) for epochs in args.epochs}
     write(args.json, {"settings": {"rate": args.rate}, "results": results})
 
 

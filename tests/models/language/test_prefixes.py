@@ -56,14 +56,40 @@ def test_a_prefix_is_long_and_half_of_its_prompts(shared, rest, found):
     assert by_prefix([one, other], ()) == ({PASSAGE[:shared]: [one, other]} if found else {(): [one, other]})
 
 
-tokens = st.integers(0, 1)
-prompts = st.lists(st.lists(tokens, min_size=1, max_size=80).map(tuple), max_size=12)
+def test_one_that_shares_little_ends_a_run_and_all_that_share_nothing_stand_together():
+    longer = [PASSAGE + (7,) * 5, PASSAGE + (8,) * 5]
+    shorter = PASSAGE[:34] + (9,) * 20  # the 34 tokens that it shares are half of its own, but not of theirs
+    far = PASSAGE[:40] + (9,) * 50
+    alone = [(1, 2), (3, 4), (5_000, 1)]
+    found = by_prefix([*longer, shorter, far, *alone], ())
+    assert found == {PASSAGE: longer, (): [alone[0], alone[1], shorter, far, alone[2]]}
 
 
-@given(begun=st.lists(st.lists(tokens, max_size=60).map(tuple), min_size=1, max_size=3), ends=prompts)
-def test_every_prompt_stands_once_under_a_prefix_of_its_own(begun, ends):
-    every = {start + end for start in begun for end in ends}
-    starts = common_starts(every, 4)
+def test_few_passages_that_many_prompts_begin_with_are_starts_beside_rarer_ones():
+    often = [PASSAGE + (question,) * 4 for question in range(12)]
+    rare = [(*range(first, first + 60), end) for first in range(1_000, 3_000, 100) for end in (7, 8)]
+    starts = common_starts([*often, *rare], 30)
+    assert {starts[prompt] for prompt in often} == {PASSAGE}
+    assert all(starts[prompt] == prompt[:-1] for prompt in rare)
+
+
+@st.composite
+def families(draw):
+    """Prompts of which many share a beginning of some 40 tokens, some also a longer one."""
+    tokens = st.integers(0, 2)
+    begin = st.lists(tokens, min_size=36, max_size=48).map(tuple)
+    first = draw(st.sampled_from([(), (1, 2, 0) * 4]))
+    found = []
+    for passage in draw(st.lists(begin, min_size=1, max_size=4)):
+        ends = draw(st.lists(st.lists(tokens, min_size=1, max_size=20).map(tuple), min_size=1, max_size=5))
+        found += [first + passage + end for end in ends]
+    return found + draw(st.lists(st.lists(tokens, min_size=1, max_size=90).map(tuple), max_size=4))
+
+
+@given(prompts=families(), most=st.sampled_from([0, 4, 100]))
+def test_every_prompt_stands_once_under_a_prefix_of_its_own(prompts, most):
+    every = set(prompts)
+    starts = common_starts(every, most)
     assert starts.keys() == every
     assert all(prompt[: len(start)] == start != prompt for prompt, start in starts.items())
     for start in {*starts.values(), ()}:
@@ -71,5 +97,8 @@ def test_every_prompt_stands_once_under_a_prefix_of_its_own(begun, ends):
         found = by_prefix(some, start)
         assert sorted(prompt for under in found.values() for prompt in under) == sorted(some)
         for prefix, under in found.items():
-            assert prefix == start or (len(prefix) >= len(start) + LEAST and len(under) > 1)
             assert all(prompt[: len(prefix)] == prefix != prompt for prompt in under)
+            if prefix != start:
+                longest = max(map(len, under)) - len(start)
+                assert len(prefix) - len(start) >= max(LEAST, longest / 2)
+                assert len(under) > 1

@@ -13,7 +13,7 @@ from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.language.transformers_backend import TransformersModel
+from pairsmith.models.language.transformers_backend import TransformersModel, TransformersSession
 from pairsmith.runs.seeds import stream_key
 
 pytestmark = pytest.mark.slow
@@ -141,3 +141,21 @@ def test_a_sessions_memory_goes_with_it(tiny_gpt2):
         assert keys() is None
     finally:
         gc.enable()
+
+
+def test_prompts_of_very_different_lengths_are_computed_apart_on_a_cpu(tiny_gpt2, monkeypatch):
+    computed = []
+    compute = TransformersSession._compute
+
+    def noting(self, prompts, before):
+        computed.append([len(prompt) for prompt in prompts])
+        return compute(self, prompts, before)
+
+    monkeypatch.setattr(TransformersSession, "_compute", noting)
+    model = load_model(str(tiny_gpt2), device="cpu")
+    lengths = [90, 88, 70, 69, 20, 19, 4, 3]
+    prompts = [(i, *range(20, 19 + length)) for i, length in enumerate(lengths)]
+    session = model.session(8, prompts, 1)
+    session.prefill(prompts)
+    assert computed == [[69, 70, 88, 90], [3, 4, 19, 20]]  # 20 and 34 tokens of padding
+    assert sorted(session._logits) == sorted(prompts)

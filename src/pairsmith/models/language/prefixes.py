@@ -3,6 +3,7 @@
 Many prompts share an instruction or a chat's system text; some, the passage that several questions are about.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -10,32 +11,37 @@ import numpy as np
 from pairsmith.models.language.protocols import Prompt
 
 SHARE = 1 / 8
-"""The smallest share of the prompts that must begin with a start."""
+"""The smallest share of the prompts that must begin with a start that is no passage."""
 
 GAIN = 6
-"""How many tokens longer than the next shorter start a start must be to be used in its place."""
+"""How many tokens longer than the next shorter one such a start must be to be used in its place."""
 
 LEAST = 32
-"""The fewest tokens after a start for which two prompts are computed as one."""
+"""The fewest tokens after a start that prompts must share for these to be computed once."""
 
 
 def common_starts(prompts: Iterable[Prompt], most: int) -> dict[Prompt, Prompt]:
-    """For each prompt, its start: the prefix that is kept once for it and other prompts; may be empty.
+    """For each prompt, its start: the prefix whose keys and values are kept apart; may be empty.
 
-    A start is always shorter than its prompt. ``prompts`` are all that will be computed, with or without
-    repeats. If most of them share passages, and there are no more than ``most`` of these, the start is the
-    passage with what stands before it; otherwise it is what many prompts begin with.
+    ``prompts`` are all that will be computed, with or without repeats. A start is shorter than its prompt: it
+    is what many prompts begin with, such as an instruction. But if most prompts share longer prefixes, such
+    as passages, these are the starts, and those of prompts that share none are all but their last token, so
+    that every prompt is short after its start. There are then no more than ``most`` starts.
     """
     ordered = sorted(set(prompts))  # prompts with a common start are adjacent
     starts = _of_many(ordered)
+    by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
+    for prompt, start in starts.items():
+        by_start[start].append(prompt)
     passages: dict[Prompt, Prompt] = {}
-    for start in set(starts.values()):
-        some = [prompt for prompt in ordered if starts[prompt] == start]
+    for start, some in by_start.items():
         for prefix, sharing in by_prefix(some, start).items():
+            # A passage is computed and kept with what stands before it, which must not be most of it.
             if prefix != start and len(prefix) >= 2 * len(start):
                 passages |= dict.fromkeys(sharing, prefix)
     if not passages:
         return starts
+    # What many prompts begin with may be a passage itself, if there are few.
     passages |= {prompt: start for prompt, start in starts.items() if 2 * len(start) >= len(prompt)}
     found = {prompt: passages.get(prompt, prompt[:-1]) for prompt in ordered}
     return found if 2 * len(passages) > len(found) and len(set(found.values())) <= most else starts
@@ -60,25 +66,24 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
 def by_prefix(prompts: Iterable[Prompt], start: Prompt) -> dict[Prompt, list[Prompt]]:
     """Prompts that begin with ``start``, by the longer prefix that some of them share, if it is worth it.
 
-    Neighbours in the order of their tokens share a prefix if it has ``LEAST`` tokens after the start and
-    half of the longer one's. Like a start, a prefix is shorter than its prompts. The others stand under
-    ``start`` itself.
+    Such a prefix has ``LEAST`` tokens after the start, and half of those of the longest prompt that has it.
+    Like a start, it is shorter than its prompts. The other prompts stand under ``start`` itself.
     """
     runs: list[list[Prompt]] = []
+    longest = 0  # of the last run, without the start
     for prompt in sorted(set(prompts)):
-        if runs and _worth_sharing(runs[-1][-1], prompt, start):
+        rest = len(prompt) - len(start)
+        least = max(LEAST, max(longest, rest) / 2)
+        if runs and len(_prefix_of([runs[-1][0], prompt])) - len(start) >= least:
             runs[-1].append(prompt)
+            longest = max(longest, rest)
         else:
             runs.append([prompt])
+            longest = rest
     found: dict[Prompt, list[Prompt]] = {}
     for run in runs:
         found.setdefault(start if len(run) == 1 else _prefix_of(run), []).extend(run)
     return found
-
-
-def _worth_sharing(one: Prompt, other: Prompt, start: Prompt) -> bool:
-    rest = max(len(one), len(other)) - len(start)
-    return len(_prefix_of([one, other])) - len(start) >= max(LEAST, rest / 2)
 
 
 def _prefix_of(ordered: Sequence[Prompt]) -> Prompt:

@@ -28,7 +28,11 @@ PREFILL_TOKENS = 4096
 """Prompts are computed in batches of about this many tokens, to bound memory."""
 
 FILLED = 0.75
-"""The least share of a batch's width that a prompt fills on a CPU, where padding takes as long as tokens."""
+"""The least share of a batch's width that a prompt fills on a CPU, where padding takes as long as tokens, not
+counting what is known before it."""
+
+FEW_TOKENS = 64
+"""A batch with no more padding than this is not divided."""
 
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """Names in model configurations for the number of tokens that a layer can attend to."""
@@ -123,8 +127,9 @@ class TransformersSession:
         self._device = model.device
         self._folded = _folds(model)
         self._start_of = common_starts(prompts, rows // 2)
-        self._starts = {start: i for i, start in enumerate(sorted(set(self._start_of.values()) - {()}))}
-        starts = len(self._starts), max(map(len, self._starts), default=0)
+        self._starts: dict[Prompt, int] = {}  # their numbers, once they are computed
+        different = set(self._start_of.values()) - {()}
+        starts = len(different), max(map(len, different), default=0)
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
         self._cache = SharedCache(rows, starts, rest, tail, folded=self._folded)
         self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
@@ -135,35 +140,38 @@ class TransformersSession:
     def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Compute prompts, in batches that share a start; what some of them share after it only once."""
         by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
-        for prompt in set(prompts) - self._logits.keys():
-            by_start[self._start_of[prompt]].append(prompt)
+        for prompt in dict.fromkeys(prompts):
+            if prompt not in self._logits:
+                by_start[self._start_of[prompt]].append(prompt)
+        new = [start for start in by_start if start and start not in self._starts]
+        for start, states, _ in self._each(new, []):
+            self._starts[start] = len(self._starts)  # low numbers first, as steps multiply all up to the last
+            self._cache.starts.write(self._starts[start], states)
         for start, waiting in by_start.items():
-            if start and not self._cache.starts.lengths[self._starts[start]]:
-                states, _ = self._compute([start], [])
-                self._cache.starts.write(self._starts[start], next(states))
             before = self._cache.starts.read(self._starts[start]) if start else []
-            for prefix, some in by_prefix(waiting, start).items():
-                shared: list[LayerStates] = []
-                if prefix != start:
-                    states, _ = self._compute([prefix], before)
-                    shared = next(states)
-                self._prefill_after(_joined(before, shared), shared, some)
+            sharing = by_prefix(waiting, start)
+            prefixes = [prefix for prefix in sharing if prefix != start]
+            known = {prefix: states for prefix, states, _ in self._each(prefixes, before)}
+            for prefix, some in sharing.items():
+                shared = known.get(prefix, [])
+                for prompt, states, logits in self._each(some, _joined(before, shared)):
+                    self._ahead[prompt] = _joined(shared, states)
+                    self._logits[prompt] = logits
 
-    def _prefill_after(
-        self, before: list[LayerStates], shared: list[LayerStates], prompts: Iterable[Prompt]
-    ) -> None:
-        """Compute prompts, in batches, that go on after ``before``, which ends with ``shared``."""
-        waiting = sorted(prompts, key=len)
+    def _each(
+        self, prompts: Sequence[Prompt], before: list[LayerStates]
+    ) -> Iterator[tuple[Prompt, list[LayerStates], Tensor]]:
+        """Compute prompts in batches of similar length; see ``_compute``."""
         known = before[0][0].shape[1] if before else 0
-        least = FILLED if self._device.type == "cpu" else 0.0
+        on_cpu = self._device.type == "cpu"
+        waiting = sorted(prompts, key=len)
         while waiting:
             longest = len(waiting[-1])
-            some = waiting[-max(1, PREFILL_TOKENS // longest) :]
-            batch = [prompt for prompt in some if len(prompt) - known >= least * (longest - known)]
+            batch = waiting[-max(1, PREFILL_TOKENS // longest) :]
+            if on_cpu and sum(longest - len(prompt) for prompt in batch) > FEW_TOKENS:
+                batch = [prompt for prompt in batch if len(prompt) - known >= FILLED * (longest - known)]
             del waiting[-len(batch) :]
-            states, logits = self._compute(batch, before)
-            self._ahead |= {prompt: _joined(shared, own) for prompt, own in zip(batch, states, strict=True)}
-            self._logits |= dict(zip(batch, logits, strict=True))
+            yield from zip(batch, *self._compute(batch, before), strict=True)
 
     def _compute(
         self, prompts: list[Prompt], before: list[LayerStates]
