@@ -1,7 +1,7 @@
 """Attention for many rows that start from few prompts.
 
-Keys and values of a prefix that many prompts share are stored once, in a **start**; those of the rest of a
-prompt once, in a **slot**, however many rows start from it; and those of the tokens fed to a row since in its
+Keys and values of a prefix that prompts share are stored once, in a **start**; those of the rest of a prompt
+once, in a **slot**, however many rows start from it; and those of the tokens fed to a row since in its
 **tail**. A step of attention computes one product of a start's or slot's keys with the queries of all its
 rows, and one of each tail's with its row's query; takes one softmax over all three; and applies the weights
 to the values in the same way.
