@@ -64,10 +64,11 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
 
 
 def by_prefix(prompts: Iterable[Prompt], start: Prompt) -> dict[Prompt, list[Prompt]]:
-    """Prompts that begin with ``start``, by the longer prefix that some of them share, if it is worth it.
+    """Group prompts that begin with ``start`` by longer prefixes that are worth computing once.
 
-    Such a prefix has ``LEAST`` tokens after the start, and half of those of the longest prompt that has it.
-    Like a start, it is shorter than its prompts. The other prompts stand under ``start`` itself.
+    Such a prefix has at least ``LEAST`` tokens after the start, and at least half of the tokens that the
+    longest prompt of its group has there. It is shorter than each prompt of the group. Prompts that share no
+    such prefix are listed under ``start``.
     """
     runs: list[list[Prompt]] = []
     longest = 0  # of the last run, without the start
@@ -87,7 +88,7 @@ def by_prefix(prompts: Iterable[Prompt], start: Prompt) -> dict[Prompt, list[Pro
 
 
 def _prefix_of(ordered: Sequence[Prompt]) -> Prompt:
-    """The longest prefix of sorted prompts that is shorter than each of them."""
+    """The longest prefix that all these sorted prompts share and that is shorter than each of them."""
     return ordered[0][: min(_common(ordered[0], ordered[-1]), *(len(prompt) - 1 for prompt in ordered))]
 
 

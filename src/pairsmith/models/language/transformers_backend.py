@@ -28,11 +28,11 @@ PREFILL_TOKENS = 4096
 """Prompts are computed in batches of about this many tokens, to bound memory."""
 
 FILLED = 0.75
-"""The least share of a batch's width that a prompt fills on a CPU, where padding takes as long as tokens, not
-counting what is known before it."""
+"""On a CPU, where padding takes as long as tokens, each prompt of a batch has at least this share of the
+longest one's tokens; those of the beginning that all share do not count."""
 
 FEW_TOKENS = 64
-"""A batch with no more padding than this is not divided."""
+"""A batch with at most this many tokens of padding is not divided."""
 
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """Names in model configurations for the number of tokens that a layer can attend to."""
@@ -138,30 +138,33 @@ class TransformersSession:
         self._logits: dict[Prompt, Tensor] = {}
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
-        """Compute prompts, in batches that share a start; what some of them share after it only once."""
+        """Compute prompts in batches; a start, or a longer prefix that some of them share, only once."""
         by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
         for prompt in dict.fromkeys(prompts):
             if prompt not in self._logits:
                 by_start[self._start_of[prompt]].append(prompt)
         new = [start for start in by_start if start and start not in self._starts]
-        for start, states, _ in self._each(new, []):
+        for start, states, _ in self._computed(new, []):
             self._starts[start] = len(self._starts)  # low numbers first, as steps multiply all up to the last
             self._cache.starts.write(self._starts[start], states)
         for start, waiting in by_start.items():
             before = self._cache.starts.read(self._starts[start]) if start else []
             sharing = by_prefix(waiting, start)
             prefixes = [prefix for prefix in sharing if prefix != start]
-            known = {prefix: states for prefix, states, _ in self._each(prefixes, before)}
+            of_prefix = {prefix: states for prefix, states, _ in self._computed(prefixes, before)}
             for prefix, some in sharing.items():
-                shared = known.get(prefix, [])
-                for prompt, states, logits in self._each(some, _joined(before, shared)):
+                shared = of_prefix.get(prefix, [])
+                for prompt, states, logits in self._computed(some, _joined(before, shared)):
                     self._ahead[prompt] = _joined(shared, states)
                     self._logits[prompt] = logits
 
-    def _each(
+    def _computed(
         self, prompts: Sequence[Prompt], before: list[LayerStates]
     ) -> Iterator[tuple[Prompt, list[LayerStates], Tensor]]:
-        """Compute prompts in batches of similar length; see ``_compute``."""
+        """Each prompt with the keys and values of its tokens after ``before``, and its next-token logits.
+
+        Prompts of similar length are computed in one batch, the longest first.
+        """
         known = before[0][0].shape[1] if before else 0
         on_cpu = self._device.type == "cpu"
         waiting = sorted(prompts, key=len)
@@ -176,10 +179,10 @@ class TransformersSession:
     def _compute(
         self, prompts: list[Prompt], before: list[LayerStates]
     ) -> tuple[Iterator[list[LayerStates]], Tensor]:
-        """Compute the tokens of prompts after those that all share, of which ``before`` is known.
+        """Compute a batch of prompts that begin alike; ``before`` has the keys and values of that beginning.
 
-        Returned are the keys and values of these tokens for each prompt, and next-token logits,
-        ``(prompts, vocab)``.
+        Returned are the keys and values of each prompt's other tokens, and the next-token logits of all
+        prompts, ``(prompts, vocab)``.
         """
         cache = DynamicCache()  # without the config: full attention, every key kept
         shared = before[0][0].shape[1] if before else 0
