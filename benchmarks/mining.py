@@ -55,7 +55,7 @@ class Task:
         figures: of mined rows, the best first.
         judged: the side whose style is judged (M4), and ``gold`` the texts there that belong to something.
         training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``;
-            ``crossencoder``: of the cross-encoder's alone.
+            ``crossencoder``: of the cross-encoder's alone; ``smollm2``: where it is SmolLM2.
         start: settings of a training on other pairs, with which the judge ``start`` begins.
     """
 
@@ -67,6 +67,7 @@ class Task:
     training: Mapping[str, Any]
     mining: Mapping[str, Any]
     crossencoder: Mapping[str, Any]
+    smollm2: Mapping[str, Any]
     start: Mapping[str, Any]
 
 
@@ -82,6 +83,7 @@ def squad(data: Path, passages: int) -> Task:
         {"window": 60},
         {"window": 60, "k": 8},
         {"steps": 100, "learning_rate": [5e-5]},
+        {"learning_rate": [1e-4], "max_length": 384},
         {"steps": 400, "learning_rate": [1e-4]},
     )
 
@@ -97,6 +99,7 @@ def news(data: Path, reuters: int) -> Task:
         {"max_length": 160},
         {"k": 16},
         {"steps": 200, "learning_rate": [1e-4], "batch_size": 8, "retrieved": 8},
+        {"steps": 60, "max_length": 256},
         {"steps": 300, "learning_rate": [1e-4], "batch_size": 8},
     )
 
@@ -172,9 +175,9 @@ def from_seeds(_: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
     return trained({**settings, "base": MINILM}, work / "crossencoder-seeds")
 
 
-def by_smollm2(_: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
+def by_smollm2(task: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
     """SmolLM2 as a cross-encoder that learned the seeds and nothing else."""
-    learned = {**settings, "base": SMOLLM2, "learning_rate": [1e-4], "max_length": 384}
+    learned = {**settings, "base": SMOLLM2, **task.smollm2}
     return {**trained(learned, work / "crossencoder-smollm2"), "dtype": "auto"}
 
 

@@ -2,18 +2,23 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.conftest import make_llama
+from tokenizers import processors
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from pairsmith.core.errors import ModelError
+from pairsmith.methods.mining import crossencoder
+from pairsmith.methods.mining.crossencoder import Row, Scorer, batch_of_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.reader import answer, collate, encode_questions, load_reader, read_windows
+from pairsmith.training import chunks
 
 pytestmark = pytest.mark.slow
 
@@ -172,3 +177,77 @@ def test_a_line_break_changes_scores_and_padding_does_not(tiny_llama):
     with torch.no_grad():
         together = cross.model(torch.tensor([tokens_of(tiny_llama, ASKED) + tokens_of(tiny_llama, TEXT)]))
     assert abs(float(together.logits) - scores[0]) > 1e-4
+
+
+@pytest.mark.parametrize("model", ["starting_llama", "tiny_gpt2", "tiny_llama"])
+def test_an_input_is_read_once_for_all_outputs_and_their_scores_are_those_of_transformers(model, request):
+    """Also where the input is cut, and the more of it the longer the output is."""
+    cross = load_cross_encoder(
+        str(request.getfixturevalue(model)), device="cpu", fresh_head=True, max_length=70
+    )
+    outputs = ["A man.", "A dog runs.", "x", "The weather was good, they said again."]
+    inputs = [TEXT, TEXT, TEXT * 3, TEXT * 3, TEXT * 3, "No"]
+    outputs = [*outputs[:2], *outputs[1:], "No man is playing."]
+    assert cross.shares
+    made = cross.rows(inputs, outputs)
+    assert sorted(sorted(row.numbers) for row in made) == [[0, 1], [2, 3, 4], [5]]
+    assert len(set(made[1].seen)) == 3
+    with torch.inference_mode():
+        alone = [
+            float(cross.model(**cross.features([given], [output])).logits)
+            for given, output in zip(inputs, outputs, strict=True)
+        ]
+    for batch_tokens in (1, 120, None):
+        assert np.allclose(score_pairs(cross, inputs, outputs, batch_tokens=batch_tokens), alone, atol=1e-5)
+
+
+def test_the_last_token_that_is_no_padding_is_scored(tiny_llama, tmp_path):
+    """As transformers does, also where texts end with the token that pads them."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|endoftext|>", pair="$A $B:1 <|endoftext|>", special_tokens=[("<|endoftext|>", 0)]
+    )
+    folder = shutil.copytree(tiny_llama, tmp_path / "ending")
+    tokenizer.save_pretrained(folder)
+    cross = load_cross_encoder(str(folder), device="cpu", fresh_head=True)
+    assert cross.features([TEXT], ["A man."])["input_ids"][0, -1] == cross.tokenizer.pad_token_id == 0
+    with torch.inference_mode():
+        alone = [float(cross.model(**cross.features([TEXT], [each])).logits) for each in ("A man.", "A dog.")]
+    assert np.allclose(score_pairs(cross, [TEXT] * 2, ["A man.", "A dog."]), alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("listwise", [False, True])
+@pytest.mark.parametrize("tokens", [20, 60, 2_048])
+def test_a_training_that_shares_inputs_has_the_same_gradients(listwise, tokens, tiny_llama, monkeypatch):
+    """In whatever chunks a batch is computed."""
+    rows = [
+        Row(TEXT, ["A man.", "A dog.", "The weather."]),
+        Row(TEXT * 2, ["It was not good.", "x"]),
+        Row("No", ["A dog runs in the park.", "A man."]),
+    ]
+    cross = load_cross_encoder(str(tiny_llama), device="cpu", fresh_head=True, max_length=60)
+
+    def loss_and_gradients(cross):
+        scorer = Scorer(cross, listwise=listwise)
+        scorer.zero_grad()
+        loss = scorer(**batch_of_rows(cross, rows))["loss"]
+        loss.backward()
+        return loss.item(), {name: weight.grad.clone() for name, weight in scorer.named_parameters()}
+
+    expected, gradients = loss_and_gradients(replace(cross, shares=False))
+    for module in (crossencoder, chunks):
+        monkeypatch.setattr(module, "tokens_at_once", lambda _: tokens)
+    found, others = loss_and_gradients(cross)
+    assert found == pytest.approx(expected, rel=1e-5)
+    for name, gradient in gradients.items():
+        assert torch.allclose(others[name], gradient, atol=1e-6), name
+    scores = torch.tensor(
+        [score for row in rows for score in score_pairs(cross, [row.input] * len(row.outputs), row.outputs)]
+    )
+    first = torch.tensor([0, 3, 5])
+    if listwise:
+        by_hand = [float(scores[some].logsumexp(0) - scores[some[0]]) for some in ([0, 1, 2], [3, 4], [5, 6])]
+    else:
+        right = torch.zeros(7).index_fill(0, first, 1.0)
+        by_hand = -(right * scores.sigmoid().log() + (1 - right) * (-scores).sigmoid().log())
+    assert expected == pytest.approx(float(torch.as_tensor(by_hand).mean()), rel=1e-4)

@@ -8,26 +8,99 @@ them, and one layer scores the last token's final state.
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pairsmith.models.encode import batches_by_length, moved, not_finite, one_thread_each, tokens_at_once
-from pairsmith.models.heads import Loading, TextModel, load_with_head
+from pairsmith.core.model_files import META
+from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
+from pairsmith.models.language.shared_prefix import (
+    PrefixRow,
+    moved_features,
+    obstacle,
+    prefix_features,
+    prefix_rows,
+)
 
 
+@dataclass(frozen=True, slots=True)
 class CrossEncoder(TextModel):
-    """A model with a classification head of one number; see ``TextModel``."""
+    """A model with a classification head of one number; see ``TextModel``.
+
+    With ``shares`` an input is computed once for all outputs that follow it: such a model is decoder-only,
+    so that no state of the input depends on the output.
+    """
+
+    shares: bool = False
+
+    def rows(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[PrefixRow]:
+        """Rows of n pairs as tokens, each pair in one of them, alone or behind the input that it shares."""
+        tokenized = self.tokenized(inputs, outputs)
+        pairs = tokenized["input_ids"]
+        if not self.shares:
+            return [PrefixRow(tokens, [[]], [len(tokens)], [number]) for number, tokens in enumerate(pairs)]
+        ends = [_end_of_input(tokenized.sequence_ids(number)) for number in range(len(pairs))]
+        prefixes = [tokens[:end] for tokens, end in zip(pairs, ends, strict=True)]
+        rest = [tokens[end:] for tokens, end in zip(pairs, ends, strict=True)]
+        # Longer rows take more attention, so behind a short input nothing is saved.
+        groups = [
+            given if len(before) > len(behind) > 0 else number
+            for number, (given, before, behind) in enumerate(zip(inputs, prefixes, rest, strict=True))
+        ]
+        return list(prefix_rows(prefixes, rest, groups))
+
+    def row_features(
+        self, rows: Sequence[PrefixRow], inputs: Sequence[str], outputs: Sequence[str]
+    ) -> dict[str, Any]:
+        """What ``scores`` needs for some of the rows of these pairs."""
+        if not self.shares:
+            numbers = [number for row in rows for number in row.numbers]
+            return dict(self.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
+        padding = self.tokenizer.pad_token_id
+        last = [
+            (number, start + _last(text, padding))
+            for number, row in enumerate(rows)
+            for text, start in zip(row.texts, row.starts(), strict=True)
+        ]
+        return {**prefix_features(rows, self.model.config, self.model.dtype), "last": torch.tensor(last)}
+
+    def scores(self, features: Mapping[str, Any]) -> Tensor:
+        """The scores of the rows' pairs, one row's after another's, ``(pairs,)`` float32."""
+        if not self.shares:
+            found: Tensor = self.model(**features).logits
+        else:
+            rest = {name: value for name, value in features.items() if name != "last"}
+            states = self.model.base_model(**rest).last_hidden_state
+            found = self.model.score(states[features["last"][:, 0], features["last"][:, 1]])
+        return found.float().squeeze(1)
+
+
+def _end_of_input(parts: Sequence[int | None]) -> int:
+    """How many of a pair's tokens precede the first that belongs to neither text and follows the input."""
+    first = parts.index(0) if 0 in parts else 0
+    return next((place for place in range(first, len(parts)) if parts[place] != 0), len(parts))
+
+
+def _last(text: Sequence[int], padding: int) -> int:
+    """The place of the token whose state is scored: the last one that could not be padding."""
+    return next((place for place in reversed(range(len(text))) if text[place] != padding), len(text) - 1)
 
 
 def load_cross_encoder(
     model: str, *, fresh_head: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> CrossEncoder:
     """Load ``model`` as a cross-encoder; all arguments are as for ``load_with_head``."""
-    loaded = load_with_head(model, "classification", labels=1, fresh_head=fresh_head, seed=seed, **how)
-    return CrossEncoder(*loaded)
+    network, tokenizer, longest = load_with_head(
+        model, "classification", labels=1, fresh_head=fresh_head, seed=seed, **how
+    )
+    decoder = written_by(network.config) == "decoder" and hasattr(network, "score")
+    shares = decoder and how.get("device") != META and obstacle(network) is None
+    return CrossEncoder(network, tokenizer, longest, shares)
 
 
 def score_pairs(
@@ -47,23 +120,22 @@ def score_pairs(
         return np.zeros(0, np.float32)
     cross.model.eval()
     device = cross.model.device
-    counts = cross.token_counts(inputs, outputs)
+    rows = cross.rows(inputs, outputs)
     scores: NDArray[np.float32] = np.empty(len(inputs), np.float32)
 
-    def scored(features: Mapping[str, Any]) -> NDArray[np.float32]:
+    def scored(features: dict[str, Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            logits = cross.model(**moved(features, device)).logits
-            found: NDArray[np.float32] = logits.float().squeeze(1).cpu().numpy()
+            found: NDArray[np.float32] = cross.scores(moved_features(features, device)).cpu().numpy()
             return found
 
-    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
-        return pool.submit(scored, cross.features([inputs[i] for i in rows], [outputs[i] for i in rows]))
+    def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[NDArray[np.float32]]:
+        return pool.submit(scored, cross.row_features([rows[number] for number in some], inputs, outputs))
 
     most = batch_tokens or tokens_at_once(device)
     with one_thread_each(device) as pool:
-        for rows, found in pool.each(begin, batches_by_length(counts, 1_024, most)):
-            scores[rows] = found
-            advance(len(rows))
+        for some, found in pool.each(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
+            scores[[number for row in some for number in rows[row].numbers]] = found
+            advance(len(found))
     if not np.isfinite(scores).all():
         raise not_finite("the cross-encoder gives scores")
     return scores

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.training.settings import (
     FitSettings,
     LabelSmoothing,
@@ -48,6 +48,20 @@ class TrainQuestionGeneratorSettings(EpochSettings):
         "It is never more than the model can read.",
     )
     label_smoothing: LabelSmoothing = 0.0
+    questions: int = Field(
+        default=1,
+        ge=1,
+        description="For a causal language model: maximum number of questions on the same passage that stand "
+        "together in a step, which has at most --batch-size questions in all. The model reads the passage "
+        "once for them, which takes several times less time than reading it for each question.",
+        json_schema_extra=ADDED,
+    )
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.questions > self.batch_size:
+            raise ValueError(f"questions {self.questions} is more than batch_size {self.batch_size}")
+        return self
 
 
 class TrainTeacherSettings(EpochSettings):

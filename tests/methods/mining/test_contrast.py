@@ -8,7 +8,7 @@ import torch
 
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.mining.biencoder import contrastive_loss
-from pairsmith.methods.mining.crossencoder import binary_loss, listwise_loss
+from pairsmith.methods.mining.crossencoder import binary_losses, listwise_losses
 from pairsmith.methods.mining.style import Style, load_style
 
 X = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
@@ -45,11 +45,11 @@ def test_the_losses_of_the_cross_encoder_by_hand():
 
     binary = (minus_log_sigmoid(2) + minus_log_sigmoid(0) + minus_log_sigmoid(1) + minus_log_sigmoid(1)) / 4
     right = torch.tensor([1.0, 0.0, 0.0, 1.0])
-    assert binary_loss(SCORES, right).item() == pytest.approx(binary, abs=1e-6)
+    assert binary_losses(SCORES, right).mean().item() == pytest.approx(binary, abs=1e-6)
     half = (minus_log_sigmoid(2) + minus_log_sigmoid(-2)) / 2  # as right as wrong
-    assert binary_loss(SCORES[:1], torch.tensor([0.5])).item() == pytest.approx(half, abs=1e-6)
+    assert binary_losses(SCORES[:1], torch.tensor([0.5])).item() == pytest.approx(half, abs=1e-6)
     listwise = (-2 + math.log(math.exp(2) + 1 + math.exp(-1)) + 0) / 2
-    assert listwise_loss(SCORES, ROW).item() == pytest.approx(listwise, abs=1e-6)
+    assert listwise_losses(SCORES, ROW).mean().item() == pytest.approx(listwise, abs=1e-6)
 
 
 def test_the_style_of_vectors_by_hand(tmp_path):

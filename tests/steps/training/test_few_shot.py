@@ -227,6 +227,14 @@ def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, base, loss
 
 
 @pytest.mark.parametrize("base", ["tiny_bert", "tiny_llama"])
+def test_pairs_are_judged_at_the_length_at_which_they_were_learned(mined, base, request):
+    given = crossencoder(mined, request.getfixturevalue(base), steps=1, max_length=16)
+    train_crossencoder(given, Run(mined / "out", Silent()))
+    cross = load_cross_encoder(str(mined / "out"), device="cpu")
+    assert cross.token_counts([passage(0) * 5], [passage(1) * 5]) == [16]
+
+
+@pytest.mark.parametrize("base", ["tiny_bert", "tiny_llama"])
 def test_what_the_card_says_to_do_scores_a_pair_as_here(mined, base, request, capsys):
     train_crossencoder(crossencoder(mined, request.getfixturevalue(base)), Run(mined / "out", Silent()))
     code = re.search(r"```python\n(.*?)```", (mined / "out/README.md").read_text(), re.DOTALL)[1]

@@ -1,10 +1,14 @@
 """A causal language model learns to ask: the bundled one, of a few sentences."""
 
 import json
+from collections import Counter
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tests.tiny_bart import make_bart
 from tests.training.stopping import Stopped, stopped_at
 
 from pairsmith.core.errors import InputError, ModelError
@@ -22,6 +26,7 @@ from pairsmith.methods.quip.generator_training import (
     said,
     token_accuracy,
 )
+from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
@@ -38,6 +43,14 @@ TINY = "pairsmith:tiny"
 ASKED = [
     ("A man is playing the piano.", "A man", "Who is playing?"),
     ("Two dogs run on the beach.", "the beach", "Where do they run?"),
+]
+
+
+TEXT_OF_MANY = "A man is playing the piano, and two dogs run on the beach."
+MANY = [
+    (TEXT_OF_MANY, "A man", "Who plays?"),
+    (TEXT_OF_MANY, "the piano", "What is played?"),
+    (TEXT_OF_MANY, "two dogs", "Who runs?"),
 ]
 
 
@@ -155,6 +168,83 @@ def test_token_accuracy_counts_what_is_written(writer):
             right += sum(a == b for a, b in zip(found, labels, strict=True) if b != IGNORED)
             count += sum(b != IGNORED for b in labels)
     assert token_accuracy(writer, chunks) == pytest.approx(100 * right / count)
+
+
+TOGETHER = [Example(text, said(answer, question)) for text, answer, question in MANY]
+
+
+def test_a_passage_that_is_read_once_for_its_questions_has_the_same_loss_and_gradients():
+    found = []
+    for questions in (1, 4):
+        some = TrainQuestionGeneratorSettings(base=TINY, data=["here"], questions=questions)
+        sharing = CausalWriter(some, "cpu")
+        batch = sharing.collate([*TOGETHER, *EXAMPLES])
+        loss = sharing(**batch)["loss"]
+        loss.backward()
+        tokens = sum(chunk["input_ids"].numel() for chunk in batch["pairs"]["chunks"])
+        accuracy = token_accuracy(sharing, batch["pairs"]["chunks"])
+        found.append((loss.item(), accuracy, sharing.model.get_input_embeddings().weight.grad, tokens))
+    (loss, accuracy, gradient, alone), (again, same, other, together) = found
+    assert again == pytest.approx(loss, rel=1e-5)
+    assert same == pytest.approx(accuracy)
+    assert torch.allclose(other, gradient, atol=1e-5)
+    assert together < alone - len(TEXT_OF_MANY.split())
+
+
+def test_questions_of_a_passage_are_learned_together_and_a_stopped_training_goes_on(tmp_path, monkeypatch):
+    data = write(tmp_path / "data.jsonl", [*MANY, *ASKED])
+    some = settings(data, questions=2, epochs=4, batch_size=4, checkpoint_steps=2)
+    seen, whole = [], CausalWriter.collate
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            CausalWriter, "collate", lambda self, examples: seen.append(examples) or whole(self, examples)
+        )
+        train_question_generator(some, Run(tmp_path / "whole", Silent()))
+    # Three questions on a passage make two groups, which with those of two others fill two steps a pass.
+    assert len(seen) == 8
+    assert sorted(each.output for step in seen[:2] for each in step) == sorted(
+        each.output for each in [*TOGETHER, *EXAMPLES]
+    )
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 5)
+        with pytest.raises(Stopped):
+            train_question_generator(some, Run(tmp_path / "stopped", Silent()))
+    train_question_generator(some, Run(tmp_path / "stopped", Silent()))
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_one_question_at_a_time_is_as_if_nothing_was_said(data):
+    given, left_out = (settings(data, **some) for some in ({"questions": 1}, {}))
+    assert given.deciding() == left_out.deciding()
+
+
+def test_questions_together_need_a_causal_model_and_room_in_a_step(data, tmp_path):
+    with pytest.raises(ValueError, match="questions 3 is more than batch_size 2"):
+        settings(data, questions=3)
+    base = str(make_bart(tmp_path / "bart"))
+    some = settings(data, questions=2).model_copy(update={"base": base})
+    with pytest.raises(InputError, match=r"--questions 2: .*bart has an encoder and a decoder"):
+        train_question_generator(some, Run(tmp_path / "out", Silent()))
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=30), st.integers(1, 7), st.integers(0, 3))
+def test_a_pass_has_each_question_once_and_groups_are_of_one_passage(passages, most, turn):
+    groups = QuestionGroups(passages, most, seed=1)
+    found = [groups.members(number, turn) for number in range(len(groups))]
+    assert sorted(member for group in found for member in group) == list(range(len(passages)))
+    for group in found:
+        assert 1 <= len(group) <= most
+        assert len({passages[member] for member in group}) == 1
+    counts = Counter(passages)
+    assert len(groups) == sum(-(-count // most) for count in counts.values())
+    sizes = {passage: {len(group) for group in found if passages[group[0]] == passage} for passage in counts}
+    assert all(max(each) - min(each) <= 1 for each in sizes.values())
+
+
+def test_passes_put_other_questions_together():
+    groups = QuestionGroups(["a"] * 20, 5, seed=1)
+    assert groups.members(0, 0) == groups.members(0, 0) != groups.members(0, 1)
 
 
 @pytest.mark.long

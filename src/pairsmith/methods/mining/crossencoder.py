@@ -26,10 +26,11 @@ from pairsmith.methods.mining.sampled_negatives import (
 )
 from pairsmith.metrics.correlation import spearman
 from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
+from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import Measure, TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.chunks import chunked, compute_chunks, sum_of_losses
 from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainCrossencoderSettings
 
@@ -64,10 +65,11 @@ def train_crossencoder_on(
         cross = load_cross_encoder(
             settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
         )
+        cross.tokenizer.model_max_length = cross.max_length  # saved: pairs are judged as they were learned
         measure: Measure = partial(ranking_accuracy, cross, validation, unseen)
         if scored:
             measure = partial(score_correlation, cross, validation)
-        metric, collate = "Spearman" if scored else "accuracy", partial(_batch, cross)
+        metric, collate = "Spearman" if scored else "accuracy", partial(batch_of_rows, cross)
         task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
         return Scorer(cross, listwise=listwise), task
 
@@ -110,15 +112,24 @@ class Row:
     score: float = 1.0
 
 
-def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
+def batch_of_rows(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
+    """The arguments of ``Scorer.forward``: chunks of whole rows, so that each chunk has its own loss."""
+    tokens = [sum(map(len, cross.rows([row.input] * len(row.outputs), row.outputs))) for row in rows]
+    some = batches_by_length(tokens, len(rows), tokens_at_once(cross.model.device))
+    return {"chunks": [_chunk(cross, [rows[number] for number in numbers]) for numbers in some]}
+
+
+def _chunk(cross: CrossEncoder, rows: Sequence[Row]) -> dict[str, Any]:
     """All pairs of the rows, the row that each belongs to, and its target score."""
     inputs = [row.input for row in rows for _ in row.outputs]
     outputs = [output for row in rows for output in row.outputs]
+    made = cross.rows(inputs, outputs)
 
-    def features(numbers: list[int]) -> dict[str, Tensor]:
-        return dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
+    def features(numbers: list[int]) -> dict[str, Any]:
+        return cross.row_features([made[number] for number in numbers], inputs, outputs)
 
-    pairs = chunked(cross.token_counts(inputs, outputs), features, cross.model.device)
+    pairs = chunked(list(map(len, made)), features, cross.model.device)
+    pairs["order"] = torch.tensor([pair for row in pairs["order"].tolist() for pair in made[row].numbers])
     belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
     right = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
     return {"pairs": pairs, "row": torch.tensor(belongs), "right": torch.tensor(right)}
@@ -133,23 +144,29 @@ class Scorer(nn.Module):
         self.model: nn.Module = cross.model
         self._listwise = listwise
 
-    def forward(self, pairs: Mapping[str, Any], row: Tensor, right: Tensor) -> dict[str, Tensor]:
-        """The loss of a batch."""
-        scores = compute_chunks(lambda chunk: self.model(**chunk).logits.float().squeeze(1), pairs)
-        return {"loss": listwise_loss(scores, row) if self._listwise else binary_loss(scores, right)}
+    def forward(self, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+        """The loss of a batch: the mean over its rows, or with the binary loss over its pairs."""
+        count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)
+        return {"loss": sum_of_losses(self._losses, chunks, self) / count}
+
+    def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
+        scores = compute_chunks(self.cross.scores, chunk["pairs"])
+        if self._listwise:
+            return listwise_losses(scores, chunk["row"])
+        return binary_losses(scores, chunk["right"])
 
 
-def binary_loss(scores: Tensor, right: Tensor) -> Tensor:
-    """Mean binary cross-entropy of pairs (M6, reading comprehension).
+def binary_losses(scores: Tensor, right: Tensor) -> Tensor:
+    """Binary cross-entropy of each pair, ``(pairs,)`` (M6, reading comprehension).
 
     ``scores``, unnormalised, and the targets ``right`` are ``(pairs,)`` float32. Targets lie in [0, 1]: 1 for
     positives, 0 for negatives, or people's scores.
     """
-    return nn.functional.binary_cross_entropy_with_logits(scores, right)
+    return nn.functional.binary_cross_entropy_with_logits(scores, right, reduction="none")
 
 
-def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
-    """Mean negative log likelihood of the positive among the pairs of its input (M6, summarisation).
+def listwise_losses(scores: Tensor, row: Tensor) -> Tensor:
+    """Negative log likelihood of the positive among the pairs of its input, ``(rows,)`` (M6, summarisation).
 
     ``scores`` are ``(pairs,)`` float32, unnormalised; ``row`` is ``(pairs,)`` int64, the input of each pair,
     in order. The first pair of each input is the positive.
@@ -157,7 +174,7 @@ def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
     own = row[:, None] == torch.arange(int(row[-1]) + 1, device=row.device)  # (pairs, rows)
     totals = scores[:, None].masked_fill(~own, -torch.inf).logsumexp(dim=0)
     first = torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
-    return (totals - scores[first]).mean()
+    return totals - scores[first]
 
 
 def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Negatives) -> float | None:

@@ -4,7 +4,7 @@ texts to read and texts to write -> logits of the texts to write -> sum of their
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -12,11 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pairsmith.models.encode import padded
+from pairsmith.models.encode import padded, tokens_at_once
+from pairsmith.models.language.shared_prefix import obstacle, predict_some, prefix_features, prefix_rows
 from pairsmith.training.chunks import chunked, sum_of_losses
 
 IGNORED = -100
 """The label of positions that do not count in the loss, such as padding."""
+_LOGITS = 2**29
+"""Most logits that are computed at once behind shared prompts, where nearly every token is a target."""
 
 
 class Writer(nn.Module, ABC):
@@ -70,11 +73,15 @@ class Continuation:
 
 
 class ContinuationWriter(Writer):
-    """A causal language model in training, which learns to continue what it reads."""
+    """A causal language model in training, which learns to continue what it reads.
 
-    def __init__(self, model: Any, label_smoothing: float) -> None:
+    With ``shares`` prompts that begin alike are computed once for all that follows them, if the model allows.
+    """
+
+    def __init__(self, model: Any, label_smoothing: float, *, shares: bool = False) -> None:
         super().__init__(model, label_smoothing)
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
+        self.predictions = predict_some(model) if shares and obstacle(model) is None else None
 
     def continuations(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
         """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
@@ -96,10 +103,47 @@ class ContinuationWriter(Writer):
 
         return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
 
-    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Logits of the next token at each kept position: ``(n, kept, vocabulary)``."""
+    def behind_prompts(self, rows: Sequence[Continuation], texts: Sequence[Hashable]) -> Mapping[str, Any]:
+        """As ``continuations``, with the rows that have the same of these ``texts`` behind one prompt.
+
+        ``labels`` are ``(1, targets)``; ``places``, ``(targets, 2)``, are the row and the column at which
+        each target is predicted.
+        """
+        if self.predictions is None:
+            return self.continuations(rows)
+        # The last token predicts nothing, so it is not computed.
+        prompts, rest = [row.tokens[: row.told] for row in rows], [row.tokens[row.told : -1] for row in rows]
+        shared = list(prefix_rows(prompts, rest, texts))
+
+        def features(numbers: list[int]) -> dict[str, Any]:
+            some = [shared[number] for number in numbers]
+            places: list[tuple[int, int]] = []
+            targets: list[int] = []
+            for number, row in enumerate(some):
+                for which, seen, start in zip(row.numbers, row.seen, row.starts(), strict=True):
+                    own = rows[which].tokens[seen:]
+                    places += [(number, seen - 1), *((number, start + i) for i in range(len(own) - 1))]
+                    targets += own
+            return {
+                **prefix_features(some, self.model.config, self.model.dtype),
+                "places": torch.tensor(places),
+                "labels": torch.tensor([targets]),
+            }
+
+        most = min(tokens_at_once(self.model.device), max(1, _LOGITS // self.model.config.vocab_size))
+        return {"pairs": chunked(list(map(len, shared)), features, self.model.device, most)}
+
+    def logits(self, chunk: Mapping[str, Any]) -> Tensor:
+        """Logits of the next token at each kept position or place: ``(n, kept, vocabulary)``."""
+        found: Tensor
+        if self.predictions is not None and "places" in chunk:
+            self.predictions.places = chunk["places"]
+            rest = {name: value for name, value in chunk.items() if name not in {"places", "labels"}}
+            found = self.model(**rest, use_cache=False).logits
+            self.predictions.places = None
+            return found
         keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
-        found: Tensor = self.model(
+        found = self.model(
             input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
         ).logits
         return found if self._keeps else found[:, chunk["kept"]]

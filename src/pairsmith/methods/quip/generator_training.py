@@ -6,8 +6,10 @@ a causal language model instead learns to follow the instruction that ``ask`` gi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passa
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import Row, WithLoss, rows_of
 from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
+from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
@@ -33,7 +36,7 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
+from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _LOOKED_AT = 32
@@ -59,19 +62,34 @@ def train_question_generator_on(
     went.
     """
     causal = writes_as(settings.base) == "decoder"
+    if settings.questions > 1 and not causal:
+        raise InputError(
+            f"--questions {settings.questions}: {settings.base} has an encoder and a decoder, and only a "
+            "causal language model reads a passage once for several questions; leave it out"
+        )
+    together = None
+    if settings.questions > 1:
+        together = QuestionGroups((each.input for each in examples), settings.questions, settings.seed)
 
-    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Example]]:
+    def draw(number: int, turn: int, _: np.random.Generator) -> list[Example]:
+        members = together.members(number, turn) if together else [number]
+        return [examples[member] for member in members]
+
+    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[list[Example]]]:
         writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
+
+        def collate(some: Sequence[list[Example]]) -> Mapping[str, Any]:
+            # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
+            return writer.collate(list(chain.from_iterable(some)))
 
         def measure() -> float:
             return token_accuracy(writer, chunks_of(unseen, writer.collate))
 
-        # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
-        return writer, TrainingTask(
-            len(examples), same_rows(examples), writer.collate, measure if unseen else None, "token accuracy"
-        )
+        count = len(examples if together is None else together)
+        return writer, TrainingTask(count, draw, collate, measure if unseen else None, "token accuracy")
 
-    writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
+    in_groups = settings.model_copy(update={"batch_size": settings.batch_size // settings.questions})
+    writer, rate, training = fit_each_rate(make, in_groups, device, progress, checkpoints)
     if isinstance(writer, SequenceWriter):
         how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how
@@ -205,12 +223,17 @@ class CausalWriter(ContinuationWriter):
 
     def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
         self.tokenizer, model = load_causal(settings.base, device=device)
-        super().__init__(model, settings.label_smoothing)
+        super().__init__(model, settings.label_smoothing, shares=settings.questions > 1)
         self._context = context_of(load_config(settings.base))
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for some examples, truncated to the context."""
-        return self.batch(list(causal_rows(self.tokenizer, examples, self._context)))
+        rows, texts = [], []
+        for example in examples:
+            for row in causal_rows(self.tokenizer, [example], self._context):
+                rows.append(row)
+                texts.append(example.input)
+        return self.behind_prompts(rows, texts)
 
     def batch(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
         """Rows in chunks of similar length."""

@@ -1,0 +1,189 @@
+"""Texts behind a common prefix in one row, none of which sees another, so that the prefix is computed once.
+
+A text has the states there that it has alone behind its prefix, but for rounding: its tokens have the same
+positions, and attend to the prefix and to each other only.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairsmith.core.errors import first_line
+
+LONGEST_ROW = 1_024
+"""Tokens of a prefix and its texts in one row, unless the first text alone needs more."""
+
+
+@dataclass(slots=True)
+class PrefixRow:
+    """A prefix and texts behind it, as tokens.
+
+    ``seen`` says how many of the prefix's tokens stand before each text, all or the first few, and
+    ``numbers`` which of the texts given to ``prefix_rows`` it is.
+    """
+
+    prefix: Sequence[int]
+    texts: list[Sequence[int]] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.prefix) + sum(map(len, self.texts))
+
+    def starts(self) -> list[int]:
+        """The place in the row of each text's first token."""
+        places = [len(self.prefix)]
+        for text in self.texts:
+            places.append(places[-1] + len(text))
+        return places[:-1]
+
+
+def prefix_rows(
+    prefixes: Sequence[Sequence[int]],
+    texts: Sequence[Sequence[int]],
+    groups: Sequence[Hashable] | None = None,
+    longest: int | None = None,
+) -> Iterator[PrefixRow]:
+    """Rows of n texts and their prefixes, in the order of the groups, each text in one row.
+
+    Texts share a row if their prefixes are the same or beginnings of the same one, such as a document that
+    was cut where a longer text follows it. Only those of one group are compared; without ``groups`` those of
+    equal prefixes. A row has at most ``longest`` tokens, unless its first text needs more; None means
+    ``LONGEST_ROW``.
+    """
+    most = longest or LONGEST_ROW
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for number, group in enumerate(groups or map(tuple, prefixes)):
+        members[group].append(number)
+    for numbers in members.values():
+        common = prefixes[max(numbers, key=lambda number: len(prefixes[number]))]
+        row = PrefixRow(common)
+        for number in numbers:
+            seen, text = len(prefixes[number]), texts[number]
+            if list(common[:seen]) != list(prefixes[number]):
+                yield PrefixRow(prefixes[number], [text], [seen], [number])
+                continue
+            if row.texts and len(row) + len(text) > most:
+                yield row
+                row = PrefixRow(common)
+            row.texts.append(text)
+            row.seen.append(seen)
+            row.numbers.append(number)
+        if row.texts:
+            yield row
+
+
+def prefix_features(rows: Sequence[PrefixRow], config: Any, dtype: torch.dtype) -> dict[str, Any]:
+    """Inputs of a causal model for n rows, padded on the right to the longest, on the CPU.
+
+    ``input_ids`` and ``position_ids`` are ``(n, longest)`` int64. ``attention_mask`` is
+    ``(n, 1, longest, longest)`` in ``dtype``, 0 where a token attends and the format's lowest number where
+    it does not, or a mapping with such a mask for each kind of layer in ``config``.
+    """
+    shape = (len(rows), max(map(len, rows)))
+    tokens, positions = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
+    part = torch.full(shape, -1)  # 0 is the prefix, n the n-th text, and -1 padding, which sees itself alone
+    seen = torch.zeros(shape, dtype=torch.int64)
+    for number, row in enumerate(rows):
+        end = len(row.prefix)
+        tokens[number, :end] = torch.as_tensor(row.prefix, dtype=torch.int64)
+        positions[number, :end] = torch.arange(end)
+        part[number, :end] = 0
+        seen[number, :end] = end
+        for text_number, (text, behind, begin) in enumerate(
+            zip(row.texts, row.seen, row.starts(), strict=True), 1
+        ):
+            here = slice(begin, begin + len(text))
+            tokens[number, here] = torch.as_tensor(text, dtype=torch.int64)
+            positions[number, here] = torch.arange(behind, behind + len(text))
+            part[number, here] = text_number
+            seen[number, here] = behind
+    earlier = torch.ones(shape[1], shape[1], dtype=torch.bool).tril()
+    of_prefix = (part == 0)[:, None, :] & (positions[:, None, :] < seen[:, :, None])
+    attends = (of_prefix | (part[:, :, None] == part[:, None, :])) & earlier
+    return {
+        "input_ids": tokens,
+        "position_ids": positions,
+        "attention_mask": _masks(attends, positions, config, dtype),
+    }
+
+
+def _masks(attends: Tensor, positions: Tensor, config: Any, dtype: torch.dtype) -> Any:
+    """The attention mask, or one for each kind of layer if some have a sliding window."""
+    text = config.get_text_config()
+    window = getattr(text, "sliding_window", None)
+    kinds = set(getattr(text, "layer_types", None) or ())
+
+    def mask(within: int | None) -> Tensor:
+        seen = attends
+        if within:
+            seen = attends & (positions[:, :, None] - positions[:, None, :] < within)
+        return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[:, None]
+
+    if "sliding_attention" in kinds:
+        return {kind: mask(window if kind == "sliding_attention" else None) for kind in kinds}
+    return mask(window if not kinds and getattr(text, "use_sliding_window", True) else None)
+
+
+class Predictions(threading.local):
+    """The places whose next tokens a model predicts: ``(n, 2)`` int64, row and column; None means all."""
+
+    places: Tensor | None = None
+
+
+def predict_some(network: Any) -> Predictions:
+    """Have a causal model compute logits only for the places that are set in what is returned.
+
+    Logits are then ``(1, n, vocabulary)``. Each thread has places of its own.
+    """
+    predictions = Predictions()
+
+    def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+        if predictions.places is None:
+            return args
+        rows, columns = predictions.places.T
+        return (args[0][rows, columns][None],)
+
+    network.get_output_embeddings().register_forward_pre_hook(narrow)
+    return predictions
+
+
+def obstacle(network: Any) -> str | None:
+    """Why texts behind one prefix cannot be computed together by this model; None if they can.
+
+    A model may ignore the mask or the positions that it is given.
+    """
+    text = network.config.get_text_config()
+    if "local" in getattr(text, "attention_layers", ()):  # GPT-Neo's windows count tokens of the row
+        return "some of its layers see the last few tokens only"
+    some = [[(7 * i + n) % text.vocab_size for i in range(8)] for n in range(3)]
+    first, others = some[0], some[1:]
+    row = PrefixRow(first, [*others], [len(first), 5])
+    base = network.base_model
+    device = next(network.parameters()).device
+    try:
+        with torch.inference_mode():
+            features = moved_features(prefix_features([row], network.config, network.dtype), device)
+            both = base(**features, use_cache=False).last_hidden_state[0]
+            for text_tokens, behind, start in zip(row.texts, row.seen, row.starts(), strict=True):
+                ids = torch.tensor([[*first[:behind], *text_tokens]], device=device)
+                alone = base(input_ids=ids, use_cache=False).last_hidden_state[0, behind:].float()
+                away = (both[start : start + len(text_tokens)].float() - alone).norm() / alone.norm()
+                if not away <= (1e-3 if network.dtype == torch.float32 else 0.05):  # or no number
+                    return "texts behind one prefix see each other"
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        return first_line(error)
+    return None
+
+
+def moved_features(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The features on a device, masks of kinds of layers too."""
+    return {
+        name: moved_features(value, device) if isinstance(value, dict) else value.to(device)
+        for name, value in features.items()
+    }
