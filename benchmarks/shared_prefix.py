@@ -69,7 +69,7 @@ def questions(data: Path, passages: int, tries: int) -> dict[str, Any]:
         writers[number].zero_grad()
         loss = writers[number](**writers[number].collate(examples))["loss"]
         loss.backward()
-        return float(loss)
+        return loss.item()
 
     return compared(lambda: step(1), lambda: step(TOGETHER), tries) | {"questions": len(examples)}
 
@@ -99,7 +99,7 @@ def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
         scorer.zero_grad()
         loss = scorer(**batch_of_rows(cross, rows))["loss"]
         loss.backward()
-        return float(loss)
+        return loss.item()
 
     def score(cross: Any) -> Sequence[float]:
         inputs = [row.input for row in rows for _ in row.outputs]
