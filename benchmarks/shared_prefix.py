@@ -69,7 +69,7 @@ def questions(data: Path, passages: int, tries: int) -> dict[str, Any]:
         writers[number].zero_grad()
         loss = writers[number](**writers[number].collate(examples))["loss"]
         loss.backward()
-        return loss.item()
+        return float(loss.item())
 
     return compared(lambda: step(1), lambda: step(TOGETHER), tries) | {"questions": len(examples)}
 
@@ -99,11 +99,11 @@ def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
         scorer.zero_grad()
         loss = scorer(**batch_of_rows(cross, rows))["loss"]
         loss.backward()
-        return loss.item()
+        return float(loss.item())
 
     def score(cross: Any) -> Sequence[float]:
         inputs = [row.input for row in rows for _ in row.outputs]
-        return score_pairs(cross, inputs, [output for row in rows for output in row.outputs]).tolist()
+        return list(score_pairs(cross, inputs, [output for row in rows for output in row.outputs]))
 
     count = {"pairs": sum(len(row.outputs) for row in rows)}
     return {

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.models.encode import padded, tokens_at_once
-from pairsmith.models.language.shared_prefix import obstacle, predict_some, prefix_features, prefix_rows
+from pairsmith.models.language.shared_prefix import (
+    obstacle,
+    places_and_targets,
+    predict_some,
+    prefix_features,
+    prefix_rows,
+)
 from pairsmith.training.chunks import chunked, sum_of_losses
 
 IGNORED = -100
@@ -111,19 +117,13 @@ class ContinuationWriter(Writer):
         """
         if self.predictions is None:
             return self.continuations(rows)
-        # The last token predicts nothing, so it is not computed.
-        prompts, rest = [row.tokens[: row.told] for row in rows], [row.tokens[row.told : -1] for row in rows]
-        shared = list(prefix_rows(prompts, rest, texts))
+        prompts = [row.tokens[: row.told] for row in rows]
+        written = [row.tokens[row.told :] for row in rows]
+        shared = list(prefix_rows(prompts, [each[:-1] for each in written], texts))
 
         def features(numbers: list[int]) -> dict[str, Any]:
             some = [shared[number] for number in numbers]
-            places: list[tuple[int, int]] = []
-            targets: list[int] = []
-            for number, row in enumerate(some):
-                for which, seen, start in zip(row.numbers, row.seen, row.starts(), strict=True):
-                    own = rows[which].tokens[seen:]
-                    places += [(number, seen - 1), *((number, start + i) for i in range(len(own) - 1))]
-                    targets += own
+            places, targets = places_and_targets(some, written)
             return {
                 **prefix_features(some, self.model.config, self.model.dtype),
                 "places": torch.tensor(places),

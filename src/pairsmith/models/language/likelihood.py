@@ -23,6 +23,7 @@ from pairsmith.models.language.shared_prefix import (
     PrefixRow,
     moved_features,
     obstacle,
+    places_and_targets,
     predict_some,
     prefix_features,
     prefix_rows,
@@ -194,18 +195,10 @@ def log_likelihoods(
 
 def _computed(judge: LikelihoodJudge, batch: Sequence[PrefixRow], texts: Sequence[Prompt]) -> list[float]:
     """The log-likelihoods of the texts of some rows, one row's after another's."""
-    places: list[tuple[int, int]] = []  # of the tokens that predict
-    targets: list[int] = []
-    behind = [text for row in batch for text in (texts[number] for number in row.numbers)]
-    for number, row in enumerate(batch):
-        for text_number, seen, start in zip(row.numbers, row.seen, row.starts(), strict=True):
-            text = texts[text_number]
-            if text:
-                places += [(number, seen - 1), *((number, start + i) for i in range(len(text) - 1))]
-                targets += text
+    places, targets = places_and_targets(batch, texts)
     features = prefix_features(batch, judge.network.config, judge.network.dtype)
     log_p = iter(_log_probabilities(judge, features, places, targets))
-    return [sum(next(log_p) for _ in text) for text in behind]
+    return [sum(next(log_p) for _ in texts[number]) for row in batch for number in row.numbers]
 
 
 def _log_probabilities(

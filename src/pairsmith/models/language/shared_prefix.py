@@ -130,6 +130,23 @@ def _masks(attends: Tensor, positions: Tensor, config: Any, dtype: torch.dtype) 
     return mask(window if not kinds and getattr(text, "use_sliding_window", True) else None)
 
 
+def places_and_targets(
+    rows: Sequence[PrefixRow], texts: Sequence[Sequence[int]]
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Where in the rows each token of the texts is predicted, as row and column, and the tokens.
+
+    ``texts`` are whole; the rows hold them without their last token, which predicts nothing.
+    """
+    places: list[tuple[int, int]] = []
+    targets: list[int] = []
+    for number, row in enumerate(rows):
+        for which, seen, start in zip(row.numbers, row.seen, row.starts(), strict=True):
+            if text := texts[which]:
+                places += [(number, seen - 1), *((number, start + i) for i in range(len(text) - 1))]
+                targets += text
+    return places, targets
+
+
 class Predictions(threading.local):
     """The places whose next tokens a model predicts: ``(n, 2)`` int64, row and column; None means all."""
 
