@@ -6,7 +6,7 @@ model can be used as well. A decoder-only model, such as Llama, reads both texts
 them, and one layer scores the last token's final state.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -24,6 +24,7 @@ from pairsmith.models.language.shared_prefix import (
     moved_features,
     obstacle,
     prefix_features,
+    prefix_inputs,
     prefix_rows,
 )
 
@@ -39,11 +40,15 @@ class CrossEncoder(TextModel):
     shares: bool = False
 
     def rows(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[PrefixRow]:
-        """Rows of n pairs as tokens, each pair in one of them, alone or behind the input that it shares."""
+        """Rows of n pairs, each pair in one of them, alone or behind the input that it shares.
+
+        They hold the pairs' tokens where inputs are shared, else only how many there are.
+        """
         tokenized = self.tokenized(inputs, outputs)
         pairs = tokenized["input_ids"]
         if not self.shares:
-            return [PrefixRow(tokens, [[]], [len(tokens)], [number]) for number, tokens in enumerate(pairs)]
+            counts = map(len, pairs)  # the tokens of all pairs would take far more memory than the texts
+            return [PrefixRow(range(count), [[]], [count], [number]) for number, count in enumerate(counts)]
         ends = [_end_of_input(tokenized.sequence_ids(number)) for number in range(len(pairs))]
         prefixes = [tokens[:end] for tokens, end in zip(pairs, ends, strict=True)]
         rest = [tokens[end:] for tokens, end in zip(pairs, ends, strict=True)]
@@ -61,13 +66,12 @@ class CrossEncoder(TextModel):
         if not self.shares:
             numbers = [number for row in rows for number in row.numbers]
             return dict(self.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
-        padding = self.tokenizer.pad_token_id
         last = [
-            (number, start + _last(text, padding))
+            (number, place)
             for number, row in enumerate(rows)
-            for text, start in zip(row.texts, row.starts(), strict=True)
+            for place in _scored_places(row, self.tokenizer.pad_token_id)
         ]
-        return {**prefix_features(rows, self.model.config, self.model.dtype), "last": torch.tensor(last)}
+        return {**prefix_features(rows), "last": torch.tensor(last)}
 
     def scores(self, features: Mapping[str, Any]) -> Tensor:
         """The scores of the rows' pairs, one row's after another's, ``(pairs,)`` float32."""
@@ -75,7 +79,7 @@ class CrossEncoder(TextModel):
             found: Tensor = self.model(**features).logits
         else:
             rest = {name: value for name, value in features.items() if name != "last"}
-            states = self.model.base_model(**rest).last_hidden_state
+            states = self.model.base_model(**prefix_inputs(rest, self.model)).last_hidden_state
             found = self.model.score(states[features["last"][:, 0], features["last"][:, 1]])
         return found.float().squeeze(1)
 
@@ -86,9 +90,13 @@ def _end_of_input(parts: Sequence[int | None]) -> int:
     return next((place for place in range(first, len(parts)) if parts[place] != 0), len(parts))
 
 
-def _last(text: Sequence[int], padding: int) -> int:
-    """The place of the token whose state is scored: the last one that could not be padding."""
-    return next((place for place in reversed(range(len(text))) if text[place] != padding), len(text) - 1)
+def _scored_places(row: PrefixRow, padding: int) -> Iterator[int]:
+    """The place of each pair's token whose state is scored: the last one that could not be padding."""
+    for text, seen, start in zip(row.texts, row.seen, row.starts(), strict=True):
+        places = [*range(seen), *range(start, start + len(text))]
+        tokens = [*row.prefix[:seen], *text]
+        told = [place for place, token in zip(places, tokens, strict=True) if token != padding]
+        yield (told or places)[-1]
 
 
 def load_cross_encoder(

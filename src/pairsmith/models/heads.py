@@ -108,8 +108,8 @@ def load_with_head(
             For ``summarization`` an encoder such as BERT gets a decoder that starts from the encoder's
             weights; what these lack, its cross-attention and its head, is random.
         seed: seed of the random weights; all others are loaded.
-        max_length: longest input, special tokens included; never more than the model's context, which is the
-            default.
+        max_length: longest input, special tokens included; never more than the model has positions for. The
+            default is the tokenizer's limit, which is that of its training for models trained here.
     """
     from transformers import AutoConfig
 
@@ -143,8 +143,9 @@ def load_with_head(
         _keep_no_states(network)
     if labels is not None and dtype != "float32":
         score_in_float32(network, labels)
-    context = _context(network, tokenizer)
-    return network.to(chosen).eval(), tokenizer, min(max_length or context, context)
+    positions = _positions(network)
+    longest = min(max_length or int(tokenizer.model_max_length), positions)
+    return network.to(chosen).eval(), tokenizer, longest
 
 
 def score_in_float32(network: nn.Module, labels: int) -> None:
@@ -283,8 +284,8 @@ def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, f
         )
 
 
-def _context(network: Any, tokenizer: Any) -> int:
-    """The longest input in tokens that the model has positions for and its tokenizer admits."""
+def _positions(network: Any) -> int:
+    """The longest input in tokens that the model has positions for."""
     # In a pair of models the encoder reads the input.
     body = network.encoder if network.config.model_type == "encoder-decoder" else network.base_model
     positions = getattr(body.config, "max_position_embeddings", None)
@@ -294,4 +295,4 @@ def _context(network: Any, tokenizer: Any) -> int:
     padding = getattr(table, "padding_idx", None)
     if padding is not None:  # RoBERTa's family starts counting after padding's position
         positions -= padding + 1
-    return min(positions, int(tokenizer.model_max_length))
+    return positions

@@ -24,6 +24,8 @@ from pairsmith.training.settings import FitSettings
 T = TypeVar("T")
 Draw = Callable[[int, int, np.random.Generator], T]
 """Makes the row of example i in pass n, both from 0; its negatives, say, are drawn with the generator."""
+Order = Callable[[int], NDArray[np.int64]]
+"""Gives the order of the examples in a pass, by its number from 0."""
 Collate = Callable[[Sequence[T]], Mapping[str, Any]]
 """Turns a batch of rows into the model's keyword arguments."""
 
@@ -37,7 +39,7 @@ def same_rows(rows: Sequence[T]) -> Draw[T]:
 
 @dataclass(eq=False)
 class Passes(Dataset[T], Generic[T]):
-    """The rows of a training in order: pass after pass over the examples, shuffled anew in each.
+    """The rows of a training: pass after pass over the examples, in another order in each.
 
     A row depends only on the seed, the pass and the example, so a training that resumes from a checkpoint
     sees the same rows as one that was never stopped.
@@ -46,18 +48,19 @@ class Passes(Dataset[T], Generic[T]):
     examples: int
     rows: int
     draw: Draw[T]
+    order: Order
     seed: int
-    order: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    """Of the pass that is being made, by its number."""
+    known: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """The order of the pass that is being made, by its number."""
 
     def __len__(self) -> int:
         return self.rows
 
     def __getitem__(self, place: int) -> T:
         number, place = divmod(place, self.examples)
-        if number not in self.order:
-            self.order = {number: generator(self.seed, "order", number).permutation(self.examples)}
-        example = int(self.order[number][place])
+        if number not in self.known:
+            self.known = {number: self.order(number)}
+        example = int(self.known[number][place])
         return self.draw(example, number, generator(self.seed, "row", number, example))
 
 
@@ -78,7 +81,7 @@ class _Trainer(Trainer):
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask(Generic[T]):
-    """What a model is trained on, and by what its best step is chosen.
+    """What a model is trained on, in which order if not a random one, and by what its best step is chosen.
 
     There is at least one example. Without ``measure``, whose figure is called ``metric``, the last step is
     kept.
@@ -89,6 +92,7 @@ class TrainingTask(Generic[T]):
     collate: Collate[T]
     measure: Measure | None
     metric: str
+    order: Order | None = None
 
 
 M = TypeVar("M", bound=nn.Module)
@@ -145,7 +149,12 @@ def _fit(
 ) -> TrainingHistory:
     """Train ``model`` in place at one learning rate."""
     steps = settings.steps_of(task.examples)
-    rows = Passes(task.examples, steps * settings.batch_size, task.draw, settings.seed)
+
+    def shuffled(number: int) -> NDArray[np.int64]:
+        return generator(settings.seed, "order", number).permutation(task.examples)
+
+    count = steps * settings.batch_size
+    rows = Passes(task.examples, count, task.draw, task.order or shuffled, settings.seed)
     return train_to_best_step(
         model,
         settings,

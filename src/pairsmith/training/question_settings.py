@@ -51,17 +51,11 @@ class TrainQuestionGeneratorSettings(EpochSettings):
     questions: int = Field(
         default=1,
         ge=1,
-        description="For a causal language model: maximum number of questions on the same passage that stand "
-        "together in a step, which has at most --batch-size questions in all. The model reads the passage "
-        "once for them, which takes several times less time than reading it for each question.",
+        description="For a causal language model: maximum number of questions on the same passage that are "
+        "learned together. The model reads the passage once for them, which takes several times less time "
+        "than reading it for each question, but a step is about fewer passages.",
         json_schema_extra=ADDED,
     )
-
-    @model_validator(mode="after")
-    def _together(self) -> Self:
-        if self.questions > self.batch_size:
-            raise ValueError(f"questions {self.questions} is more than batch_size {self.batch_size}")
-        return self
 
 
 class TrainTeacherSettings(EpochSettings):

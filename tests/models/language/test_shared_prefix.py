@@ -21,11 +21,13 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
+from pairsmith.core.errors import ModelError
 from pairsmith.models.language.shared_prefix import (
     PrefixRow,
     obstacle,
     predict_some,
     prefix_features,
+    prefix_inputs,
     prefix_rows,
 )
 
@@ -54,20 +56,23 @@ ROWS = [
     PrefixRow([20, 21], [[22, 23, 24]], [2]),
 ]
 
+ALONE = [PrefixRow([3, 4, 5, 6, 7], [[10, 11]], [5]), PrefixRow([20, 21], [[22]], [2])]
+
 
 def made(kind):
     torch.manual_seed(0)
     return KINDS[kind]().eval()
 
 
+@pytest.mark.parametrize("rows", [ROWS, ALONE], ids=["several", "alone"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_text_has_the_states_that_it_has_alone(kind):
+def test_a_text_has_the_states_that_it_has_alone(kind, rows):
     """Also where a layer sees the last four tokens only."""
     model = made(kind)
     assert obstacle(model) is None
     with torch.inference_mode():
-        states = model.base_model(**prefix_features(ROWS, model.config, torch.float32)).last_hidden_state
-        for of_row, row in zip(states, ROWS, strict=True):
+        states = model.base_model(**prefix_inputs(prefix_features(rows), model)).last_hidden_state
+        for of_row, row in zip(states, rows, strict=True):
             for text, seen, start in zip(row.texts, row.seen, row.starts(), strict=True):
                 alone = model.base_model(torch.tensor([[*row.prefix[:seen], *text]])).last_hidden_state[0]
                 assert torch.allclose(of_row[start : start + len(text)], alone[seen:], atol=1e-5)
@@ -90,7 +95,7 @@ def test_a_model_that_ignores_the_mask_has_an_obstacle(monkeypatch):
         "forward",
         lambda self, attention_mask=None, **rest: body(self, **rest),
     )
-    assert obstacle(model) == "texts behind one prefix see each other"
+    assert obstacle(model) == "a text behind a shared prefix is not read as it is alone"
 
 
 def test_predictions_are_computed_at_their_places_only_and_pass_on_gradients():
@@ -104,6 +109,31 @@ def test_predictions_are_computed_at_their_places_only_and_pass_on_gradients():
     assert torch.allclose(found, every[[1, 0, 1], [2, 0, 2]][None], atol=1e-6)
     found.sum().backward()
     assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
+
+
+def test_a_model_whose_logits_cannot_be_narrowed_is_refused(monkeypatch):
+    model = made("llama")
+    monkeypatch.setattr(model, "get_output_embeddings", lambda: None)
+    with pytest.raises(ModelError, match="kind llama compute the logits of all tokens"):
+        predict_some(model)
+
+
+def test_too_little_memory_is_no_obstacle(monkeypatch):
+    model = made("llama")
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(model.model, "forward", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        obstacle(model)
+
+
+def test_a_long_prefix_is_shared_too():
+    texts = [[1] * 50] * 6
+    rows = list(prefix_rows([[2] * 1_500] * 6, texts))
+    assert [len(row.texts) for row in rows] == [6]
+    assert [len(row.texts) for row in prefix_rows([[2] * 900] * 6, texts)] == [6]
 
 
 TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=6)

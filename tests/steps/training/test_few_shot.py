@@ -232,6 +232,7 @@ def test_pairs_are_judged_at_the_length_at_which_they_were_learned(mined, base, 
     train_crossencoder(given, Run(mined / "out", Silent()))
     cross = load_cross_encoder(str(mined / "out"), device="cpu")
     assert cross.token_counts([passage(0) * 5], [passage(1) * 5]) == [16]
+    assert load_cross_encoder(str(mined / "out"), device="cpu", max_length=20).max_length == 20
 
 
 @pytest.mark.parametrize("base", ["tiny_bert", "tiny_llama"])

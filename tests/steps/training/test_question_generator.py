@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import groupby, pairwise
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tests.tiny_bart import make_bart
 from tests.training.stopping import Stopped, stopped_at
+from transformers import BloomConfig, BloomForCausalLM
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_names import resolve_model
@@ -200,13 +202,12 @@ def test_questions_of_a_passage_are_learned_together_and_a_stopped_training_goes
             CausalWriter, "collate", lambda self, examples: seen.append(examples) or whole(self, examples)
         )
         train_question_generator(some, Run(tmp_path / "whole", Silent()))
-    # Three questions on a passage make two groups, which with those of two others fill two steps a pass.
-    assert len(seen) == 8
-    assert sorted(each.output for step in seen[:2] for each in step) == sorted(
-        each.output for each in [*TOGETHER, *EXAMPLES]
-    )
+    assert len(seen) == 5  # four passes over five questions, four a step
+    assert all(len(step) == 4 for step in seen)
+    of_pass = [each.output for step in seen for each in step][:5]
+    assert sorted(of_pass) == sorted(each.output for each in [*TOGETHER, *EXAMPLES])
     with monkeypatch.context() as patch:
-        stopped_at(patch, 5)
+        stopped_at(patch, 3)
         with pytest.raises(Stopped):
             train_question_generator(some, Run(tmp_path / "stopped", Silent()))
     train_question_generator(some, Run(tmp_path / "stopped", Silent()))
@@ -219,32 +220,45 @@ def test_one_question_at_a_time_is_as_if_nothing_was_said(data):
     assert given.deciding() == left_out.deciding()
 
 
-def test_questions_together_need_a_causal_model_and_room_in_a_step(data, tmp_path):
-    with pytest.raises(ValueError, match="questions 3 is more than batch_size 2"):
-        settings(data, questions=3)
-    base = str(make_bart(tmp_path / "bart"))
-    some = settings(data, questions=2).model_copy(update={"base": base})
-    with pytest.raises(InputError, match=r"--questions 2: .*bart has an encoder and a decoder"):
-        train_question_generator(some, Run(tmp_path / "out", Silent()))
+def test_questions_together_need_a_model_that_reads_a_passage_once(data, tmp_path):
+    for base, reason in (
+        (make_bart(tmp_path / "bart"), "bart is no causal language model"),
+        (make_bloom(tmp_path / "bloom"), "bloom cannot read a passage once for several questions"),
+    ):
+        some = settings(data, questions=2).model_copy(update={"base": str(base)})
+        with pytest.raises((InputError, ModelError), match=f"--questions 2: .*{reason}"):
+            train_question_generator(some, Run(tmp_path / base.name / "out", Silent()))
+    assert not (tmp_path / "bart" / "out").exists()
+
+
+def make_bloom(folder):
+    tokenizer = load_tokenizer(TINY)
+    config = BloomConfig(vocab_size=len(tokenizer), hidden_size=16, n_layer=2, n_head=2)
+    BloomForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_questions_together_are_planned_and_validated(data):
+    assert train_question_generator.plan(settings(data, questions=4, validation=data), {}).seconds > 0
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=30), st.integers(1, 7), st.integers(0, 3))
-def test_a_pass_has_each_question_once_and_groups_are_of_one_passage(passages, most, turn):
-    groups = QuestionGroups(passages, most, seed=1)
-    found = [groups.members(number, turn) for number in range(len(groups))]
-    assert sorted(member for group in found for member in group) == list(range(len(passages)))
-    for group in found:
-        assert 1 <= len(group) <= most
-        assert len({passages[member] for member in group}) == 1
+def test_a_pass_has_each_question_once_and_those_of_a_group_side_by_side(passages, most, turn):
+    order = QuestionGroups(passages, most, seed=1).order(turn).tolist()
+    assert sorted(order) == list(range(len(passages)))
+    runs = [len(list(run)) for _, run in groupby(passages[number] for number in order)]
     counts = Counter(passages)
-    assert len(groups) == sum(-(-count // most) for count in counts.values())
-    sizes = {passage: {len(group) for group in found if passages[group[0]] == passage} for passage in counts}
-    assert all(max(each) - min(each) <= 1 for each in sizes.values())
+    assert len(runs) <= sum(-(-count // most) for count in counts.values())
+    assert min(runs) >= min(count // -(-count // most) for count in counts.values())
 
 
 def test_passes_put_other_questions_together():
-    groups = QuestionGroups(["a"] * 20, 5, seed=1)
-    assert groups.members(0, 0) == groups.members(0, 0) != groups.members(0, 1)
+    groups = QuestionGroups(["a"] * 20 + ["b"] * 20, 5, seed=1)
+    assert groups.order(0).tolist() == groups.order(0).tolist() != groups.order(1).tolist()
+    halves = [number < 20 for number in groups.order(0).tolist()]
+    assert all(len(set(halves[first : first + 5])) == 1 for first in range(0, 40, 5))
+    assert sum(a != b for a, b in pairwise(halves)) > 1
 
 
 @pytest.mark.long

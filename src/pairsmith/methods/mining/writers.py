@@ -14,18 +14,21 @@ from torch import Tensor, nn
 
 from pairsmith.models.encode import padded, tokens_at_once
 from pairsmith.models.language.shared_prefix import (
-    obstacle,
     places_and_targets,
     predict_some,
     prefix_features,
+    prefix_inputs,
     prefix_rows,
 )
 from pairsmith.training.chunks import chunked, sum_of_losses
 
 IGNORED = -100
 """The label of positions that do not count in the loss, such as padding."""
-_LOGITS = 2**29
-"""Most logits that are computed at once behind shared prompts, where nearly every token is a target."""
+_LOGITS = 2**28
+"""Most logits that are computed at once behind shared prompts, where nearly every token is a target.
+
+With their gradients and copies they take some four gigabytes.
+"""
 
 
 class Writer(nn.Module, ABC):
@@ -81,13 +84,13 @@ class Continuation:
 class ContinuationWriter(Writer):
     """A causal language model in training, which learns to continue what it reads.
 
-    With ``shares`` prompts that begin alike are computed once for all that follows them, if the model allows.
+    With ``shares``, for which there must be no ``obstacle``, a prompt is computed once for all that follows.
     """
 
     def __init__(self, model: Any, label_smoothing: float, *, shares: bool = False) -> None:
         super().__init__(model, label_smoothing)
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
-        self.predictions = predict_some(model) if shares and obstacle(model) is None else None
+        self.predictions = predict_some(model) if shares else None
 
     def continuations(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
         """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
@@ -125,12 +128,13 @@ class ContinuationWriter(Writer):
             some = [shared[number] for number in numbers]
             places, targets = places_and_targets(some, written)
             return {
-                **prefix_features(some, self.model.config, self.model.dtype),
+                **prefix_features(some),
                 "places": torch.tensor(places),
                 "labels": torch.tensor([targets]),
             }
 
-        most = min(tokens_at_once(self.model.device), max(1, _LOGITS // self.model.config.vocab_size))
+        vocabulary = int(self.model.config.get_text_config().vocab_size)
+        most = min(tokens_at_once(self.model.device), max(1, _LOGITS // vocabulary))
         return {"pairs": chunked(list(map(len, shared)), features, self.model.device, most)}
 
     def logits(self, chunk: Mapping[str, Any]) -> Tensor:
@@ -139,7 +143,7 @@ class ContinuationWriter(Writer):
         if self.predictions is not None and "places" in chunk:
             self.predictions.places = chunk["places"]
             rest = {name: value for name, value in chunk.items() if name not in {"places", "labels"}}
-            found = self.model(**rest, use_cache=False).logits
+            found = self.model(**prefix_inputs(rest, self.model), use_cache=False).logits
             self.predictions.places = None
             return found
         keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}

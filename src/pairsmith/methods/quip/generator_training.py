@@ -6,10 +6,8 @@ a causal language model instead learns to follow the instruction that ``ask`` gi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +23,7 @@ from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
+from pairsmith.models.language.shared_prefix import moved_features, obstacle
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
 from pairsmith.models.summarizer import (
@@ -36,7 +35,7 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _LOOKED_AT = 32
@@ -62,34 +61,23 @@ def train_question_generator_on(
     went.
     """
     causal = writes_as(settings.base) == "decoder"
-    if settings.questions > 1 and not causal:
-        raise InputError(
-            f"--questions {settings.questions}: {settings.base} has an encoder and a decoder, and only a "
-            "causal language model reads a passage once for several questions; leave it out"
-        )
-    together = None
+    order = None
     if settings.questions > 1:
-        together = QuestionGroups((each.input for each in examples), settings.questions, settings.seed)
+        groups = QuestionGroups((each.input for each in examples), settings.questions, settings.seed)
+        order = groups.order
 
-    def draw(number: int, turn: int, _: np.random.Generator) -> list[Example]:
-        members = together.members(number, turn) if together else [number]
-        return [examples[member] for member in members]
-
-    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[list[Example]]]:
+    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Example]]:
         writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
-
-        def collate(some: Sequence[list[Example]]) -> Mapping[str, Any]:
-            # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
-            return writer.collate(list(chain.from_iterable(some)))
 
         def measure() -> float:
             return token_accuracy(writer, chunks_of(unseen, writer.collate))
 
-        count = len(examples if together is None else together)
-        return writer, TrainingTask(count, draw, collate, measure if unseen else None, "token accuracy")
+        # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
+        draw, measured = same_rows(examples), measure if unseen else None
+        task = TrainingTask(len(examples), draw, writer.collate, measured, "token accuracy", order)
+        return writer, task
 
-    in_groups = settings.model_copy(update={"batch_size": settings.batch_size // settings.questions})
-    writer, rate, training = fit_each_rate(make, in_groups, device, progress, checkpoints)
+    writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     if isinstance(writer, SequenceWriter):
         how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how
@@ -122,7 +110,12 @@ def generator_examples(
 
 
 def check_examples(examples: Sized, unseen: Sized, settings: TrainQuestionGeneratorSettings) -> None:
-    """Refuse to train without examples, or to validate on none of the questions given for that."""
+    """Refuse to train without examples, to validate on none, or to share passages where a base cannot."""
+    if settings.questions > 1 and writes_as(settings.base) != "decoder":
+        raise InputError(
+            f"--questions {settings.questions}: {settings.base} is no causal language model, and no other "
+            "reads a passage once for several questions; leave it out"
+        )
     if not examples or (settings.validation and not unseen):
         limit, _ = _form(settings, load_tokenizer(settings.base))
         raise InputError(
@@ -223,6 +216,11 @@ class CausalWriter(ContinuationWriter):
 
     def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
         self.tokenizer, model = load_causal(settings.base, device=device)
+        if settings.questions > 1 and (reason := obstacle(model)):
+            raise ModelError(
+                f"--questions {settings.questions}: {settings.base} cannot read a passage once for several "
+                f"questions: {reason}; leave it out"
+            )
         super().__init__(model, settings.label_smoothing, shares=settings.questions > 1)
         self._context = context_of(load_config(settings.base))
 
@@ -253,7 +251,7 @@ def token_accuracy(model: Writer, chunks: Iterable[Mapping[str, Tensor]]) -> flo
     right = count = 0
     with torch.inference_mode():
         for chunk in chunks:
-            here = {name: value.to(model.model.device) for name, value in chunk.items()}
+            here = moved_features(chunk, model.model.device)
             counted = here["labels"] != IGNORED
             right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
             count += int(counted.sum())

@@ -26,6 +26,7 @@ from pairsmith.models.language.shared_prefix import (
     places_and_targets,
     predict_some,
     prefix_features,
+    prefix_inputs,
     prefix_rows,
 )
 from pairsmith.models.language.transformers_backend import context_of
@@ -74,13 +75,12 @@ def load_likelihood_judge(
     tokenizer, network = load_causal(model, device=device, dtype=dtype)
     context = context_of(network.config, folded=False)
     network = packed(network).eval()
-    judge = LikelihoodJudge(network, tokenizer, min(max_length or context, context), predict_some(network))
     if reason := obstacle(network):
         raise ModelError(
             f"model {model}: models of the kind {network.config.model_type} cannot read several texts behind "
             f"one, as this judge does: {reason}; give one of the families of Llama, Qwen, Mistral or GPT-2"
         )
-    return judge
+    return LikelihoodJudge(network, tokenizer, min(max_length or context, context), predict_some(network))
 
 
 def _room_for_logits(judge: LikelihoodJudge) -> int:
@@ -196,7 +196,7 @@ def log_likelihoods(
 def _computed(judge: LikelihoodJudge, batch: Sequence[PrefixRow], texts: Sequence[Prompt]) -> list[float]:
     """The log-likelihoods of the texts of some rows, one row's after another's."""
     places, targets = places_and_targets(batch, texts)
-    features = prefix_features(batch, judge.network.config, judge.network.dtype)
+    features = prefix_features(batch)
     log_p = iter(_log_probabilities(judge, features, places, targets))
     return [sum(next(log_p) for _ in texts[number]) for row in batch for number in row.numbers]
 
@@ -211,6 +211,7 @@ def _log_probabilities(
     device = judge.network.device
     judge.predictions.places = torch.tensor(places, dtype=torch.int64, device=device).reshape(-1, 2)
     with torch.inference_mode():
-        logits = judge.network(**moved_features(features, device), use_cache=False).logits[0]
+        inputs = prefix_inputs(moved_features(features, device), judge.network)
+        logits = judge.network(**inputs, use_cache=False).logits[0]
         goals = torch.tensor(targets, device=device, dtype=torch.int64)
         return list(logits.float().log_softmax(dim=1).gather(1, goals[:, None])[:, 0].tolist())

@@ -6,17 +6,17 @@ positions, and attend to the prefix and to each other only.
 
 import threading
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pairsmith.core.errors import first_line
+from pairsmith.core.errors import ModelError, first_line
 
 LONGEST_ROW = 1_024
-"""Tokens of a prefix and its texts in one row, unless the first text alone needs more."""
+"""Tokens of a prefix and its texts in one row, or twice as many as the prefix has if that is more."""
 
 
 @dataclass(slots=True)
@@ -53,15 +53,15 @@ def prefix_rows(
 
     Texts share a row if their prefixes are the same or beginnings of the same one, such as a document that
     was cut where a longer text follows it. Only those of one group are compared; without ``groups`` those of
-    equal prefixes. A row has at most ``longest`` tokens, unless its first text needs more; None means
+    equal prefixes. A row has at most ``longest`` tokens, unless its first text needs more; without it see
     ``LONGEST_ROW``.
     """
-    most = longest or LONGEST_ROW
     members: dict[Hashable, list[int]] = defaultdict(list)
     for number, group in enumerate(groups or map(tuple, prefixes)):
         members[group].append(number)
     for numbers in members.values():
         common = prefixes[max(numbers, key=lambda number: len(prefixes[number]))]
+        most = longest or max(LONGEST_ROW, 2 * len(common))
         row = PrefixRow(common)
         for number in numbers:
             seen, text = len(prefixes[number]), texts[number]
@@ -78,44 +78,55 @@ def prefix_rows(
             yield row
 
 
-def prefix_features(rows: Sequence[PrefixRow], config: Any, dtype: torch.dtype) -> dict[str, Any]:
-    """Inputs of a causal model for n rows, padded on the right to the longest, on the CPU.
+def prefix_features(rows: Sequence[PrefixRow]) -> dict[str, Any]:
+    """Features of n rows, padded on the right to the longest, of which ``prefix_inputs`` makes model inputs.
 
-    ``input_ids`` and ``position_ids`` are ``(n, longest)`` int64. ``attention_mask`` is
-    ``(n, 1, longest, longest)`` in ``dtype``, 0 where a token attends and the format's lowest number where
-    it does not, or a mapping with such a mask for each kind of layer in ``config``.
+    All but ``alone``, whether no row has several texts, are ``(n, longest)`` int64: ``input_ids`` and
+    ``position_ids``; ``part``, 0 in the prefix, k in the k-th text, -1 in padding; and ``seen``, how many of
+    the prefix's tokens a token attends to.
     """
     shape = (len(rows), max(map(len, rows)))
     tokens, positions = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
-    part = torch.full(shape, -1)  # 0 is the prefix, n the n-th text, and -1 padding, which sees itself alone
-    seen = torch.zeros(shape, dtype=torch.int64)
+    part, seen = torch.full(shape, -1), torch.zeros(shape, dtype=torch.int64)
     for number, row in enumerate(rows):
         end = len(row.prefix)
         tokens[number, :end] = torch.as_tensor(row.prefix, dtype=torch.int64)
         positions[number, :end] = torch.arange(end)
         part[number, :end] = 0
         seen[number, :end] = end
-        for text_number, (text, behind, begin) in enumerate(
-            zip(row.texts, row.seen, row.starts(), strict=True), 1
-        ):
+        texts = zip(row.texts, row.seen, row.starts(), strict=True)
+        for text_number, (text, behind, begin) in enumerate(texts, 1):
             here = slice(begin, begin + len(text))
             tokens[number, here] = torch.as_tensor(text, dtype=torch.int64)
             positions[number, here] = torch.arange(behind, behind + len(text))
             part[number, here] = text_number
             seen[number, here] = behind
-    earlier = torch.ones(shape[1], shape[1], dtype=torch.bool).tril()
-    of_prefix = (part == 0)[:, None, :] & (positions[:, None, :] < seen[:, :, None])
-    attends = (of_prefix | (part[:, :, None] == part[:, None, :])) & earlier
-    return {
-        "input_ids": tokens,
-        "position_ids": positions,
-        "attention_mask": _masks(attends, positions, config, dtype),
-    }
+    alone = all(row.seen in ([], [len(row.prefix)]) for row in rows)
+    return {"input_ids": tokens, "position_ids": positions, "part": part, "seen": seen, "alone": alone}
 
 
-def _masks(attends: Tensor, positions: Tensor, config: Any, dtype: torch.dtype) -> Any:
+def prefix_inputs(features: Mapping[str, Any], network: Any) -> dict[str, Any]:
+    """Inputs of a causal model for the features of some rows, on their device.
+
+    ``attention_mask`` is ``(n, 1, longest, longest)`` in the model's dtype, 0 where a token attends and the
+    format's lowest number where it does not, or a mapping with such a mask for each kind of layer. It is made
+    here, as the masks of all chunks of a step would not fit into memory. Rows of one text need none but that
+    of their padding, ``(n, longest)``.
+    """
+    part, seen, positions = features["part"], features["seen"], features["position_ids"]
+    if features["alone"]:
+        mask: Any = (part >= 0).long()
+    else:
+        earlier = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
+        of_prefix = (part == 0)[:, None, :] & (positions[:, None, :] < seen[:, :, None])
+        attends = (of_prefix | (part[:, :, None] == part[:, None, :])) & earlier
+        mask = _masks(attends, positions, network)
+    return {"input_ids": features["input_ids"], "position_ids": positions, "attention_mask": mask}
+
+
+def _masks(attends: Tensor, positions: Tensor, network: Any) -> Any:
     """The attention mask, or one for each kind of layer if some have a sliding window."""
-    text = config.get_text_config()
+    text = network.config.get_text_config()
     window = getattr(text, "sliding_window", None)
     kinds = set(getattr(text, "layer_types", None) or ())
 
@@ -123,7 +134,7 @@ def _masks(attends: Tensor, positions: Tensor, config: Any, dtype: torch.dtype) 
         seen = attends
         if within:
             seen = attends & (positions[:, :, None] - positions[:, None, :] < within)
-        return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[:, None]
+        return torch.where(seen, 0.0, torch.finfo(network.dtype).min).to(network.dtype)[:, None]
 
     if "sliding_attention" in kinds:
         return {kind: mask(window if kind == "sliding_attention" else None) for kind in kinds}
@@ -166,7 +177,20 @@ def predict_some(network: Any) -> Predictions:
         rows, columns = predictions.places.T
         return (args[0][rows, columns][None],)
 
-    network.get_output_embeddings().register_forward_pre_hook(narrow)
+    layer = network.get_output_embeddings()
+    hook = layer.register_forward_pre_hook(narrow) if layer is not None else None
+    ids = torch.tensor([[1, 2, 3, 4]], device=next(network.parameters()).device)
+    with torch.inference_mode():
+        every = network(input_ids=ids, use_cache=False).logits
+        predictions.places = torch.tensor([[0, 3], [0, 1]], device=ids.device)
+        some = network(input_ids=ids, use_cache=False).logits
+        predictions.places = None
+    same = some.shape[:2] == (1, 2) and torch.allclose(some, every[:, [3, 1]], rtol=0.05, atol=0.1)
+    if hook is None or not same:
+        raise ModelError(
+            f"models of the kind {network.config.model_type} compute the logits of all tokens; give one of "
+            "the families of Llama, Qwen, Mistral or GPT-2"
+        )
     return predictions
 
 
@@ -185,22 +209,21 @@ def obstacle(network: Any) -> str | None:
     device = next(network.parameters()).device
     try:
         with torch.inference_mode():
-            features = moved_features(prefix_features([row], network.config, network.dtype), device)
-            both = base(**features, use_cache=False).last_hidden_state[0]
+            features = moved_features(prefix_features([row]), device)
+            both = base(**prefix_inputs(features, network), use_cache=False).last_hidden_state[0]
             for text_tokens, behind, start in zip(row.texts, row.seen, row.starts(), strict=True):
                 ids = torch.tensor([[*first[:behind], *text_tokens]], device=device)
                 alone = base(input_ids=ids, use_cache=False).last_hidden_state[0, behind:].float()
                 away = (both[start : start + len(text_tokens)].float() - alone).norm() / alone.norm()
                 if not away <= (1e-3 if network.dtype == torch.float32 else 0.05):  # or no number
-                    return "texts behind one prefix see each other"
+                    return "a text behind a shared prefix is not read as it is alone"
+    except torch.OutOfMemoryError:
+        raise
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         return first_line(error)
     return None
 
 
-def moved_features(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """The features on a device, masks of kinds of layers too."""
-    return {
-        name: moved_features(value, device) if isinstance(value, dict) else value.to(device)
-        for name, value in features.items()
-    }
+def moved_features(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The features with their tensors on a device."""
+    return {name: value.to(device) if torch.is_tensor(value) else value for name, value in features.items()}
