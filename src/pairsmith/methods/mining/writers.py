@@ -138,7 +138,7 @@ class ContinuationWriter(Writer):
         return {"pairs": chunked(list(map(len, shared)), features, self.model.device, most)}
 
     def logits(self, chunk: Mapping[str, Any]) -> Tensor:
-        """Logits of the next token at each kept position or place: ``(n, kept, vocabulary)``."""
+        """Logits of the next token at each position kept in the chunk: ``(n, kept, vocabulary)``."""
         found: Tensor
         if self.predictions is not None and "places" in chunk:
             self.predictions.places = chunk["places"]

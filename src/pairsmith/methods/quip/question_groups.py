@@ -23,7 +23,7 @@ class QuestionGroups:
         self._seed = seed
 
     def order(self, turn: int) -> NDArray[np.int64]:
-        """The numbers of all questions in the order of this pass, the first of which is 0: ``(n,)`` int64."""
+        """The numbers of all questions in the order of pass ``turn``, counted from 0: ``(n,)`` int64."""
         rng = generator(self._seed, "order", turn)
         shuffled = rng.permutation(len(self._passage))
         by_passage = shuffled[np.argsort(self._passage[shuffled], kind="stable")]

@@ -1,7 +1,7 @@
 """Texts behind a common prefix in one row, none of which sees another, so that the prefix is computed once.
 
-A text has the states there that it has alone behind its prefix, but for rounding: its tokens have the same
-positions, and attend to the prefix and to each other only.
+The hidden states of a text are those that it has alone behind the prefix, but for rounding: its tokens have
+the same positions, and attend to the prefix and to each other only.
 """
 
 import threading
@@ -165,9 +165,9 @@ class Predictions(threading.local):
 
 
 def predict_some(network: Any) -> Predictions:
-    """Have a causal model compute logits only for the places that are set in what is returned.
+    """Make a causal model compute logits only at the places that are set in the returned ``Predictions``.
 
-    Logits are then ``(1, n, vocabulary)``. Each thread has places of its own.
+    The logits are then ``(1, n, vocabulary)``. Each thread sets its own places.
     """
     predictions = Predictions()
 
@@ -195,7 +195,7 @@ def predict_some(network: Any) -> Predictions:
 
 
 def obstacle(network: Any) -> str | None:
-    """Why texts behind one prefix cannot be computed together by this model; None if they can.
+    """The reason why a model cannot compute several texts behind one prefix together; None if it can.
 
     A model may ignore the mask or the positions that it is given.
     """
