@@ -210,7 +210,7 @@ def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
 def test_nothing_changes_without_sharing(model, expected, monkeypatch):
     """No common starts, and each group decoded by itself: nobody else's prompts, rows or gaps."""
     monkeypatch.setattr(
-        "pairsmith.models.language.transformers_backend.common_starts", lambda p, _: dict.fromkeys(p, ())
+        "pairsmith.models.language.transformers_backend.common_starts", lambda p, *_: dict.fromkeys(p, ())
     )
     groups, tokens = expected
     for group in groups[::10]:
@@ -221,13 +221,7 @@ def test_nothing_changes_without_sharing(model, expected, monkeypatch):
     "rows", [64, pytest.param(12, marks=pytest.mark.long)], ids=["kept for all", "computed for all"]
 )
 def test_nothing_changes_where_some_prompts_share_a_passage(model, rows, monkeypatch):
-    """Passages of different lengths, each the beginning of a few prompts, some of them near the limit."""
-    random = np.random.default_rng(5)
-    lengths = [40, 41, 42, 44, 46, 50, 55, 60, 70, 80, 120, 160, 209]
-    passages = [tuple(random.integers(1, 299, length).tolist()) for length in lengths]
-    prompts = [passage + tuple(range(7, 8 + more)) for passage in passages for more in (0, 8)]
-    groups = [Group(prompt, (prompts[i - 1],), 500 + i) for i, prompt in enumerate(prompts)]
-    groups = [group for group in groups if max(map(len, group.prompts)) + 36 <= model.context]
+    groups = groups_of_passages(model)
     computed = 0
     compute = TransformersSession._compute
 
@@ -239,6 +233,36 @@ def test_nothing_changes_where_some_prompts_share_a_passage(model, rows, monkeyp
     monkeypatch.setattr(TransformersSession, "_compute", counting)
     found = decoded(model, groups, rows)
     assert computed < 0.75 * sum(len(group.main) for group in groups)
+    for group in groups[::4]:
+        assert plainly(model, group).agrees(found[group.stream])
+
+
+def groups_of_passages(model):
+    """Passages of different lengths, each the beginning of a few prompts, some of them near the limit."""
+    random = np.random.default_rng(5)
+    lengths = [40, 41, 42, 44, 46, 50, 55, 60, 70, 80, 120, 160, 209]
+    passages = [tuple(random.integers(1, 299, length).tolist()) for length in lengths]
+    prompts = [passage + tuple(range(7, 8 + more)) for passage in passages for more in (0, 8)]
+    groups = [Group(prompt, (prompts[i - 1],), 500 + i) for i, prompt in enumerate(prompts)]
+    return [group for group in groups if max(map(len, group.prompts)) + 36 <= model.context]
+
+
+def test_nothing_changes_where_a_call_takes_as_long_as_many_tokens(model, monkeypatch):
+    """As on a GPU: all prompts that stand in line are computed in one call, and no passage apart."""
+    groups = groups_of_passages(model)
+    monkeypatch.setattr(model, "call_tokens", 60_000)
+    monkeypatch.setattr("pairsmith.models.language.transformers_backend.call_tokens", lambda _: 60_000)
+    monkeypatch.setattr("pairsmith.models.language.transformers_backend.FEW_TOKENS", 60_000)
+    calls = []
+    compute = TransformersSession._compute
+
+    def counting(self, some, before):
+        calls.append(len(some))
+        return compute(self, some, before)
+
+    monkeypatch.setattr(TransformersSession, "_compute", counting)
+    found = decoded(model, groups, 64)
+    assert calls == [len({prompt for group in groups for prompt in group.prompts})]
     for group in groups[::4]:
         assert plainly(model, group).agrees(found[group.stream])
 

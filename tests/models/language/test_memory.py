@@ -1,12 +1,14 @@
 """How many rows fit, and what happens when memory is short."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from pairsmith.models.language import kv_store, memory, packing
 from pairsmith.models.language.kv_store import Store
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.memory import MOST_ROWS
+from pairsmith.models.language.memory import MOST_ROWS, MOST_TOKENS
 
 
 def test_what_is_free_is_less_than_there_is():
@@ -34,6 +36,18 @@ def test_rows_that_fit(tiny_gpt2, monkeypatch, free, tokens, rows):
     assert (config.n_layer, config.n_embd, model.vocab_size) == (2, 16, 300)
     monkeypatch.setattr("pairsmith.models.language.transformers_backend.free_memory", lambda _: free)
     assert model.rows_that_fit(tokens) == rows
+
+
+def test_a_small_model_computes_many_tokens_in_the_time_of_a_call(tiny_gpt2):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    assert model.call_tokens == 0
+
+    def on_a_gpu(parameters):
+        weights = torch.empty(parameters, device="meta")
+        return SimpleNamespace(device=torch.device("cuda"), parameters=lambda: iter([weights]))
+
+    assert memory.call_tokens(on_a_gpu(10**6)) == MOST_TOKENS
+    assert memory.call_tokens(on_a_gpu(5 * 10**8)) == 20_000
 
 
 def test_memory_that_is_not_there_is_a_memory_error(monkeypatch):

@@ -56,6 +56,16 @@ def test_a_prefix_is_long_and_half_of_its_prompts(shared, rest, found):
     assert by_prefix([one, other], ()) == ({PASSAGE[:shared]: [one, other]} if found else {(): [one, other]})
 
 
+def test_a_prefix_is_shared_only_if_that_saves_enough_tokens():
+    three, two = ([(*passage, end) for end in range(count)] for passage, count in ((PASSAGE, 3), (OTHER, 2)))
+    assert by_prefix([*three, *two], (), 60) == {PASSAGE: three, OTHER: two}
+    assert by_prefix([*three, *two], (), 61) == {PASSAGE: three, (): two}
+    assert by_prefix([*three, *two], (), 121) == {(): [*three, *two]}
+    many = [(*range(first, first + 60), end) for first in range(1_000, 3_000, 100) for end in (7, 8)]
+    assert len(set(common_starts(many, 20, 60).values())) == 20
+    assert set(common_starts(many, 20, 61).values()) == {()}
+
+
 def test_one_that_shares_little_ends_a_run_and_all_that_share_nothing_stand_together():
     longer = [PASSAGE + (7,) * 5, PASSAGE + (8,) * 5]
     shorter = PASSAGE[:34] + (9,) * 20  # the 34 tokens that it shares are half of its own, but not of theirs

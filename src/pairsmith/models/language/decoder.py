@@ -26,7 +26,8 @@ from pairsmith.runs.seeds import uniforms
 Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
 
 AHEAD_TOKENS = 2048
-"""Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups."""
+"""Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups; more
+where the model computes more in the time of a call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -165,7 +166,7 @@ class MultiPromptDecoder:
         if not self._ready and self._waiting:
             new: dict[Prompt, None] = {}
             size = 0
-            while self._waiting and size < AHEAD_TOKENS:
+            while self._waiting and size < max(AHEAD_TOKENS, self._model.call_tokens):
                 group = self._waiting.popleft()
                 fresh = [prompt for prompt in group.prompts if prompt not in self._used]
                 new.update(dict.fromkeys(fresh))

@@ -20,13 +20,14 @@ LEAST = 32
 """The fewest tokens after a start that prompts must share for these to be computed once."""
 
 
-def common_starts(prompts: Iterable[Prompt], most: int) -> dict[Prompt, Prompt]:
+def common_starts(prompts: Iterable[Prompt], most: int, saved: int = 0) -> dict[Prompt, Prompt]:
     """For each prompt, its start: the prefix whose keys and values are kept apart; may be empty.
 
     ``prompts`` are all that will be computed, with or without repeats. A start is shorter than its prompt: it
     is what many prompts begin with, such as an instruction. But if most prompts share longer prefixes, such
     as passages, these are the starts, and those of prompts that share none are all but their last token, so
-    that every prompt is short after its start. There are then no more than ``most`` starts.
+    that every prompt is short after its start. There are then no more than ``most`` starts. For ``saved`` see
+    ``by_prefix``.
     """
     ordered = sorted(set(prompts))  # prompts with a common start are adjacent
     starts = _of_many(ordered)
@@ -35,7 +36,7 @@ def common_starts(prompts: Iterable[Prompt], most: int) -> dict[Prompt, Prompt]:
         by_start[start].append(prompt)
     passages: dict[Prompt, Prompt] = {}
     for start, some in by_start.items():
-        for prefix, sharing in by_prefix(some, start).items():
+        for prefix, sharing in by_prefix(some, start, saved).items():
             # A passage is computed and kept with what stands before it, which must not be most of it.
             if prefix != start and len(prefix) >= 2 * len(start):
                 passages |= dict.fromkeys(sharing, prefix)
@@ -63,12 +64,12 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
     return {prompt: taken[start] for prompt, start in wanted.items()}
 
 
-def by_prefix(prompts: Iterable[Prompt], start: Prompt) -> dict[Prompt, list[Prompt]]:
+def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[Prompt, list[Prompt]]:
     """Group prompts that begin with ``start`` by longer prefixes that are worth computing once.
 
     Such a prefix has at least ``LEAST`` tokens after the start, and at least half of the tokens that the
-    longest prompt of its group has there. It is shorter than each prompt of the group. Prompts that share no
-    such prefix are listed under ``start``.
+    longest prompt of its group has there. It is shorter than each prompt of the group, and sharing it saves
+    ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
     """
     runs: list[list[Prompt]] = []
     longest = 0  # of the last run, without the start
@@ -83,7 +84,9 @@ def by_prefix(prompts: Iterable[Prompt], start: Prompt) -> dict[Prompt, list[Pro
             longest = rest
     found: dict[Prompt, list[Prompt]] = {}
     for run in runs:
-        found.setdefault(start if len(run) == 1 else _prefix_of(run), []).extend(run)
+        prefix = _prefix_of(run)
+        worth = len(run) > 1 and (len(run) - 1) * (len(prefix) - len(start)) >= saved
+        found.setdefault(prefix if worth else start, []).extend(run)
     return found
 
 

@@ -50,6 +50,9 @@ class SteerableModel(Protocol):
     end_tokens: frozenset[int]
     """Tokens that end a text."""
 
+    call_tokens: int
+    """Tokens of prompts that are computed in the time that one more call of the model takes at least."""
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, after the special tokens that the model expects before it."""
 

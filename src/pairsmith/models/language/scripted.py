@@ -23,6 +23,7 @@ class ScriptedModel:
         self.name = "scripted"
         self.vocab_size = len(self._alphabet)
         self.context = context
+        self.call_tokens = 0
         self.end_tokens = frozenset({0})
 
     def encode(self, text: str) -> list[int]:

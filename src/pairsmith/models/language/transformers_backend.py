@@ -1,7 +1,8 @@
 """Any causal LM of transformers as a ``SteerableModel``.
 
 A prefix that prompts share is computed once, and the rest of each prompt in batches. Rows then start from
-these keys and values in a ``SharedCache``.
+these keys and values in a ``SharedCache``. On a GPU a call of a small model takes as long as tens of
+thousands of tokens, so there batches are larger, and a passage is computed again for each of its questions.
 """
 
 from collections import defaultdict
@@ -19,13 +20,13 @@ from transformers.cache_utils import DynamicCache
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.models.language.attention_plan import rounded
 from pairsmith.models.language.kv_store import LayerStates
-from pairsmith.models.language.memory import MOST_ROWS, free_memory
+from pairsmith.models.language.memory import MOST_ROWS, call_tokens, free_memory
 from pairsmith.models.language.prefixes import by_prefix, common_starts
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.shared_cache import ATTENTION, SharedCache
 
 PREFILL_TOKENS = 4096
-"""Prompts are computed in batches of about this many tokens, to bound memory."""
+"""Prompts are computed in batches of about this many tokens, or ``call_tokens``, to bound memory."""
 
 FILLED = 0.75
 """On a CPU, where padding takes as long as tokens, each prompt of a batch has at least this share of the
@@ -58,6 +59,7 @@ class TransformersModel:
         self.name = name
         self.revision = revision
         self.context: int = context_of(model.config, folded=_folds(model))
+        self.call_tokens = call_tokens(model)
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self._closing = frozenset(int(end) for end in listed if end is not None)
@@ -126,7 +128,8 @@ class TransformersSession:
         self._model = model
         self._device = model.device
         self._folded = _folds(model)
-        self._start_of = common_starts(prompts, rows // 2)
+        self._call_tokens = call_tokens(model)
+        self._start_of = common_starts(prompts, rows // 2, self._call_tokens)
         self._starts: dict[Prompt, int] = {}  # their numbers, once they are computed
         different = set(self._start_of.values()) - {()}
         starts = len(different), max(map(len, different), default=0)
@@ -149,7 +152,7 @@ class TransformersSession:
             self._cache.starts.write(self._starts[start], states)
         for start, waiting in by_start.items():
             before = self._cache.starts.read(self._starts[start]) if start else []
-            sharing = by_prefix(waiting, start)
+            sharing = by_prefix(waiting, start, self._call_tokens)
             prefixes = [prefix for prefix in sharing if prefix != start]
             of_prefix = {prefix: states for prefix, states, _ in self._computed(prefixes, before)}
             for prefix, some in sharing.items():
@@ -167,10 +170,11 @@ class TransformersSession:
         """
         known = before[0][0].shape[1] if before else 0
         on_cpu = self._device.type == "cpu"
+        most = max(PREFILL_TOKENS, self._call_tokens)
         waiting = sorted(prompts, key=len)
         while waiting:
             longest = len(waiting[-1])
-            batch = waiting[-max(1, PREFILL_TOKENS // longest) :]
+            batch = waiting[-max(1, most // longest) :]
             if on_cpu and sum(longest - len(prompt) for prompt in batch) > FEW_TOKENS:
                 batch = [prompt for prompt in batch if len(prompt) - known >= FILLED * (longest - known)]
             del waiting[-len(batch) :]
