@@ -8,8 +8,9 @@ are the inputs, and all candidate answers of the articles' passages and of news 
 documents, 100 with their summaries are seeds; the others, among BBC's and Reuters', are the inputs, and their
 summaries, among all sentences of BBC and Reuters, the outputs. The candidates of the largest margins are
 mined. By margin the best of them are taken, each text once (``margin``: the bi-encoder alone); judges rank
-all of them anew, alone and by the sum of their standardised scores. Interrupted, it goes on where it was;
-with more judges than before it does what is missing.
+all of them anew, alone, by the sum of their standardised scores, and so that a judge chooses the output of
+each input and the margin, or margin and likeness, rank the inputs. Interrupted, it goes on where it was; with
+more judges than before it does what is missing.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from common import write
 from mining_data import news_corpora, squad_corpora, write_news, write_squad
@@ -31,7 +34,7 @@ from pairsmith.metrics.rouge import abstractiveness
 from pairsmith.metrics.squad import normalized
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.mine.filter import filter_pairs
-from pairsmith.steps.mine.ranking import standardised, winners
+from pairsmith.steps.mine.ranking import chosen_first, standardised, winners
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
@@ -159,10 +162,30 @@ def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str
         "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
         "candidates": {"pairs": mined.rows},
     }
-    for names in (each for count in (1, 2, 3) for each in combinations(values, count)):
-        ranked = np.argsort(-sum(standardised(values[name]) for name in names), kind="stable")
-        best = ranked[winners(table, ranked, "both")][: max(BEST)]
+    return found | ranked(task, table, values)
+
+
+def ranked(task: Task, table: pa.Table, values: Mapping[str, NDArray[np.float64]]) -> dict[str, Figures]:
+    """The figures of the best candidates by each score, by sums of them, and by one after another.
+
+    "a, then b + c": a chooses the output of each input, and b + c rank the inputs.
+    """
+    sums = {
+        names: sum((standardised(values[name]) for name in names), start=np.zeros(table.num_rows))
+        for count in (1, 2, 3)
+        for names in combinations(values, count)
+    }
+    found = {}
+    for names, sum_of_names in sums.items():
+        order = np.argsort(-sum_of_names, kind="stable")
+        best = order[winners(table, order, "both")][: max(BEST)]
         found[" + ".join(names)] = task.figures(table.take(best).to_pylist())
+    after = [names for names in (("margin",), ("margin", "likeness")) if values.keys() >= {*names}]
+    for name in values.keys() - {"margin", "likeness"}:
+        for names in after:
+            order, wins = chosen_first(table, values[name], sums[names], "both")
+            best = order[wins][: max(BEST)]
+            found[f"{name}, then {' + '.join(names)}"] = task.figures(table.take(best).to_pylist())
     return found
 
 

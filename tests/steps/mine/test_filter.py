@@ -43,7 +43,7 @@ from pairsmith.steps.mine import judges
 from pairsmith.steps.mine.filter import filter_pairs, most_kept
 from pairsmith.steps.mine.judges import cue_for
 from pairsmith.steps.mine.plan import plan_filter
-from pairsmith.steps.mine.ranking import best_of_each, standardised, winners
+from pairsmith.steps.mine.ranking import best_of_each, chosen_first, standardised, winners
 from pairsmith.steps.mine.settings import FilterSettings
 
 pytestmark = pytest.mark.slow
@@ -505,6 +505,60 @@ def test_beside_an_agreement_nothing_counts(world):
         filter_pairs(settings(pairs=str(tmp / "scored"), beside=["score"]), Run(tmp / "out", Silent()))
     with pytest.raises(ValueError, match="beside"):
         settings(by="agreement", beside=["score"])
+
+
+def candidates(tmp):
+    """Three outputs of each of three inputs; the margins rank the inputs."""
+    rows = [
+        MinedPair(f"{i}{o}", f"in {i}", f"out {o}", 10.0 * i + o, 0.0, input_id=f"i{i}", output_id=f"o{o}")
+        for i in range(3)
+        for o in range(3)
+    ]
+    folder_of(tmp / "candidates", rows, MINED_PAIR)
+    return rows
+
+
+def test_the_judge_chooses_for_each_input_and_columns_rank_the_inputs(world, judge):
+    tmp, settings = world
+    rows = candidates(tmp)
+    asked = settings(pairs=str(tmp / "candidates"), rank_by=["margin"])
+    found = filter_pairs(asked, Run(tmp / "out", Silent()))
+    cross = load_cross_encoder(judge, device="cpu")
+    scores = score_pairs(cross, [row.input for row in rows], [row.output for row in rows]).reshape(3, 3)
+    best = [3 * i + int(scores[i].argmax()) for i in (2, 1, 0)]
+    assert found.table()["id"].to_pylist() == [rows[i].id for i in best]
+    margins = standardised(np.array([row.margin for row in rows]))
+    assert found.table()["score"].to_pylist() == pytest.approx(margins[best].tolist())
+    assert {row["reason"] for row in found.rejects().to_pylist()} == {
+        "a pair with the same text ranks higher"
+    }
+    least = float(margins[best[1]])
+    some = filter_pairs(
+        asked.model_copy(update={"threshold": least, "share": None}), Run(tmp / "some", Silent())
+    )
+    assert some.table()["id"].to_pylist() == [rows[i].id for i in best[:2]]
+
+
+def test_of_chosen_pairs_with_one_output_the_first_wins():
+    pairs = pa.table({"input": ["a", "a", "b", "c"], "output": ["x", "y", "x", "z"]})
+    values, ranks = np.array([2.0, 1.0, 5.0, 0.0]), np.array([3.0, 9.0, 2.0, 1.0])
+    order, wins = chosen_first(pairs, values, ranks, "input")
+    assert (order.tolist(), wins.tolist()) == ([0, 2, 3, 1], [True, True, True, False])
+    order, wins = chosen_first(pairs, values, ranks, "both")
+    assert (order.tolist(), wins.tolist()) == ([0, 2, 3, 1], [True, False, True, False])
+
+
+def test_what_leaves_nothing_to_choose_is_refused(world):
+    tmp, settings = world
+    with pytest.raises(ValueError, match="nothing is then left to choose"):
+        settings(rank_by=["margin"], one_per="pair")
+    with pytest.raises(ValueError, match="rank_by"):
+        settings(rank_by=["margin"], by="agreement")
+    with pytest.raises(InputError, match="--rank-by nothing needs a column"):
+        filter_pairs(settings(rank_by=["nothing"]), Run(tmp / "out", Silent()))
+    folder_of(tmp / "scored", [ScoredPair("a", "one", "two", 1.0)], SCORED_PAIR)
+    with pytest.raises(InputError, match="--rank-by has no effect; give --by score"):
+        filter_pairs(settings(pairs=str(tmp / "scored"), rank_by=["score"]), Run(tmp / "out", Silent()))
 
 
 def test_the_cue_fits_the_pairs(world, tiny_gpt2):

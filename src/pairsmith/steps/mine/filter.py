@@ -3,12 +3,14 @@
 pairs -> unnormalised scores, shard by shard -> the best of each input -> the best of all
 
 Mined pairs are ranked by the model's score. Where ``mine`` handed on all candidates, those of one input
-compete first, and only the best of them is ranked. Pairs that were generated for a target score are ranked by
-how close the model's score is to it. Those not kept become rejects, with their scores.
+compete first, and only the best of them is ranked, by the model's score or by other columns, such as the
+score of an earlier filter. Pairs that were generated for a target score are ranked by how close the model's
+score is to it. Those not kept become rejects, with their scores.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +46,7 @@ from pairsmith.steps.mine.judges import (
 from pairsmith.steps.mine.ranking import (
     agreement,
     best_of_each,
+    chosen_first,
     probabilities,
     ranks,
     standardised,
@@ -53,6 +56,8 @@ from pairsmith.steps.mine.settings import FilterSettings, OnePer
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
+Numbers = Sequence[NDArray[np.float64]]
+"""Columns of one number for each pair, each ``(n,)``."""
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
 TOGETHER = 5_000
@@ -80,7 +85,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     elif settings.cue:
         raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
     claims = _claims(found, settings)
-    beside = _beside(found, settings)
+    beside, rank_by = _beside(found, settings, "beside"), _beside(found, settings, "rank_by")
     inputs = {"pairs": hash_source(found.source)}
     if settings.seeds:
         inputs |= hashes("seeds", [settings.seeds])
@@ -95,6 +100,8 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         decides["share"] = settings.share
     if settings.beside:
         decides["beside"] = list(settings.beside)
+    if settings.rank_by:
+        decides["rank_by"] = list(settings.rank_by)
     writer = FolderWriter.start(
         run, step="filter", schema=schema, settings=decides, inputs=inputs, models=models
     )
@@ -105,7 +112,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         scores = _scores(pairs, columns, source.manifest.about.task, settings, inputs, models, run)
         if scores is None:
             return writer.folder()
-        _write(writer, pairs, scores, (claims, beside), settings, one_per, run)
+        _write(writer, pairs, scores, (claims, beside, rank_by), settings, one_per, run)
     return finished(writer, _card(settings, source), run)
 
 
@@ -113,16 +120,17 @@ def _write(
     writer: FolderWriter,
     pairs: pa.Table,
     scores: NDArray[np.float32],
-    given: tuple[NDArray[np.float64] | None, Sequence[NDArray[np.float64]]],
+    given: tuple[NDArray[np.float64] | None, Numbers, Numbers],
     settings: FilterSettings,
     one_per: OnePer,
     run: Run,
 ) -> None:
     """Rank the pairs, and write those that are kept, best first, and the others as rejects.
 
-    ``given`` are the target scores of generated pairs, and the numbers that count beside the judge's.
+    ``given`` are the target scores of generated pairs, the numbers that count beside the judge's, and those
+    that rank the pairs that it chooses.
     """
-    claims, beside = given
+    claims, beside, rank_by = given
     if len(scores) > 1 and scores.min() == scores.max():
         run.progress.say(
             f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
@@ -133,11 +141,16 @@ def _write(
         if beside:
             values = sum(map(standardised, beside), start=standardised(values))
         order = np.argsort(-values, kind="stable")
+        wins = winners(pairs, order, one_per)
+        if rank_by:
+            ranked: NDArray[np.float64] = sum(map(standardised, rank_by), start=np.zeros(len(values)))
+            order, wins = chosen_first(pairs, values, ranked, one_per)
+            values = ranked
     else:
         judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
         name, values = "agreement", agreement(judged, claims)
         order = best_of_each(values, claims)
-    wins = winners(pairs, order, one_per)
+        wins = winners(pairs, order, one_per)
     keep = wins & (values[order] >= (-np.inf if settings.threshold is None else settings.threshold))
     keep[np.cumsum(keep) > most_kept(settings, int(wins.sum()))] = False
     kept, lost, won = order[keep], order[~keep], wins[~keep]
@@ -164,6 +177,8 @@ def _one_per(settings: FilterSettings, source: DatasetFolder) -> OnePer:
     """Which pairs compete with each other: by default those with the same input, if they are candidates."""
     if settings.one_per != "auto":
         return settings.one_per
+    if settings.rank_by:
+        return "input"
     made = source.manifest
     return "input" if made.step == "mine" and made.settings.get("retrieval") == "candidates" else "pair"
 
@@ -189,17 +204,18 @@ def _claims(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64
     return claims
 
 
-def _beside(pairs: TrainingRows, settings: FilterSettings) -> list[NDArray[np.float64]]:
-    """The columns of numbers whose values count beside the judge's."""
-    where = pairs.folder.path
-    if settings.beside and _claims(pairs, settings) is not None:
+def _beside(pairs: TrainingRows, settings: FilterSettings, setting: Literal["beside", "rank_by"]) -> Numbers:
+    """The columns of numbers that a setting names."""
+    where, option = pairs.folder.path, f"--{setting.replace('_', '-')}"
+    wanted: list[str] = getattr(settings, setting)
+    if wanted and _claims(pairs, settings) is not None:
         raise InputError(
             f"{where}: these pairs are ranked by how well they agree with the scores that they were "
-            "written for, so --beside has no effect; give --by score"
+            f"written for, so {option} has no effect; give --by score"
         )
     names = pairs.folder.schema().names
-    columns = {name: pairs.table([name])[name] for name in settings.beside if name in names}
-    return [_numbers(columns.get(name), name, names, where, f"--beside {name}") for name in settings.beside]
+    columns = {name: pairs.table([name])[name] for name in wanted if name in names}
+    return [_numbers(columns.get(name), name, names, where, f"{option} {name}") for name in wanted]
 
 
 def _numbers(
@@ -342,6 +358,9 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     scores = _SCORES[settings.judge][0]
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
+    if settings.rank_by:
+        ranked = ", ".join(settings.rank_by)
+        scores = f"the sum of the standardised columns {ranked}, after {scores} chose a pair of each input"
     return Card(
         title=f"Pairs that {_JUDGES[settings.judge]} kept",
         description=(

@@ -35,6 +35,28 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
     return wins
 
 
+def chosen_first(
+    pairs: pa.Table, values: NDArray[np.float64], ranks: NDArray[np.float64], one_per: OnePer
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rank the pairs that are chosen, one of each input, and put all others after them.
+
+    Args:
+        pairs: mined pairs, n of them.
+        values: ``(n,)``; the pair of an input with the highest one is chosen.
+        ranks: ``(n,)``; the chosen pair with the highest one is the first.
+        one_per: ``input``, or ``both``, with which of chosen pairs of one output the first wins.
+
+    Returns:
+        The order of the pairs, ``(n,)``, and which of them win, ``(n,)`` in that order.
+    """
+    order = np.argsort(-values, kind="stable")
+    wins = winners(pairs, order, "input")
+    chosen, others = order[wins], order[~wins]
+    chosen = chosen[np.argsort(-ranks[chosen], kind="stable")]
+    still = winners(pairs, chosen, one_per)
+    return np.concatenate([chosen, others]), np.concatenate([still, np.zeros(len(others), bool)])
+
+
 def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
     """A number for each row that is the same where this side's text is, ``(n,)``."""
     column = pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side]

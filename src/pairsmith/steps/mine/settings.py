@@ -210,6 +210,13 @@ class FilterSettings(Settings):
         description="Columns of numbers that count beside the judge's score, such as margin: pairs are "
         "ranked by the sum, each standardised over all pairs.",
     )
+    rank_by: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Columns of numbers, such as score, which an earlier filter gave: the judge chooses one "
+        "pair of each input, and these columns rank the chosen pairs, by their sum, each standardised over "
+        "all pairs. This is for cross-encoders: they learn lists of one input's outputs, so their scores "
+        "mean little between inputs.",
+    )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
         description="How pairs are ranked. score: by the judge's score. agreement: by how close that "
@@ -220,8 +227,8 @@ class FilterSettings(Settings):
     one_per: Literal["auto", "pair", "input", "both"] = Field(
         default="auto",
         description="Which pairs compete with each other before the best are kept. input: those of an input, "
-        "of which one is left; both: the same, and no output is used twice; pair: none. auto: input for what "
-        "mine wrote with --retrieval candidates, else pair.",
+        "of which one is left; both: the same, and no output is used twice; pair: none. auto: input with "
+        "--rank-by and for what mine wrote with --retrieval candidates, else pair.",
     )
     best: int | None = Field(
         default=None, ge=1, description="Keep only this many pairs, those that rank highest."
@@ -233,7 +240,7 @@ class FilterSettings(Settings):
         default=None,
         allow_inf_nan=False,
         description="Keep only pairs whose score, or whose agreement from 0 to 1, is at least this; with "
-        "--beside the sum of the standardised scores counts.",
+        "--beside or --rank-by the sum that ranks them counts.",
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -267,7 +274,10 @@ class FilterSettings(Settings):
         elif self.by == "agreement":
             raise ValueError("judge likeness has no scores that agree with others; leave out by agreement")
         if self.by == "agreement":
-            refuse(self, ("beside",), "by agreement, which compares the judge's scores with the pairs' own")
+            only = "by agreement, which compares the judge's scores with the pairs' own"
+            refuse(self, ("beside", "rank_by"), only)
+        if self.one_per == "pair":
+            refuse(self, ("rank_by",), "with one_per pair, as nothing is then left to choose for the judge")
         return self
 
     @model_validator(mode="after")
