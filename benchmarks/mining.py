@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str, Figures]:
-    """The figures of one set of seeds: by the bi-encoder's margin, by each judge, and by sums of these."""
+    """The figures of one set of seeds: by the bi-encoder's margin and by each judge, see ``ranked``."""
     files = task.files(seed, work)
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
     common |= {"dtype": "auto", "attention_dropout": 0.0, "batch_size": 16, **task.training}
@@ -181,9 +181,9 @@ def ranked(task: Task, table: pa.Table, values: Mapping[str, NDArray[np.float64]
         best = order[winners(table, order, "both")][: max(BEST)]
         found[" + ".join(names)] = task.figures(table.take(best).to_pylist())
     after = [names for names in (("margin",), ("margin", "likeness")) if values.keys() >= {*names}]
-    for name in values.keys() - {"margin", "likeness"}:
-        for names in after:
-            order, wins = chosen_first(table, values[name], sums[names], "both")
+    for name in values:
+        for names in after if name not in ("margin", "likeness") else ():
+            order, wins, _ = chosen_first(table, values[name], sums[names], "both")
             best = order[wins][: max(BEST)]
             found[f"{name}, then {' + '.join(names)}"] = task.figures(table.take(best).to_pylist())
     return found

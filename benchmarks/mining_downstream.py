@@ -26,7 +26,6 @@ from common import write
 from mining import SMOLLM2, run
 from mining_data import SquadCorpora, news_corpora, squad_corpora, with_summary, write_lines
 from pairsmith.data.squad import to_question_table
-from pairsmith.runs import DatasetFolder
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings, EvaluateSummariesSettings
 from pairsmith.steps.evaluate.summaries import evaluate_summaries
@@ -45,8 +44,6 @@ METHODS = {
 }
 SIZES = (50, 100, 200, 500)
 MOST = max(SIZES)
-OF_JUDGES = ("seeds", "max_length")
-"""Settings of ``filter`` that some judges take."""
 Figures = dict[str, float]
 Seeds = dict[str, dict[str, dict[str, Figures]]]
 """Figures by set of seeds, by method, and by number of pairs added."""
@@ -64,19 +61,6 @@ class Downstream:
     figures: tuple[str, ...]
     learned: Mapping[str, Any]
     measured: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """By what the pairs of full are chosen: a judge of ``mining.py``, and columns summed with its score."""
-
-    judge: str
-    beside: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """As results name it."""
-        return " + ".join((self.judge, *self.beside))
 
 
 TASKS = {
@@ -108,7 +92,6 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="Learning rate, in place of the task's own.")
     parser.add_argument("--steps", type=int, help="Training steps, in place of the task's own.")
     parser.add_argument("--judge", default="likelihood", help="Whose choice full is; a judge of mining.py.")
-    parser.add_argument("--beside", nargs="*", default=[], help="What full sums with it, such as margin.")
     parser.add_argument("--tested", type=int, default=1_500, help="Questions or documents to test on.")
     args = parser.parse_args()
     task, work = TASKS[args.corpora], args.work.resolve()
@@ -116,13 +99,12 @@ def main() -> None:
     learned = {**task.learned, **{name: value for name, value in given.items() if value}}
     task = replace(task, learned=learned)
     test = tested(args.corpora, args.data, work / f"test-{args.tested}.jsonl", args.tested)
-    choice = Choice(args.judge, tuple(args.beside))
     for seed in args.seeds:
         for method in args.methods:
             for size in (0,) if method == "seeds" else args.sizes:
                 if str(size) not in measured(args.json).get(str(seed), {}).get(method, {}):
-                    figures = one(task, work / f"seed-{seed}", test, method, size, seed, choice)
-                    settings = {"corpora": args.corpora, "judge": choice.name, "tested": args.tested}
+                    figures = one(task, work / f"seed-{seed}", test, method, size, seed, args.judge)
+                    settings = {"corpora": args.corpora, "judge": args.judge, "tested": args.tested}
                     keep(args.json, settings | learned, seed, method, size, figures)
     table = means(measured(args.json))
     print(json.dumps(table, indent=1))
@@ -149,11 +131,9 @@ def some(corpora: SquadCorpora, count: int) -> SquadCorpora:
     return replace(corpora, test=[corpora.test[i] for i in sorted(picked.tolist())])
 
 
-def one(
-    task: Downstream, folder: Path, test: Path, method: str, size: int, seed: int, choice: Choice
-) -> Figures:
+def one(task: Downstream, folder: Path, test: Path, method: str, size: int, seed: int, judge: str) -> Figures:
     """The figures of one model, trained on the seeds and on ``size`` pairs of a method."""
-    added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, choice)]
+    added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, judge)]
     model = folder / f"trained-{method}-{size}"
     trained(task, folder, model, seed, added, size)
     settings = {"model": str(model), "data": str(test), **task.measured}
@@ -177,12 +157,12 @@ def trained(
         train_summarizer(TrainSummarizerSettings(**settings), run(model))
 
 
-def added_pairs(task: Downstream, folder: Path, method: str, seed: int, choice: Choice) -> str:
+def added_pairs(task: Downstream, folder: Path, method: str, seed: int, judge: str) -> str:
     """The file or folder of a method's pairs, the best first; made if it is not there."""
     if method == "gold":
         return str(folder / "gold.jsonl")
     if method == "full":
-        return full(folder, choice)
+        return str(folder / f"filtered-{judge}")
     if method == "biencoder":
         settings: dict[str, Any] = {
             "pairs": str(folder / "mined"),
@@ -193,7 +173,7 @@ def added_pairs(task: Downstream, folder: Path, method: str, seed: int, choice: 
         filter_pairs(FilterSettings(**settings), run(folder / "by-margin"))
         return str(folder / "by-margin")
     writer = folder / "writer"
-    pairs: dict[str, Any] = {"kind": task.kind, "pairs": full(folder, choice)}
+    pairs: dict[str, Any] = {"kind": task.kind, "pairs": str(folder / f"filtered-{judge}")}
     pairs |= {"model": str(writer), "best": MOST, "dtype": "auto", "batch_size": 32}
     if task.kind == "reading":
         learned: dict[str, Any] = {
@@ -208,19 +188,6 @@ def added_pairs(task: Downstream, folder: Path, method: str, seed: int, choice: 
         trained(task, folder, writer, seed)
     rewrite(RewriteSettings(**pairs), run(folder / "written"))
     return str(folder / "written")
-
-
-def full(folder: Path, choice: Choice) -> str:
-    """The folder of the candidates that the judge thinks best, alone or with columns beside it."""
-    judged = folder / f"filtered-{choice.judge}"
-    if not choice.beside:
-        return str(judged)
-    chosen = folder / f"filtered-{choice.name.replace(' + ', '-')}"
-    made = DatasetFolder.open(judged).manifest.settings
-    same = {name: made[name] for name in ("pairs", "judge", "model", *OF_JUDGES) if made[name] is not None}
-    settings: dict[str, Any] = {**same, "beside": list(choice.beside), "best": MOST, "one_per": "both"}
-    filter_pairs(FilterSettings(**settings), run(chosen))
-    return str(chosen)
 
 
 def measured(path: Path) -> Seeds:

@@ -250,8 +250,7 @@ def groups_of_passages(model):
 def test_nothing_changes_where_a_call_takes_as_long_as_many_tokens(model, monkeypatch):
     """As on a GPU: all prompts that stand in line are computed in one call, and no passage apart."""
     groups = groups_of_passages(model)
-    monkeypatch.setattr(model, "call_tokens", 60_000)
-    monkeypatch.setattr("pairsmith.models.language.transformers_backend.call_tokens", lambda _: 60_000)
+    monkeypatch.setattr("pairsmith.models.language.transformers_backend.call_tokens", lambda *_: 60_000)
     monkeypatch.setattr("pairsmith.models.language.transformers_backend.FEW_TOKENS", 60_000)
     calls = []
     compute = TransformersSession._compute

@@ -38,16 +38,22 @@ def test_rows_that_fit(tiny_gpt2, monkeypatch, free, tokens, rows):
     assert model.rows_that_fit(tokens) == rows
 
 
-def test_a_small_model_computes_many_tokens_in_the_time_of_a_call(tiny_gpt2):
-    model = load_model(str(tiny_gpt2), device="cpu")
-    assert model.call_tokens == 0
+def test_a_small_model_computes_many_tokens_in_the_time_of_a_call(tiny_gpt2, monkeypatch):
+    assert load_model(str(tiny_gpt2), device="cpu").session(1, [(1,)], 1).call_tokens == 0
+    free = 2**40
+    monkeypatch.setattr(memory, "free_memory", lambda _: free)
 
-    def on_a_gpu(parameters):
+    def tokens(parameters, device="cuda", dtype=torch.bfloat16):
         weights = torch.empty(parameters, device="meta")
-        return SimpleNamespace(device=torch.device("cuda"), parameters=lambda: iter([weights]))
+        model = SimpleNamespace(device=torch.device(device), dtype=dtype, parameters=lambda: iter([weights]))
+        return memory.call_tokens(model, 1_000)
 
-    assert memory.call_tokens(on_a_gpu(10**6)) == MOST_TOKENS
-    assert memory.call_tokens(on_a_gpu(5 * 10**8)) == 20_000
+    assert tokens(10**6) == MOST_TOKENS
+    assert tokens(5 * 10**8) == 5_000
+    assert tokens(5 * 10**8, dtype=torch.float32) == 500
+    assert tokens(5 * 10**8, device="mps") == 0
+    free = 8_000_000
+    assert tokens(5 * 10**8) == 1_000
 
 
 def test_memory_that_is_not_there_is_a_memory_error(monkeypatch):

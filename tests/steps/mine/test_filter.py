@@ -529,9 +529,10 @@ def test_the_judge_chooses_for_each_input_and_columns_rank_the_inputs(world, jud
     assert found.table()["id"].to_pylist() == [rows[i].id for i in best]
     margins = standardised(np.array([row.margin for row in rows]))
     assert found.table()["score"].to_pylist() == pytest.approx(margins[best].tolist())
-    assert {row["reason"] for row in found.rejects().to_pylist()} == {
-        "a pair with the same text ranks higher"
-    }
+    reasons = {row["reason"] for row in found.rejects().to_pylist()}
+    assert reasons == {"the judge chose another pair of its input"}
+    card = (tmp / "out" / "README.md").read_text(encoding="utf-8")
+    assert "chose for their inputs, and that are the best of these by margin" in card
     least = float(margins[best[1]])
     some = filter_pairs(
         asked.model_copy(update={"threshold": least, "share": None}), Run(tmp / "some", Silent())
@@ -542,23 +543,48 @@ def test_the_judge_chooses_for_each_input_and_columns_rank_the_inputs(world, jud
 def test_of_chosen_pairs_with_one_output_the_first_wins():
     pairs = pa.table({"input": ["a", "a", "b", "c"], "output": ["x", "y", "x", "z"]})
     values, ranks = np.array([2.0, 1.0, 5.0, 0.0]), np.array([3.0, 9.0, 2.0, 1.0])
-    order, wins = chosen_first(pairs, values, ranks, "input")
-    assert (order.tolist(), wins.tolist()) == ([0, 2, 3, 1], [True, True, True, False])
-    order, wins = chosen_first(pairs, values, ranks, "both")
-    assert (order.tolist(), wins.tolist()) == ([0, 2, 3, 1], [True, False, True, False])
+    order, wins, chosen = chosen_first(pairs, values, ranks, "input")
+    assert (order.tolist(), wins.tolist(), chosen) == ([0, 2, 3, 1], [True, True, True, False], 3)
+    order, wins, chosen = chosen_first(pairs, values, ranks, "both")
+    assert (order.tolist(), wins.tolist(), chosen) == ([0, 2, 3, 1], [True, False, True, False], 3)
+
+
+def test_the_margin_may_choose_and_what_an_earlier_filter_gave_rank(tmp_path):
+    rows = [
+        replace(row, score=float(score))
+        for row, score in zip(candidates(tmp_path), (5, 0, 7, 0, 9, 1, 0, 0, 3), strict=True)
+    ]
+    folder_of(tmp_path / "scored", rows, MINED_PAIR)
+    asked = FilterSettings(
+        pairs=str(tmp_path / "scored"), judge="margin", rank_by=["score"], best=1, one_per="both"
+    )
+    found = filter_pairs(asked, Run(tmp_path / "out", Silent()))
+    # The largest margins are those of output 2, of which the second pair has the score 1, the first 7.
+    scores = standardised(np.array([row.score for row in rows]))
+    assert found.table().select(["id", "score"]).to_pylist() == [
+        {"id": "02", "score": pytest.approx(scores[2])}
+    ]
+    reasons = Counter(row["reason"] for row in found.rejects().to_pylist())
+    assert reasons == {
+        "a pair with the same text ranks higher": 2,
+        "the judge chose another pair of its input": 6,
+    }
 
 
 def test_what_leaves_nothing_to_choose_is_refused(world):
     tmp, settings = world
-    with pytest.raises(ValueError, match="nothing is then left to choose"):
+    with pytest.raises(ValueError, match="nothing is left for the judge to choose"):
         settings(rank_by=["margin"], one_per="pair")
     with pytest.raises(ValueError, match="rank_by"):
         settings(rank_by=["margin"], by="agreement")
     with pytest.raises(InputError, match="--rank-by nothing needs a column"):
         filter_pairs(settings(rank_by=["nothing"]), Run(tmp / "out", Silent()))
     folder_of(tmp / "scored", [ScoredPair("a", "one", "two", 1.0)], SCORED_PAIR)
+    asked = settings(pairs=str(tmp / "scored"), rank_by=["score"])
     with pytest.raises(InputError, match="--rank-by has no effect; give --by score"):
-        filter_pairs(settings(pairs=str(tmp / "scored"), rank_by=["score"]), Run(tmp / "out", Silent()))
+        filter_pairs(asked, Run(tmp / "out", Silent()))
+    with pytest.raises(InputError, match="--rank-by needs pairs with the columns input and output; found id"):
+        filter_pairs(asked.model_copy(update={"by": "score"}), Run(tmp / "out", Silent()))
 
 
 def test_the_cue_fits_the_pairs(world, tiny_gpt2):

@@ -166,7 +166,7 @@ class MultiPromptDecoder:
         if not self._ready and self._waiting:
             new: dict[Prompt, None] = {}
             size = 0
-            while self._waiting and size < max(AHEAD_TOKENS, self._model.call_tokens):
+            while self._waiting and size < max(AHEAD_TOKENS, self._session.call_tokens):
                 group = self._waiting.popleft()
                 fresh = [prompt for prompt in group.prompts if prompt not in self._used]
                 new.update(dict.fromkeys(fresh))

@@ -19,6 +19,9 @@ class Session(Protocol):
     Logits are in the model's own number format.
     """
 
+    call_tokens: int
+    """Tokens of prompts that are computed in the time that one more call of the model takes at least."""
+
     def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Compute prompts, so that rows can start from them. A prompt is identified by its tokens."""
 
@@ -49,9 +52,6 @@ class SteerableModel(Protocol):
 
     end_tokens: frozenset[int]
     """Tokens that end a text."""
-
-    call_tokens: int
-    """Tokens of prompts that are computed in the time that one more call of the model takes at least."""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, after the special tokens that the model expects before it."""

@@ -23,7 +23,6 @@ class ScriptedModel:
         self.name = "scripted"
         self.vocab_size = len(self._alphabet)
         self.context = context
-        self.call_tokens = 0
         self.end_tokens = frozenset({0})
 
     def encode(self, text: str) -> list[int]:
@@ -66,6 +65,7 @@ class ScriptedSession:
 
     def __init__(self, model: ScriptedModel) -> None:
         self._model = model
+        self.call_tokens = 0
         self._rows: list[tuple[str, str]] = []
         self.prefilled: list[str] = []
         self.held: set[str] = set()

@@ -1,8 +1,8 @@
 """Any causal LM of transformers as a ``SteerableModel``.
 
 A prefix that prompts share is computed once, and the rest of each prompt in batches. Rows then start from
-these keys and values in a ``SharedCache``. On a GPU a call of a small model takes as long as tens of
-thousands of tokens, so there batches are larger, and a passage is computed again for each of its questions.
+these keys and values in a ``SharedCache``. On a GPU a call of a small model takes as long as thousands of
+tokens, so there batches are larger, and what few prompts share is computed for each of them.
 """
 
 from collections import defaultdict
@@ -59,7 +59,6 @@ class TransformersModel:
         self.name = name
         self.revision = revision
         self.context: int = context_of(model.config, folded=_folds(model))
-        self.call_tokens = call_tokens(model)
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self._closing = frozenset(int(end) for end in listed if end is not None)
@@ -107,29 +106,34 @@ class TransformersModel:
         A row counts the keys and values of its tokens, as if no prompt were shared, and its logits twice in
         the model's format and once in float32.
         """
-        config = self._model.config.get_text_config()
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        number = self._model.dtype.itemsize
-        row = 2 * config.num_hidden_layers * heads * size * number * tokens
-        row += self.vocab_size * (2 * number + 4)
+        row = self._token_bytes() * tokens + self.vocab_size * (2 * self._model.dtype.itemsize + 4)
         most = MOST_ROWS["cpu" if self._model.device.type == "cpu" else "other"]
         return int(max(16, min(most, free_memory(self._model.device) // 2 // row)))
 
+    def _token_bytes(self) -> int:
+        """The bytes that a token's keys and values take."""
+        config = self._model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        return int(2 * config.num_hidden_layers * heads * size * self._model.dtype.itemsize)
+
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "TransformersSession":
         """A session of up to ``rows`` rows from these prompts, with up to ``tail`` tokens fed to each."""
-        return TransformersSession(self._model, rows, prompts, tail)
+        together = call_tokens(self._model, self._token_bytes())
+        return TransformersSession(self._model, rows, prompts, tail, together)
 
 
 class TransformersSession:
     """Computed prompts, and the rows that began from them."""
 
-    def __init__(self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int) -> None:
+    def __init__(
+        self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int, call_tokens: int = 0
+    ) -> None:
         self._model = model
         self._device = model.device
         self._folded = _folds(model)
-        self._call_tokens = call_tokens(model)
-        self._start_of = common_starts(prompts, rows // 2, self._call_tokens)
+        self.call_tokens = call_tokens
+        self._start_of = common_starts(prompts, rows // 2, call_tokens)
         self._starts: dict[Prompt, int] = {}  # their numbers, once they are computed
         different = set(self._start_of.values()) - {()}
         starts = len(different), max(map(len, different), default=0)
@@ -152,7 +156,7 @@ class TransformersSession:
             self._cache.starts.write(self._starts[start], states)
         for start, waiting in by_start.items():
             before = self._cache.starts.read(self._starts[start]) if start else []
-            sharing = by_prefix(waiting, start, self._call_tokens)
+            sharing = by_prefix(waiting, start, self.call_tokens)
             prefixes = [prefix for prefix in sharing if prefix != start]
             of_prefix = {prefix: states for prefix, states, _ in self._computed(prefixes, before)}
             for prefix, some in sharing.items():
@@ -170,7 +174,7 @@ class TransformersSession:
         """
         known = before[0][0].shape[1] if before else 0
         on_cpu = self._device.type == "cpu"
-        most = max(PREFILL_TOKENS, self._call_tokens)
+        most = max(PREFILL_TOKENS, self.call_tokens)
         waiting = sorted(prompts, key=len)
         while waiting:
             longest = len(waiting[-1])

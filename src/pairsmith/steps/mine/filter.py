@@ -62,8 +62,6 @@ SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
 TOGETHER = 5_000
 """Rejects whose texts are held in memory as Python objects at once."""
-_REASONS = {True: "not among the best", False: "a pair with the same text ranks higher"}
-"""Why a pair is not kept, by whether it wins against those with the same text."""
 
 
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
@@ -85,12 +83,12 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     elif settings.cue:
         raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
     claims = _claims(found, settings)
-    beside, rank_by = _beside(found, settings, "beside"), _beside(found, settings, "rank_by")
+    beside, rank_by = (_numbers_of(found, settings, name, claims) for name in ("beside", "rank_by"))
     inputs = {"pairs": hash_source(found.source)}
     if settings.seeds:
         inputs |= hashes("seeds", [settings.seeds])
     models = {"model": model_revision(settings.model)} if settings.model else {}
-    one_per = _one_per(settings, source)
+    one_per = _one_per(settings, source, schema.names)
     decides = settings.model_dump(mode="json", include={"by", "best", "threshold"}) | _deciding_scores(
         settings
     )
@@ -131,6 +129,7 @@ def _write(
     that rank the pairs that it chooses.
     """
     claims, beside, rank_by = given
+    chosen = len(scores)
     if len(scores) > 1 and scores.min() == scores.max():
         run.progress.say(
             f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
@@ -143,18 +142,24 @@ def _write(
         order = np.argsort(-values, kind="stable")
         wins = winners(pairs, order, one_per)
         if rank_by:
-            ranked: NDArray[np.float64] = sum(map(standardised, rank_by), start=np.zeros(len(values)))
-            order, wins = chosen_first(pairs, values, ranked, one_per)
-            values = ranked
+            ranking: NDArray[np.float64] = sum(map(standardised, rank_by), start=np.zeros(len(values)))
+            order, wins, chosen = chosen_first(pairs, values, ranking, one_per)
+            values = ranking
     else:
         judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
         name, values = "agreement", agreement(judged, claims)
         order = best_of_each(values, claims)
         wins = winners(pairs, order, one_per)
+    beaten = np.where(
+        np.arange(len(order)) < chosen,
+        "a pair with the same text ranks higher",
+        "the judge chose another pair of its input",
+    )
+    reasons = np.where(wins, "not among the best", beaten)
     keep = wins & (values[order] >= (-np.inf if settings.threshold is None else settings.threshold))
     keep[np.cumsum(keep) > most_kept(settings, int(wins.sum()))] = False
-    kept, lost, won = order[keep], order[~keep], wins[~keep]
-    anew = settings.judge != "margin"
+    kept, lost, why = order[keep], order[~keep], reasons[~keep]
+    anew = settings.judge != "margin" or bool(rank_by)
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
@@ -162,8 +167,8 @@ def _write(
         rejects = [to_table([], REJECT)]
         for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
             also = [{name: value} for value in values[lost[some]].tolist()] if anew else [{}] * len(some)
-            there = zip(rows_at(pairs, lost[some]).to_pylist(), won[some].tolist(), also, strict=True)
-            found = [Reject.of(row["id"], name, _REASONS[best], row | more) for row, best, more in there]
+            there = zip(rows_at(pairs, lost[some]).to_pylist(), why[some].tolist(), also, strict=True)
+            found = [Reject.of(row["id"], name, reason, row | more) for row, reason, more in there]
             rejects.append(to_table(found, REJECT))
         rows = rows_at(pairs, kept[part])
         if anew and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
@@ -173,14 +178,21 @@ def _write(
         writer.commit(number, {"train": rows}, pa.concat_tables(rejects))
 
 
-def _one_per(settings: FilterSettings, source: DatasetFolder) -> OnePer:
-    """Which pairs compete with each other: by default those with the same input, if they are candidates."""
-    if settings.one_per != "auto":
-        return settings.one_per
-    if settings.rank_by:
-        return "input"
-    made = source.manifest
-    return "input" if made.step == "mine" and made.settings.get("retrieval") == "candidates" else "pair"
+def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[str]) -> OnePer:
+    """Which pairs compete with each other: by default those with the same input, if they are candidates.
+
+    ``names`` are the pairs' columns.
+    """
+    made, one_per = source.manifest, settings.one_per
+    if one_per == "auto":
+        candidates = made.step == "mine" and made.settings.get("retrieval") == "candidates"
+        one_per = "input" if candidates or settings.rank_by else "pair"
+    if one_per != "pair" and not {"input", "input_id"} & set(names):
+        option = f"--one-per {one_per}" if settings.one_per != "auto" else "--rank-by"
+        raise InputError(
+            f"{source.path}: {option} needs pairs with the columns input and output; found {', '.join(names)}"
+        )
+    return one_per
 
 
 def _claims(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64] | None:
@@ -204,11 +216,16 @@ def _claims(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64
     return claims
 
 
-def _beside(pairs: TrainingRows, settings: FilterSettings, setting: Literal["beside", "rank_by"]) -> Numbers:
-    """The columns of numbers that a setting names."""
+def _numbers_of(
+    pairs: TrainingRows,
+    settings: FilterSettings,
+    setting: Literal["beside", "rank_by"],
+    claims: NDArray[np.float64] | None,
+) -> Numbers:
+    """The columns of numbers that a setting names; ``claims`` are the target scores of generated pairs."""
     where, option = pairs.folder.path, f"--{setting.replace('_', '-')}"
     wanted: list[str] = getattr(settings, setting)
-    if wanted and _claims(pairs, settings) is not None:
+    if wanted and claims is not None:
         raise InputError(
             f"{where}: these pairs are ranked by how well they agree with the scores that they were "
             f"written for, so {option} has no effect; give --by score"
@@ -358,15 +375,15 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     scores = _SCORES[settings.judge][0]
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
+    folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"
+    judged = "judged best"
     if settings.rank_by:
         ranked = ", ".join(settings.rank_by)
-        scores = f"the sum of the standardised columns {ranked}, after {scores} chose a pair of each input"
+        judged = f"chose for their inputs, and that are the best of these by {ranked}"
+        scores = f"the sum of the standardised columns {ranked}"
     return Card(
         title=f"Pairs that {_JUDGES[settings.judge]} kept",
-        description=(
-            f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
-            f"{_judge(settings)} judged best."
-        ),
+        description=f"Pairs of {folder} that the {_judge(settings)} {judged}.",
         columns={
             "input": "a text of the first corpus",
             "output": "a text of the second",

@@ -5,7 +5,6 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError
 from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.search.margin import each_once
@@ -18,15 +17,9 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
     With ``input`` the first pair of each input wins; with ``both`` a pair of which neither text is in an
     earlier winner; with ``pair`` all win.
     """
-    wins = np.ones(len(order), bool)
     if one_per == "pair":
-        return wins
-    if not {"input", "input_id"} & set(pairs.column_names):
-        raise InputError(
-            f"--one-per {one_per} needs pairs with the columns input and output; found "
-            f"{', '.join(pairs.column_names)}"
-        )
-    wins[:] = False
+        return np.ones(len(order), bool)
+    wins = np.zeros(len(order), bool)
     if one_per == "input":
         wins[np.unique(_keys(pairs, "input")[order], return_index=True)[1]] = True
         return wins
@@ -36,25 +29,27 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
 
 
 def chosen_first(
-    pairs: pa.Table, values: NDArray[np.float64], ranks: NDArray[np.float64], one_per: OnePer
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    pairs: pa.Table, values: NDArray[np.float64], ranking: NDArray[np.float64], one_per: OnePer
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Rank the pairs that are chosen, one of each input, and put all others after them.
 
     Args:
         pairs: mined pairs, n of them.
         values: ``(n,)``; the pair of an input with the highest one is chosen.
-        ranks: ``(n,)``; the chosen pair with the highest one is the first.
-        one_per: ``input``, or ``both``, with which of chosen pairs of one output the first wins.
+        ranking: ``(n,)``; the chosen pair with the highest one is the first.
+        one_per: ``input``, or ``both``, with which of chosen pairs of one output the first wins. The other
+            inputs then have no pair.
 
     Returns:
-        The order of the pairs, ``(n,)``, and which of them win, ``(n,)`` in that order.
+        The order of the pairs, ``(n,)``; which of them win, ``(n,)`` in that order; and how many are chosen.
     """
     order = np.argsort(-values, kind="stable")
     wins = winners(pairs, order, "input")
     chosen, others = order[wins], order[~wins]
-    chosen = chosen[np.argsort(-ranks[chosen], kind="stable")]
+    chosen = chosen[np.argsort(-ranking[chosen], kind="stable")]
     still = winners(pairs, chosen, one_per)
-    return np.concatenate([chosen, others]), np.concatenate([still, np.zeros(len(others), bool)])
+    wins = np.concatenate([still, np.zeros(len(others), bool)])
+    return np.concatenate([chosen, others]), wins, len(chosen)
 
 
 def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:

@@ -208,14 +208,14 @@ class FilterSettings(Settings):
     beside: Annotated[list[str], Listed] = Field(
         default=[],
         description="Columns of numbers that count beside the judge's score, such as margin: pairs are "
-        "ranked by the sum, each standardised over all pairs.",
+        "ranked, or with --rank-by chosen, by the sum, each standardised over all pairs.",
     )
     rank_by: Annotated[list[str], Listed] = Field(
         default=[],
         description="Columns of numbers, such as score, which an earlier filter gave: the judge chooses one "
         "pair of each input, and these columns rank the chosen pairs, by their sum, each standardised over "
-        "all pairs. This is for cross-encoders: they learn lists of one input's outputs, so their scores "
-        "mean little between inputs.",
+        "all pairs. This is for cross-encoders that learned lists of one input's outputs, as for summaries: "
+        "their scores mean little between inputs.",
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
@@ -227,7 +227,8 @@ class FilterSettings(Settings):
     one_per: Literal["auto", "pair", "input", "both"] = Field(
         default="auto",
         description="Which pairs compete with each other before the best are kept. input: those of an input, "
-        "of which one is left; both: the same, and no output is used twice; pair: none. auto: input with "
+        "of which one is left; both: the same, and no output is used twice (with --rank-by an input whose "
+        "chosen output stands in a better pair is left out); pair: none. auto: input with "
         "--rank-by and for what mine wrote with --retrieval candidates, else pair.",
     )
     best: int | None = Field(
@@ -277,7 +278,7 @@ class FilterSettings(Settings):
             only = "by agreement, which compares the judge's scores with the pairs' own"
             refuse(self, ("beside", "rank_by"), only)
         if self.one_per == "pair":
-            refuse(self, ("rank_by",), "with one_per pair, as nothing is then left to choose for the judge")
+            refuse(self, ("rank_by",), "with one_per pair, because nothing is left for the judge to choose")
         return self
 
     @model_validator(mode="after")
