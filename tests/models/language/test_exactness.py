@@ -96,6 +96,10 @@ LONG = ("gpt_neox", "opt", "qwen2", "gemma", "gemma3", "bloom", "mpt")
 WINDOWED = ("gemma2", "gemma3", "mistral")
 
 
+RAGGED = ("gpt2", "gemma2")
+"""Positions that are learned; and rotary ones, grouped queries, capped products, and windows."""
+
+
 @pytest.fixture(
     scope="module",
     params=[pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in CONFIGS],
@@ -247,6 +251,11 @@ def groups_of_passages(model):
     return [group for group in groups if max(map(len, group.prompts)) + 36 <= model.context]
 
 
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(name, marks=() if name in RAGGED else pytest.mark.long) for name in CONFIGS],
+    indirect=True,
+)
 def test_nothing_changes_where_a_call_takes_as_long_as_many_tokens(model, monkeypatch):
     """As on a GPU: all prompts that stand in line are computed in one call, and no passage apart."""
     groups = groups_of_passages(model)
@@ -272,10 +281,6 @@ def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expecte
     monkeypatch.setattr(type(model._model), "_can_set_attn_implementation", classmethod(lambda _: False))
     groups, tokens = expected
     assert not disagreeing(decoded(model, groups, 64), tokens)
-
-
-RAGGED = ("gpt2", "gemma2")
-"""Positions that are learned; and rotary ones, grouped queries, capped products, and windows."""
 
 
 @pytest.fixture(scope="module")
