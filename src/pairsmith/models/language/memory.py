@@ -13,7 +13,7 @@ CALL = 5e12
 """Floating-point operations in 16 bits that a GPU can do in the time that Python needs to call a model."""
 
 MOST_TOKENS = 65_536
-"""The most tokens that one call is given for the sake of fewer calls."""
+"""The most tokens that ``call_tokens`` gives."""
 
 _LIMITS = (  # a container's limit and usage, in the two versions of control groups
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

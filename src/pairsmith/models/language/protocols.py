@@ -20,7 +20,7 @@ class Session(Protocol):
     """
 
     call_tokens: int
-    """Tokens of prompts that are computed in the time that one more call of the model takes at least."""
+    """How many tokens of prompts the model computes in the time that calling it takes at least."""
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Compute prompts, so that rows can start from them. A prompt is identified by its tokens."""
