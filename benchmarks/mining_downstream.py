@@ -6,9 +6,10 @@ python benchmarks/mining_downstream.py news --data DATA --work FOLDER --json FIL
 FOLDER is that of ``mining.py``, which mined for each set of seeds and judged the candidates; Figures 3 and 4
 of the mining paper are made from it. All models begin from SmolLM2. Added are pairs that people labelled
 (gold), the best candidates of a judge (full) and of the margin (biencoder), and those of full with the
-question, or the summary, written by a model that learned from the seeds (gen). Interrupted, it goes on where
-it was; several processes may share the work, each with ``--seeds`` and ``--methods`` of its own. The plot
-wants matplotlib.
+question, or the summary, written by a model that learned from the seeds (gen). With ``--chooser`` full is
+what two judges keep: one chooses the output of each input, margin and likeness rank the inputs. Interrupted,
+it goes on where it was; several processes may share the work, each with ``--seeds`` and ``--methods`` of its
+own. The plot wants matplotlib.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from common import write
-from mining import SMOLLM2, run
+from mining import MINILM, SMOLLM2, run
 from mining_data import SquadCorpora, news_corpora, squad_corpora, with_summary, write_lines
 from pairsmith.data.squad import to_question_table
 from pairsmith.steps.evaluate.qa import evaluate_qa
@@ -92,6 +93,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="Learning rate, in place of the task's own.")
     parser.add_argument("--steps", type=int, help="Training steps, in place of the task's own.")
     parser.add_argument("--judge", default="likelihood", help="Whose choice full is; a judge of mining.py.")
+    parser.add_argument(
+        "--chooser", help="A cross-encoder of mining.py that only chooses each input's output."
+    )
     parser.add_argument("--tested", type=int, default=1_500, help="Questions or documents to test on.")
     args = parser.parse_args()
     task, work = TASKS[args.corpora], args.work.resolve()
@@ -103,8 +107,10 @@ def main() -> None:
         for method in args.methods:
             for size in (0,) if method == "seeds" else args.sizes:
                 if str(size) not in measured(args.json).get(str(seed), {}).get(method, {}):
-                    figures = one(task, work / f"seed-{seed}", test, method, size, seed, args.judge)
-                    settings = {"corpora": args.corpora, "judge": args.judge, "tested": args.tested}
+                    folder = work / f"seed-{seed}"
+                    full = chosen(folder, args.chooser) if args.chooser else folder / f"filtered-{args.judge}"
+                    figures = one(task, folder, test, method, size, seed, full)
+                    settings = {"corpora": args.corpora, "full": full.name, "tested": args.tested}
                     keep(args.json, settings | learned, seed, method, size, figures)
     table = means(measured(args.json))
     print(json.dumps(table, indent=1))
@@ -131,9 +137,20 @@ def some(corpora: SquadCorpora, count: int) -> SquadCorpora:
     return replace(corpora, test=[corpora.test[i] for i in sorted(picked.tolist())])
 
 
-def one(task: Downstream, folder: Path, test: Path, method: str, size: int, seed: int, judge: str) -> Figures:
+def chosen(folder: Path, chooser: str) -> Path:
+    """The pairs that a cross-encoder chooses, one of each input, in the order of margin and likeness."""
+    settings: dict[str, Any] = {"seeds": str(folder / "seeds.jsonl"), "model": MINILM}
+    settings |= {"judge": "likeness", "beside": "margin", "one_per": "pair", "share": 1, "max_length": 128}
+    filter_pairs(FilterSettings(pairs=str(folder / "mined"), **settings), run(folder / "ranked"))
+    settings = {"model": str(folder / f"crossencoder-{chooser}"), "dtype": "auto"}
+    settings |= {"rank_by": ["score"], "one_per": "both", "best": MOST}
+    filter_pairs(FilterSettings(pairs=str(folder / "ranked"), **settings), run(folder / f"chosen-{chooser}"))
+    return folder / f"chosen-{chooser}"
+
+
+def one(task: Downstream, folder: Path, test: Path, method: str, size: int, seed: int, full: Path) -> Figures:
     """The figures of one model, trained on the seeds and on ``size`` pairs of a method."""
-    added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, judge)]
+    added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, full)]
     model = folder / f"trained-{method}-{size}"
     trained(task, folder, model, seed, added, size)
     settings = {"model": str(model), "data": str(test), **task.measured}
@@ -157,12 +174,12 @@ def trained(
         train_summarizer(TrainSummarizerSettings(**settings), run(model))
 
 
-def added_pairs(task: Downstream, folder: Path, method: str, seed: int, judge: str) -> str:
+def added_pairs(task: Downstream, folder: Path, method: str, seed: int, full: Path) -> str:
     """The file or folder of a method's pairs, the best first; made if it is not there."""
     if method == "gold":
         return str(folder / "gold.jsonl")
     if method == "full":
-        return str(folder / f"filtered-{judge}")
+        return str(full)
     if method == "biencoder":
         settings: dict[str, Any] = {
             "pairs": str(folder / "mined"),
@@ -173,7 +190,7 @@ def added_pairs(task: Downstream, folder: Path, method: str, seed: int, judge: s
         filter_pairs(FilterSettings(**settings), run(folder / "by-margin"))
         return str(folder / "by-margin")
     writer = folder / "writer"
-    pairs: dict[str, Any] = {"kind": task.kind, "pairs": str(folder / f"filtered-{judge}")}
+    pairs: dict[str, Any] = {"kind": task.kind, "pairs": str(full)}
     pairs |= {"model": str(writer), "best": MOST, "dtype": "auto", "batch_size": 32}
     if task.kind == "reading":
         learned: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The recipe quip-small on real data, and which of the paper's claims hold at this size.
+"""The recipe quip-small, or quip-smollm2, on real data, and which of the paper's claims hold at this size.
 
 python benchmarks/quip.py --data DATA --work FOLDER --json FILE
 
@@ -32,35 +32,58 @@ Figure = tuple[float, float]
 """A figure ×100 and its standard error."""
 
 CLAIMS = {
-    "student above people's questions alone (Table 1)": ("of-student:f1", "of-direct:f1"),
-    "student above no teacher (Table 1)": ("of-student:f1", "of-untaught:f1"),
-    "student above clozes (Table 1)": ("of-student:f1", "of-clozed:f1"),
-    "teacher's distributions above its best answers (Table 7)": ("of-student:f1", "of-hard:f1"),
-    "cross-encoder student above student (Table 1)": ("of-crossed:f1", "of-student:f1"),
-    "MRPC, AUROC after above before (Table 2)": ("mrpc-after:auroc", "mrpc-before:auroc"),
-    "PAWS, AUROC after above before (Table 2)": ("paws-after:auroc", "paws-before:auroc"),
-    "QQP with sampled negatives, AUROC after above before (Table 2)": ("qqp-after:auroc", "qqp-before:auroc"),
+    "student above people's questions alone (Table 1)": ("squad-student:f1", "squad-direct:f1"),
+    "student above no teacher (Table 1)": ("squad-student:f1", "squad-untaught:f1"),
+    "student above clozes (Table 1)": ("squad-student:f1", "squad-clozed:f1"),
+    "teacher's distributions above its best answers (Table 7)": ("squad-student:f1", "squad-hard:f1"),
+    "each passage alone above passages joined (Table 7)": ("squad-student:f1", "squad-joined:f1"),
+    "cross-encoder student above student (Table 1)": ("squad-crossed:f1", "squad-student:f1"),
+    "MRPC, AUROC after above before (Table 2)": ("student-mrpc:auroc", "minilm-mrpc:auroc"),
+    "PAWS, AUROC after above before (Table 2)": ("student-paws:auroc", "minilm-paws:auroc"),
+    "QQP with sampled negatives, AUROC after above before (Table 2)": (
+        "student-qqp:auroc",
+        "minilm-qqp:auroc",
+    ),
+    "MRPC, AUROC above people's questions alone (Table 2)": ("student-mrpc:auroc", "direct-mrpc:auroc"),
+    "PAWS, AUROC above people's questions alone (Table 2)": ("student-paws:auroc", "direct-paws:auroc"),
     "MRPC, 16 a class, after above before (Table 3)": (
-        "mrpc-after:few_shot.frozen.f1",
-        "mrpc-before:few_shot.frozen.f1",
+        "student-mrpc:few_shot.frozen.f1",
+        "minilm-mrpc:few_shot.frozen.f1",
     ),
     "PAWS, 16 a class, after above before (Table 3)": (
-        "paws-after:few_shot.frozen.f1",
-        "paws-before:few_shot.frozen.f1",
+        "student-paws:few_shot.frozen.f1",
+        "minilm-paws:few_shot.frozen.f1",
     ),
     "CoNLL, after above before, both at random (Table 4)": (
-        "conll-after:random.f1",
-        "conll-before:random.f1",
+        "student-conll2003:random.f1",
+        "minilm-conll2003:random.f1",
     ),
-    "CoNLL, questions above random (Table 4)": ("conll-after:questions.f1", "conll-after:random.f1"),
-    "WNUT, after above before, both at random (Table 4)": ("wnut-after:random.f1", "wnut-before:random.f1"),
-    "WNUT, questions above random (Table 4)": ("wnut-after:questions.f1", "wnut-after:random.f1"),
-    "SST-2, calibrated above plain (Table 5)": ("sst2:calibrated.accuracy", "sst2:plain.accuracy"),
-    "MR, calibrated above plain (Table 5)": ("mr:calibrated.accuracy", "mr:plain.accuracy"),
-    "CR, calibrated above plain (Table 5)": ("cr:calibrated.accuracy", "cr:plain.accuracy"),
+    "CoNLL, questions above random (Table 4)": (
+        "student-conll2003:questions.f1",
+        "student-conll2003:random.f1",
+    ),
+    "WNUT, after above before, both at random (Table 4)": (
+        "student-wnut17:random.f1",
+        "minilm-wnut17:random.f1",
+    ),
+    "WNUT, questions above random (Table 4)": ("student-wnut17:questions.f1", "student-wnut17:random.f1"),
+    "SST-2, calibrated above plain (Table 5)": (
+        "student-sst2:calibrated.accuracy",
+        "student-sst2:plain.accuracy",
+    ),
+    "MR, calibrated above plain (Table 5)": ("student-mr:calibrated.accuracy", "student-mr:plain.accuracy"),
+    "CR, calibrated above plain (Table 5)": ("student-cr:calibrated.accuracy", "student-cr:plain.accuracy"),
     "SST-2, student above people's questions alone (Table 5)": (
-        "sst2:calibrated.accuracy",
-        "sst2-direct:calibrated.accuracy",
+        "student-sst2:calibrated.accuracy",
+        "direct-sst2:calibrated.accuracy",
+    ),
+    "MR, student above people's questions alone (Table 5)": (
+        "student-mr:calibrated.accuracy",
+        "direct-mr:calibrated.accuracy",
+    ),
+    "CR, student above people's questions alone (Table 5)": (
+        "student-cr:calibrated.accuracy",
+        "direct-cr:calibrated.accuracy",
     ),
 }
 RATIONALES = 10
@@ -71,6 +94,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--recipe", choices=["quip-small", "quip-smollm2"], default="quip-small")
     parser.add_argument("--news", type=int, help="Ask only about the first so many of the BBC's texts.")
     parser.add_argument("--qamr", type=int, help="Only the first so many of QAMR's questions.")
     parser.add_argument("--passages", type=int, help="Only so many passages of SQuAD to learn from.")
@@ -78,7 +102,7 @@ def main() -> None:
     parser.add_argument("--so-far", action="store_true", help="Write what finished steps tell; do no step.")
     args = parser.parse_args()
     write_quip(args.data, args.work / "quip", args.news, args.qamr, args.passages)
-    path = shutil.copy(recipe_path("quip-small"), args.work / "quip-small.yaml")
+    path = shutil.copy(recipe_path(args.recipe), args.work / f"{args.recipe}.yaml")
     recipe, run = load_recipe(Path(path), seed=args.seed), args.work / f"run-{args.seed}"
     if not args.so_far:
         run_recipe(recipe, run, Progress())
@@ -91,15 +115,15 @@ def main() -> None:
     }
     print(json.dumps(claims, indent=1))
     if args.json:
-        settings = {"news": args.news, "qamr": args.qamr, "passages": args.passages, "seed": args.seed}
-        results = {
-            "asked": asked(run / "asked"),
-            "figures": found,
-            "claims": claims,
-            "rationales": rationales(run / "sst2"),
-            "cosines of questions": list(question_cosines(run / "student")),
-        }
-        write(args.json, {"settings": settings, "results": results})
+        kept = ("recipe", "news", "qamr", "passages", "seed")
+        results = {"figures": found, "claims": claims}
+        if (run / "asked" / "manifest.json").is_file():
+            results["asked"] = asked(run / "asked")
+        if is_there(run, "student-sst2"):
+            results["rationales"] = rationales(run / "student-sst2")
+        if (run / "student" / "model.safetensors").is_file():
+            results["cosines of questions"] = list(question_cosines(run / "student"))
+        write(args.json, {"settings": {name: getattr(args, name) for name in kept}, "results": results})
 
 
 def asked(folder: Path) -> dict[str, Any]:
