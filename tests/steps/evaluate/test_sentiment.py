@@ -11,6 +11,7 @@ import pairsmith
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
+from pairsmith.metrics.auroc import auroc
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import SpanHeads, save_heads
@@ -18,7 +19,14 @@ from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sentiment_scores
 from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
-from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, accuracies, evaluate_sentiment, judge
+from pairsmith.steps.evaluate.sentiment import (
+    NEUTRAL,
+    PROMPTS,
+    accuracies,
+    evaluate_sentiment,
+    judge,
+    of_prompts,
+)
 from pairsmith.steps.evaluate.sentiment_scores import Judged, scores_of
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
@@ -67,8 +75,26 @@ def test_the_first_token_counts_where_its_products_are_the_largest():
 def test_calibration_takes_off_what_a_question_gets_for_nothing():
     scores = np.array([[[1.0, 2.0], [1.5, 1.8]]])
     judged = Judged(scores, np.array([[0.5, 1.0]]), ["", ""])
-    assert judged.positive(calibrated=False).tolist() == [[True, True]]
-    assert judged.positive(calibrated=True).tolist() == [[True, False]]
+    assert judged.positive("plain").tolist() == [[True, True]]
+    assert judged.positive("calibrated").tolist() == [[True, False]]
+
+
+def test_centred_scores_are_compared_with_those_of_all_texts():
+    leads = [[1.0, 2.0, 6.0], [-3.0, -1.0, -2.9]]  # means 3 and -2.3
+    scores = np.stack([np.zeros((2, 3)), np.array(leads)], axis=2) + 0.25
+    judged = Judged(scores, np.array([[0.0, 9.0], [0.0, 9.0]]), [""] * 3)
+    assert judged.leads().tolist() == leads
+    assert judged.positive("centred").tolist() == [[False, False, True], [False, True, False]]
+
+
+def test_the_ranking_tells_classes_apart_that_a_bias_hides():
+    """Each text gets a larger negative score, the negative one the most."""
+    scores = np.array([[[5.0, 1.0], [5.0, 3.0], [5.0, 2.0]]])
+    judged, gold = Judged(scores, np.zeros((1, 2)), [""] * 3), np.array([False, True, True])
+    assert not judged.positive("plain").any()
+    assert of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()]) == {
+        "auroc": 100.0, "error": 0.0, "prompts": [100.0],
+    }  # fmt: skip
 
 
 def test_accuracies_and_their_standard_error_by_hand():
@@ -107,11 +133,14 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
 
     found = evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Progress()))
     assert found["count"] == 3
-    assert len(found["calibrated"]["prompts"]) == len(found["plain"]["prompts"]) == 6
+    for name in ("calibrated", "centred", "plain", "ranking"):
+        assert len(found[name]["prompts"]) == 6
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert [line["positive"] for line in lines] == [False, True, False]
     assert all(len(line["taken_for_positive"]) == 6 for line in lines)
-    assert "calibrated" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "calibrated" in shown
+    assert "AUROC" in shown
     assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == found
 
 

@@ -11,9 +11,11 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
+from pairsmith.metrics.auroc import auroc
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
 from pairsmith.steps.evaluate.sentiment_scores import (
+    CALIBRATIONS,
     RATIONALES,
     Judged,
     judge_by_mask,
@@ -41,9 +43,10 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
 
     ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
     rationale, and the class that it supports, which is the prediction of the prompt ``RATIONALES``;
-    ``results.json``, which is returned, for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
-    is the mean over the prompts, its standard ``error``, the accuracy of each of the ``prompts``, and
-    ``best_prompt``; and the ``count`` of texts.
+    ``results.json``, which is returned, for ``calibrated``, ``centred`` and ``plain`` scores (see
+    ``Judged.positive``) the ``accuracy`` ×100, which is the mean over the prompts, its standard ``error``,
+    the accuracy of each of the ``prompts``, and ``best_prompt``; for ``ranking`` the same of the ``auroc``
+    ×100, which no calibration changes; and the ``count`` of texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(
@@ -61,8 +64,9 @@ def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> Evaluat
     opinions = labelled_opinions(settings.data)
     judged = judge(settings, [each.text for each in opinions], progress)
     gold = np.array([each.positive for each in opinions])
-    ways = {name: judged.positive(calibrated=name == "calibrated") for name in ("calibrated", "plain")}
+    ways = {name: judged.positive(name) for name in CALIBRATIONS}
     figures: dict[str, Any] = {name: accuracies(found, gold) for name, found in ways.items()}
+    figures["ranking"] = of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()])
     rows = zip(opinions, ways["calibrated"].T.tolist(), judged.rationales, strict=True)
     return figures | {"count": len(opinions)}, [
         {
@@ -102,20 +106,22 @@ def accuracies(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, A
 
     ``best_prompt`` is that of the prompt ``RATIONALES``, which did best on SST-2 in the paper.
     """
-    each = (100.0 * (found == gold).mean(axis=1)).tolist()
-    mean, error = mean_and_error(each)
-    figures: dict[str, Any] = {
-        "accuracy": mean,
-        "error": error,
-        "prompts": [round(value, 4) for value in each],
-    }
-    return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(each) > RATIONALES else {})
+    figures = of_prompts("accuracy", (100.0 * (found == gold).mean(axis=1)).tolist())
+    return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(found) > RATIONALES else {})
+
+
+def of_prompts(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """A figure's mean over the prompts, under its name, the standard error, and that of each prompt."""
+    mean, error = mean_and_error(values)
+    return {name: mean, "error": error, "prompts": [round(value, 4) for value in values]}
 
 
 def sentiment_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table."""
     lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<18}of each prompt"]
-    for name in ("calibrated", "plain"):
-        found = results[name]
-        lines.append(mean_line(name, found["accuracy"], found["error"], found["prompts"]))
+    shown = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
+    for name, label, key in shown:
+        if name in results:  # an older version's have no ranking and are not centred
+            found = results[name]
+            lines.append(mean_line(label, found[key], found["error"], found["prompts"]))
     return "\n".join(lines)

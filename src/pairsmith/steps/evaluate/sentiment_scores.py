@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -41,6 +41,9 @@ RATIONALES = 4
 """Index of the prompt whose answers are the rationales: the one that did best on SST-2 in the paper."""
 
 Scores = NDArray[np.float64]
+Calibration = Literal["calibrated", "centred", "plain"]
+CALIBRATIONS: tuple[Calibration, ...] = ("calibrated", "centred", "plain")
+"""What is subtracted from the scores before they are compared, see ``Judged.positive``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,24 @@ class Judged:
     neutral: Scores
     rationales: Sequence[str]
 
-    def positive(self, *, calibrated: bool) -> NDArray[np.bool_]:
-        """Whether each text is predicted positive with each prompt, ``(p, n)``."""
-        scores = self.scores - (self.neutral[:, None, :] if calibrated else 0.0)
-        found: NDArray[np.bool_] = scores[:, :, 1] > scores[:, :, 0]
-        return found
+    def leads(self) -> Scores:
+        """By how much each text's positive score exceeds its negative score with each prompt, ``(p, n)``."""
+        leads: Scores = self.scores[:, :, 1] - self.scores[:, :, 0]
+        return leads
+
+    def positive(self, calibration: Calibration) -> NDArray[np.bool_]:
+        """Whether each text is predicted positive with each prompt, ``(p, n)``.
+
+        ``plain`` predicts the larger score. ``calibrated`` first subtracts the neutral texts' mean scores
+        (Q11), ``centred`` the mean scores of the texts themselves, which needs no labels and is fair where
+        both classes are about as frequent.
+        """
+        leads = self.leads()
+        if calibration == "plain":
+            return leads > 0
+        if calibration == "calibrated":
+            return leads > self.neutral[:, 1:] - self.neutral[:, :1]
+        return leads > leads.mean(axis=1, keepdims=True)
 
 
 def judge_by_questions(
