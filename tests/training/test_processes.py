@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from tests.training.few import PEOPLE, PLAYS
+from tests.training.few import PEOPLE, PLAYS, reading
 
 from pairsmith.cli.app import main
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Quiet, Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.encoder import train_encoder
-from pairsmith.steps.training.student import infuse
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.processes import Processes
-from pairsmith.training.question_settings import InfuseSettings
+from pairsmith.training.settings import TrainBiencoderSettings
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +29,10 @@ ENCODER = (
 )
 CROSS = (
     "train-crossencoder --seeds seeds.tsv --steps 5 --batch-size 4 --learning-rate 1e-3 --attention-dropout 0"
+)
+INFUSE = (
+    "infuse --data asked.jsonl --labels answers --max-steps 5 --batch-size 4 --learning-rate 1e-3 "
+    "--attention-dropout 0"
 )
 
 
@@ -53,6 +57,7 @@ def world(tmp_path, tiny_bert, monkeypatch):
     writer.finish(Card("Pairs", "Some."))
     lines = [f"{one}\t{other}" for one, other in texts]
     (tmp_path / "seeds.tsv").write_text("\n".join(["input\toutput", *lines]) + "\n")
+    reading(tmp_path / "asked.jsonl")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -79,7 +84,7 @@ def largest_difference(one, other):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", [ENCODER, CROSS])
+@pytest.mark.parametrize("command", [ENCODER, CROSS, INFUSE])
 def test_two_processes_learn_what_one_learns(world, command):
     given = f"{command} --base base --device cpu --dtype float32"
     with pytest.raises(SystemExit, match="0"):
@@ -117,6 +122,6 @@ def test_trainings_that_cannot_be_shared_are_refused(monkeypatch, tmp_path):
         train_encoder(TrainEncoderSettings(base="b", data="d", batch_size=7, device="cpu"), run)
     with pytest.raises(SettingsError, match="--objective cosent compares all pairs of a batch"):
         train_encoder(TrainEncoderSettings(base="b", data="d", objective="cosent"), run)
-    with pytest.raises(SettingsError, match="infuse runs in one process: its batch norm"):
-        infuse(InfuseSettings(base="b", data=["d"]), run)
+    with pytest.raises(SettingsError, match="train-biencoder runs in one process: each output of a batch"):
+        train_biencoder(TrainBiencoderSettings(base="b", seeds="d"), run)
     assert not (tmp_path / "out").exists()

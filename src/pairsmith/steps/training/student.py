@@ -26,12 +26,12 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 
 def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageStore]:
     if most is None:  # streamed, as there may be more than fit into memory
-        lessons, unread = passages(chain.from_iterable(map(read_asked, settings.data)), settings), 0
+        asked, unread = passages(chain.from_iterable(map(read_asked, settings.data)), settings), 0
     else:
         some, unread = first_of(settings.data, read_asked, most)
-        lessons = passages(some, settings)
+        asked = passages(some, settings)
     validation = list(read_questions(settings.validation)) if settings.validation else []
-    return QuestionData(lessons, lessons.questions, unread, validation)
+    return QuestionData(asked, asked.questions, unread, validation)
 
 
 def _train(data: QuestionData[PassageStore], settings: InfuseSettings, means: Means) -> Trained:
@@ -55,14 +55,7 @@ def _train(data: QuestionData[PassageStore], settings: InfuseSettings, means: Me
     )
 
 
-infuse = TrainingStep(
-    "infuse",
-    InfuseSettings,
-    ("data", "validation"),
-    _read,
-    _train,
-    alone="its batch norm learns from whole batches",
-)
+infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train)
 """Trains a student on questions. The folder opens with ``AutoModel`` and, heads included, with
 ``pairsmith.load_student``."""
 
