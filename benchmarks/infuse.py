@@ -32,7 +32,7 @@ from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import Student
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.training.processor import quick_training, set_attention_dropout
+from pairsmith.training.quick import quick_training, set_attention_dropout
 
 QUESTIONS = 10
 """Of a passage, as in the paper."""

@@ -8,7 +8,7 @@ from pairsmith.core.citations import MINING, QUIP
 from pairsmith.runs import sources_of
 from pairsmith.runs.identity import Identity
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.card import few_shot_card
+from pairsmith.training.card import training_card
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import TrainReaderSettings, TrainSummarizerSettings
 
@@ -19,7 +19,7 @@ def made(tmp_path, step, base, *data, settings=None):
     identity = Identity.of(step, {}, {}, {})
     folder = ModelFolder(tmp_path / "out", identity, sources_of(models=[base], data=data))
     settings = settings or TrainReaderSettings(seeds="s", base=base)
-    return few_shot_card("A model", "Use it.", settings, {"seeds": 3}, TRAINING, folder)
+    return training_card("A model", "Use it.", settings, {"seeds": 3}, TRAINING, folder)
 
 
 @pytest.mark.parametrize(

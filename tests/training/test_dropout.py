@@ -6,7 +6,7 @@ from transformers import AutoModel, MPNetConfig, MPNetModel
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.models.summarizer import load_summarizer
-from pairsmith.training.processor import set_attention_dropout
+from pairsmith.training.quick import set_attention_dropout
 
 
 def without_other_dropout(model):

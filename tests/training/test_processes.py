@@ -110,8 +110,8 @@ def test_what_the_launcher_says(monkeypatch, tmp_path):
     assert Processes.here() == Processes(1, 2)
     assert not Processes.here().writes
     run = Run(tmp_path, Progress())
-    assert type(Processes.here().heard(run).progress) is Quiet
-    assert Processes(0, 2).heard(run) is run
+    assert type(Processes.here().quiet_unless_writing(run).progress) is Quiet
+    assert Processes(0, 2).quiet_unless_writing(run) is run
     assert Processes(1, 2).part_of(8) == 4
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.model_files import products_in_float32
-from pairsmith.models.language.memory import free_memory
+from pairsmith.models.memory import free_memory
 from pairsmith.search import shortlist
 from pairsmith.search.shortlist import (
     Shortlist,
@@ -158,7 +158,13 @@ def nearest(x: Tensor, y: Tensor, k: int) -> Neighbours:
 
 
 def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | None, memory: int) -> Neighbours:
-    """The k nearest in float32: first in the k most promising groups, then where nearer ones may be.
+    """The k nearest in float32, block of vectors by block of vectors:
+
+    1. Each vector is multiplied with its k most promising groups. Its k-th largest product is a lower bound
+       of the k-th similarity.
+    2. It is multiplied with every other group of its shortlist whose upper bound reaches that.
+    3. Where a group outside the shortlist could still reach it, or where step 1 is left out because the
+       bounds cannot tell groups apart (many equal vectors, say), all of its products are computed.
 
     Without a shortlist all products are computed.
     """
@@ -171,18 +177,18 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
     height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
     for top in range(0, len(vectors), height):
         rows = slice(top, top + height)
-        groups, (bounds, rest) = promising.groups[rows], promising.bounds(rows)
-        pairs = torch.zeros_like(groups, dtype=torch.bool)
-        pairs[rest < bounds[:, 0], :k] = True  # else (e.g. many equal vectors) all are computed
+        groups, (bounds, outside) = promising.groups[rows], promising.bounds(rows)
+        selected = torch.zeros_like(groups, dtype=torch.bool)
+        selected[outside < bounds[:, 0], :k] = True
         compute = _compute if device.type == "cpu" else _compute_gathered
-        compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
+        compute(vectors, others, top, selected, groups, promising.floor(rows, k), found, memory)
         least = found.least(rows)
-        hopeful = least > -torch.inf
-        pairs = ~pairs & hopeful[:, None] & (bounds >= least[:, None])
-        compute(vectors, others, top, pairs, groups, least, found, memory)
-        doubtful = (~hopeful | (rest >= found.least(rows))).nonzero().squeeze(1)
-        if len(doubtful):
-            _compute_all(vectors, others, doubtful + top, found)
+        begun = least > -torch.inf
+        selected = ~selected & begun[:, None] & (bounds >= least[:, None])
+        compute(vectors, others, top, selected, groups, least, found, memory)
+        unproved = (~begun | (outside >= found.least(rows))).nonzero().squeeze(1)
+        if len(unproved):
+            _compute_all(vectors, others, unproved + top, found)
     return _settled(vectors, others, found, k)
 
 
@@ -236,23 +242,24 @@ def _compute_gathered(
     vectors: Tensor,
     others: Tensor,
     top: int,
-    pairs: Tensor,
+    selected: Tensor,
     groups: Tensor,
-    _: Tensor,
+    floor: Tensor,
     found: "_Found",
-    __: int,
+    memory: int,
 ) -> None:
-    """``_compute`` for a GPU: it copies each vector's group for it, as it has more bandwidth than patience.
+    """``_compute`` for a GPU: a copy of its group for each vector costs less than many small products.
 
-    All of a group's products are kept; a floor would save nothing.
+    All of a group's products are kept: ``floor`` would save nothing, and ``memory`` bounds only what is kept.
     """
+    del floor, memory
     by_group = padded(others, shortlist.GROUP * groups_of(len(others))).view(
         -1, shortlist.GROUP, others.shape[1]
     )
     together = max(1, _at_once(vectors.device) // by_group[0].nbytes)
     members = torch.arange(shortlist.GROUP, device=vectors.device)
     for place in range(groups.shape[1]):
-        for some in torch.split(pairs[:, place].nonzero().squeeze(1), together):
+        for some in torch.split(selected[:, place].nonzero().squeeze(1), together):
             numbers = groups[some, place].long()
             products = torch.bmm(by_group[numbers].float(), vectors[some + top, :, None].float()).squeeze(2)
             ids = numbers[:, None] * shortlist.GROUP + members
@@ -263,7 +270,7 @@ def _compute(
     vectors: Tensor,
     others: Tensor,
     top: int,
-    pairs: Tensor,
+    selected: Tensor,
     groups: Tensor,
     floor: Tensor,
     found: "_Found",
@@ -271,10 +278,10 @@ def _compute(
 ) -> None:
     """Multiply the vectors from ``top`` on with some groups, and keep products not below their floor.
 
-    ``pairs`` says which of ``groups`` each vector is multiplied with, both ``(rows, kept)``;
+    ``selected`` says which of ``groups`` each vector is multiplied with, both ``(rows, kept)``;
     ``floor`` is ``(rows,)``.
     """
-    rows, places = pairs.nonzero(as_tuple=True)
+    rows, places = selected.nonzero(as_tuple=True)
     wanted, order = groups[rows, places].sort(stable=True)
     enough, held = memory // 16 // HIT, 0
     hits: list[tuple[Tensor, Tensor, Tensor]] = []

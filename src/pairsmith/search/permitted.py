@@ -12,23 +12,25 @@ from torch import Tensor
 from pairsmith.search.exact import Neighbours
 
 Forbidden = Callable[[Tensor, Tensor], Tensor]
-"""Tells of pairs, the numbers of their texts ``(p,)`` and of their neighbours ``(p,)``, which may not be."""
+"""Tells which of p texts, by number, ``(p,)`` int64, may not be paired with their neighbours: ``(p,)`` bool."""
 
-Deeper = Callable[[Tensor, int], Neighbours]
-"""Finds so many nearest neighbours of the texts with these numbers."""
+FindMore = Callable[[Tensor, int], Neighbours]
+"""Finds so many nearest neighbours of r texts, by number, ``(r,)`` int64: ``(r, count)``."""
 
 
 def permitted(
-    near: Neighbours, k: int, forbidden: Forbidden, deeper: Deeper, others: int
+    near: Neighbours, k: int, forbidden: Forbidden, find_more: FindMore, others: int
 ) -> tuple[Neighbours, int]:
     """The k nearest of each text that are not forbidden, and how many nearer ones were left out.
 
     Args:
-        near: the nearest of n texts, more than k of each, as some will be left out.
-        deeper: called for texts of which these do not leave k, for four times as many, until they do.
+        near: the nearest of n texts, ``(n, m)`` with m above k, as some will be left out.
+        forbidden: see ``Forbidden``.
+        find_more: called for texts of which these do not leave k, for four times as many, until they do.
         others: the number of texts on the other side.
 
-    Where too few texts are permitted, the last places have the id -1 and the similarity minus infinity.
+    The result is ``(n, k)``, or as many columns as there are other texts. Where too few texts are permitted,
+    the last places have the id -1 and the similarity minus infinity.
     """
     ids = torch.full((len(near.ids), min(k, others)), -1)
     similarities = torch.full(ids.shape, -torch.inf)
@@ -47,4 +49,4 @@ def permitted(
         if bool(done.all()):
             return Neighbours(ids, similarities), left_out
         rows = rows[short]
-        near = deeper(rows, min(4 * width, others))
+        near = find_more(rows, min(4 * width, others))

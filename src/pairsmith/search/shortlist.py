@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.model_files import multiplies_fast, processor_has
-from pairsmith.models.language.memory import free_memory
+from pairsmith.models.memory import free_memory
 
 GROUP = 128
 """Vectors in a group."""

@@ -19,11 +19,11 @@ from transformers import PrinterCallback, TrainerCallback
 from pairsmith.core.errors import ModelError, StorageError, first_line
 from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
 from pairsmith.core.progress import Progress, Task
-from pairsmith.training.checkpoints import Checkpoints, Found
+from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.logs import Logs, steps_between
 from pairsmith.training.processes import Processes
-from pairsmith.training.processor import quick_training
+from pairsmith.training.quick import quick_training
 from pairsmith.training.settings import FEW_STEPS, FitSettings
 
 _TRIMMED = 10
@@ -112,7 +112,7 @@ class BestStepCallback(TrainerCallback):
     progress: Progress
     bar: Task
     checkpoints: Checkpoints | None
-    found: Found = field(default_factory=Found)
+    so_far: BestSoFar = field(default_factory=BestSoFar)
     logs: Logs | None = None
     started: float = field(default_factory=time.monotonic)
     processes: Processes = field(default_factory=Processes.here)
@@ -120,8 +120,8 @@ class BestStepCallback(TrainerCallback):
     @property
     def training(self) -> TrainingHistory:
         """How the training went so far; its time includes that before the checkpoint it resumed from."""
-        found, seconds = self.found, time.monotonic() - self.started
-        return TrainingHistory(self.total, found.best_step, self.metric, found.curve, seconds)
+        so_far, seconds = self.so_far, time.monotonic() - self.started
+        return TrainingHistory(self.total, so_far.best_step, self.metric, so_far.curve, seconds)
 
     def run(self, make_trainer: Callable[[Path], Any], keep_end: bool) -> None:
         """Train, from the last checkpoint if there is one.
@@ -130,10 +130,10 @@ class BestStepCallback(TrainerCallback):
         the last step is kept too, with the weights that the training ended with, and used if it exists.
         """
         kept = self.checkpoints
-        if kept and keep_end and (end := kept.end(self.total)):
-            self._restore(end)
+        if kept and keep_end and (final := kept.final(self.total)):
+            self._restore(final)
             self.bar.skip(self.total)
-            self.model.load_state_dict(end.best_weights)
+            self.model.load_state_dict(final.best_weights)
             return
         try:
             with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
@@ -144,7 +144,7 @@ class BestStepCallback(TrainerCallback):
                 self.logs.close()
                 self.logs = None
         if kept and keep_end:
-            self._seal(kept, self.total, replace(self.found, best_weights=_copy_of_weights(self.model)))
+            self._seal(kept, self.total, replace(self.so_far, best_weights=_copy_of_weights(self.model)))
 
     def _train(self, make_trainer: Callable[[Path], Any], scratch: Path) -> None:
         """Make the steps after the latest checkpoint; if none are kept, the trainer works in ``scratch``."""
@@ -153,15 +153,15 @@ class BestStepCallback(TrainerCallback):
         trainer = make_trainer(kept.folder if kept else scratch)
         step = -1
         if start:
-            path, found = start
-            self._restore(found)
+            path, so_far = start
+            self._restore(so_far)
             step = int(path.name.partition("-")[2])
             self.bar.skip(step)
             self.progress.say(f"resuming from {path.name}")
         if kept and kept.logs and self.settings.tensorboard and self.processes.writes:
-            self.logs = Logs(kept.logs, self.metric, step, self.found.curve)
+            self.logs = Logs(kept.logs, self.metric, step, self.so_far.curve)
         if not start:
-            self.look(0)
+            self.evaluate(0)
         # Checkpoints are ordered by number if their times are alike, and any number of processes may go on.
         unneeded = unsaid("transformers.trainer_utils", "mtime may not be", "do not match the ones in the")
         with quiet_loading(), unneeded, warnings.catch_warnings(), _checkpoint_errors(kept):
@@ -176,7 +176,7 @@ class BestStepCallback(TrainerCallback):
         if state.global_step % _TRIMMED == 0:
             trim()
         if state.global_step % self.settings.eval_steps == 0:
-            self.look(state.global_step)
+            self.evaluate(state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After a checkpoint was written: add the validation results so far."""
@@ -184,48 +184,49 @@ class BestStepCallback(TrainerCallback):
             self.logs.flush()
         self.processes.wait()  # each has saved its random state
         if self.checkpoints is not None:
-            self._seal(self.checkpoints, state.global_step, self.found)
+            self._seal(self.checkpoints, state.global_step, self.so_far)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """When the trainer reports its loss and learning rate: log them, if wanted."""
         if self.logs and logs:
             self.logs.train(logs, state.global_step)
 
-    def look(self, step: int) -> None:
+    def evaluate(self, step: int) -> None:
         """Evaluate the weights after ``step``, unless that was done before; keep a copy of the best."""
-        found = self.found
-        if self.measure is None or step in found.curve:
+        so_far = self.so_far
+        if self.measure is None or step in so_far.curve:
             return
         was_training = self.model.training
         self.model.eval()
         figure = self.measure()
         self.model.train(was_training)
-        found.curve[step] = figure
+        so_far.curve[step] = figure
         if self.logs:
             self.logs.validation(figure, step)
         self.bar.advance(0, None if figure is None else f"validation {figure:.2f}")
         may_be_kept = step > 0 or self.settings.keep_base
-        if may_be_kept and figure is not None and figure > (-math.inf if found.best is None else found.best):
-            found.best, found.best_step = figure, step
-            found.best_weights = _copy_of_weights(self.model)
+        best = -math.inf if so_far.best is None else so_far.best
+        if may_be_kept and figure is not None and figure > best:
+            so_far.best, so_far.best_step = figure, step
+            so_far.best_weights = _copy_of_weights(self.model)
 
-    def _seal(self, checkpoints: Checkpoints, step: int, found: Found) -> None:
-        """Add to the checkpoint of ``step`` what was found by now."""
+    def _seal(self, checkpoints: Checkpoints, step: int, so_far: BestSoFar) -> None:
+        """Add the best step so far to the checkpoint of ``step``."""
         if self.processes.writes:
-            checkpoints.seal(step, replace(found, seconds=time.monotonic() - self.started))
+            checkpoints.seal(step, replace(so_far, seconds=time.monotonic() - self.started))
 
-    def _restore(self, found: Found) -> None:
-        """Go on from what was found by the time of a checkpoint."""
-        self.found = found
-        self.started = time.monotonic() - found.seconds
+    def _restore(self, so_far: BestSoFar) -> None:
+        """Go on from the best step by the time of a checkpoint."""
+        self.so_far = so_far
+        self.started = time.monotonic() - so_far.seconds
 
     def _keep_best(self) -> None:
         """After the last step: evaluate it too, and restore the best weights."""
-        self.look(self.total)
-        if self.found.best_weights and self.found.best_step != self.total:
-            self.model.load_state_dict(self.found.best_weights)
-        if not self.found.best_weights:
-            self.found.best_step = self.total
+        self.evaluate(self.total)
+        if self.so_far.best_weights and self.so_far.best_step != self.total:
+            self.model.load_state_dict(self.so_far.best_weights)
+        if not self.so_far.best_weights:
+            self.so_far.best_step = self.total
         if not all(torch.isfinite(weight).all() for weight in self.model.parameters()):
             raise ModelError("the training diverged: weights are no longer finite; try a lower learning rate")
 
@@ -267,15 +268,15 @@ def train_to_best_step(
             "smaller --batch-size or more --epochs"
         )
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
-        look = partial(as_usual, measure) if measure else None
-        watch = BestStepCallback(model, metric, look, steps, settings, progress, bar, checkpoints)
+        evaluate = partial(as_usual, measure) if measure else None
+        callback = BestStepCallback(model, metric, evaluate, steps, settings, progress, bar, checkpoints)
 
         def make(folder: Path) -> Any:
             arguments = make_arguments(
                 output_dir=str(folder),
                 max_steps=steps,
-                per_device_train_batch_size=watch.processes.part_of(settings.batch_size),
-                **watch.processes.arguments(device),
+                per_device_train_batch_size=callback.processes.part_of(settings.batch_size),
+                **callback.processes.arguments(device),
                 learning_rate=rate,
                 weight_decay=settings.weight_decay,
                 lr_scheduler_type="linear",
@@ -297,13 +298,13 @@ def train_to_best_step(
             )
             # With several GPUs the library would give each a batch, which multiplies the batch size.
             arguments._n_gpu = min(1, arguments.n_gpu)
-            trainer = make_trainer(model=model, args=arguments, callbacks=[watch])
+            trainer = make_trainer(model=model, args=arguments, callbacks=[callback])
             trainer.remove_callback(PrinterCallback)
             return trainer
 
-        watch.run(make, keep_end)
+        callback.run(make, keep_end)
     model.eval()
-    return watch.training
+    return callback.training
 
 
 @contextmanager

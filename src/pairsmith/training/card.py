@@ -164,7 +164,7 @@ def _curve(name: str, figures: Mapping[int, float | None]) -> str:
     return f"| step | {name} |\n|---|---|\n{rows}"
 
 
-def few_shot_card(
+def training_card(
     title: str,
     use: str,
     settings: FitSettings,

@@ -31,10 +31,11 @@ _BEST = "best.safetensors"
 
 
 @dataclass(slots=True)
-class Found:
-    """What a training has found so far; a checkpoint keeps it.
+class BestSoFar:
+    """The best step of a training so far, and how it was found; a checkpoint keeps it.
 
-    ``curve`` has the validation figure at each step, ``best`` the highest figure, None before there is one.
+    ``curve`` has the validation figure at each evaluated step, ``best`` the highest figure, None before there
+    is one, and ``best_weights`` its weights; ``seconds`` is what the training has taken.
     """
 
     curve: dict[int, float | None] = field(default_factory=dict)
@@ -63,13 +64,13 @@ class Checkpoints:
         """The checkpoints of one part, such as one learning rate, which is called ``shown`` in the logs."""
         return Checkpoints((self._store or self.folder) / name, self.logs / shown if self.logs else None)
 
-    def end(self, total: int) -> Found | None:
+    def final(self, total: int) -> BestSoFar | None:
         """The results in the checkpoint of the last step, best weights included; None if there is none."""
         self._download()
         found = _read(self.folder / f"checkpoint-{total}")
         return found if found and found.best_weights else None
 
-    def seal(self, step: int, found: Found) -> None:
+    def seal(self, step: int, found: BestSoFar) -> None:
         """Add the validation results to the checkpoint of ``step``, and mark it complete with a record."""
         checkpoint = self.folder / f"checkpoint-{step}"
         with storage_errors(checkpoint):
@@ -97,7 +98,7 @@ class Checkpoints:
                     if other.parent.name != checkpoint.name:
                         _remove(other)
 
-    def latest(self, total: int) -> tuple[Path, Found] | None:
+    def latest(self, total: int) -> tuple[Path, BestSoFar] | None:
         """The latest complete checkpoint before step ``total``, or None.
 
         One of the last step is not used: the trainer fails if no step is left to make. Incomplete ones
@@ -145,7 +146,7 @@ def _remove(record: Place) -> None:
             shutil.rmtree(record.parent)
 
 
-def _read(path: Path) -> Found | None:
+def _read(path: Path) -> BestSoFar | None:
     """What the training had found by a checkpoint; None unless all files match the hashes in its record."""
     try:
         record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
@@ -155,7 +156,7 @@ def _read(path: Path) -> Found | None:
         return None
     curve = {int(step): figure for step, figure in record["curve"].items()}
     weights = load_file(path / _BEST) if _BEST in record["files"] else {}
-    return Found(curve, record["best_step"], record["best"], weights, record["seconds"])
+    return BestSoFar(curve, record["best_step"], record["best"], weights, record["seconds"])
 
 
 def _step(path: Path) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pairsmith.core.fields import TrainingDtype
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Settings
 from pairsmith.training.settings import (
     CheckpointSteps,
     KeepBase,
@@ -72,6 +72,7 @@ class TrainEncoderSettings(Settings):
         description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
         "with the encoder. For language models as bases: their vectors all point in nearly the same "
         "direction, so that cosines are near 1, and --objective cosine would make them worse.",
+        json_schema_extra=ADDED,
     )
     attention_dropout: float | None = Field(
         default=None,

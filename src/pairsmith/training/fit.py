@@ -1,4 +1,4 @@
-"""Training of a model that computes its own loss, with rows drawn anew in each pass over the examples."""
+"""Training of a model that computes its own loss, with rows drawn anew in each epoch."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,50 +18,50 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import Measure, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.processor import set_attention_dropout
+from pairsmith.training.quick import set_attention_dropout
 from pairsmith.training.settings import FitSettings
 
 T = TypeVar("T")
-Draw = Callable[[int, int, np.random.Generator], T]
-"""Makes the row of example i in pass n, both from 0; its negatives, say, are drawn with the generator."""
+MakeRow = Callable[[int, int, np.random.Generator], T]
+"""Makes the row of an example in an epoch, both counted from 0; the generator draws its negatives, say."""
 Order = Callable[[int], NDArray[np.int64]]
-"""Gives the order of the examples in a pass, by its number from 0."""
+"""Gives the order of the examples in an epoch, counted from 0."""
 Collate = Callable[[Sequence[T]], Mapping[str, Any]]
 """Turns a batch of rows into the model's keyword arguments."""
 
 _WEIGHTS = "model.safetensors"
 
 
-def same_rows(rows: Sequence[T]) -> Draw[T]:
-    """Draws the same row of an example in each pass."""
-    return lambda number, turn, rng: rows[number]  # noqa: ARG005 - the signature of Draw
+def same_rows(rows: Sequence[T]) -> MakeRow[T]:
+    """Makes the same row of an example in each epoch."""
+    return lambda example, epoch, rng: rows[example]  # noqa: ARG005 - the signature of MakeRow
 
 
 @dataclass(eq=False)
-class Passes(Dataset[T], Generic[T]):
-    """The rows of a training: pass after pass over the examples, in another order in each.
+class EpochRows(Dataset[T], Generic[T]):
+    """The rows of a training: epoch after epoch of the examples, each in another order.
 
-    A row depends only on the seed, the pass and the example, so a training that resumes from a checkpoint
+    A row depends only on the seed, the epoch and the example, so a training that resumes from a checkpoint
     sees the same rows as one that was never stopped.
     """
 
     examples: int
     rows: int
-    draw: Draw[T]
+    make_row: MakeRow[T]
     order: Order
     seed: int
     known: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    """The order of the pass that is being made, by its number."""
+    """The order of the epoch whose rows are being made, by its number."""
 
     def __len__(self) -> int:
         return self.rows
 
-    def __getitem__(self, place: int) -> T:
-        number, place = divmod(place, self.examples)
-        if number not in self.known:
-            self.known = {number: self.order(number)}
-        example = int(self.known[number][place])
-        return self.draw(example, number, generator(self.seed, "row", number, example))
+    def __getitem__(self, index: int) -> T:
+        epoch, position = divmod(index, self.examples)
+        if epoch not in self.known:
+            self.known = {epoch: self.order(epoch)}
+        example = int(self.known[epoch][position])
+        return self.make_row(example, epoch, generator(self.seed, "row", epoch, example))
 
 
 class _Trainer(Trainer):
@@ -88,7 +88,7 @@ class TrainingTask(Generic[T]):
     """
 
     examples: int
-    draw: Draw[T]
+    make_row: MakeRow[T]
     collate: Collate[T]
     measure: Measure | None
     metric: str
@@ -98,7 +98,7 @@ class TrainingTask(Generic[T]):
 M = TypeVar("M", bound=nn.Module)
 
 
-def fit_each_rate(
+def train_at_each_rate(
     make: Callable[[], tuple[M, TrainingTask[T]]],
     settings: FitSettings,
     device: str,
@@ -150,11 +150,11 @@ def _fit(
     """Train ``model`` in place at one learning rate."""
     steps = settings.steps_of(task.examples)
 
-    def shuffled(number: int) -> NDArray[np.int64]:
-        return generator(settings.seed, "order", number).permutation(task.examples)
+    def shuffled(epoch: int) -> NDArray[np.int64]:
+        return generator(settings.seed, "order", epoch).permutation(task.examples)
 
     count = steps * settings.batch_size
-    rows = Passes(task.examples, count, task.draw, task.order or shuffled, settings.seed)
+    rows = EpochRows(task.examples, count, task.make_row, task.order or shuffled, settings.seed)
     return train_to_best_step(
         model,
         settings,

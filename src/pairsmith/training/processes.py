@@ -63,7 +63,7 @@ class Processes:
             "dataloader_drop_last": True,
         }
 
-    def heard(self, run: Run) -> Run:
+    def quiet_unless_writing(self, run: Run) -> Run:
         """The run, whose progress only the writing process shows."""
         return run if self.writes else replace(run, progress=Quiet())
 

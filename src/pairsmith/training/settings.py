@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.model_names import PoolingName
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 FEW_STEPS = 10
 """With fewer steps a training is said to be short."""
@@ -64,7 +64,10 @@ Pooling = Annotated[
 ]
 KeepBase = Annotated[
     bool,
-    Field(description="Keep the base as it is if no step has a higher validation figure."),
+    Field(
+        description="Keep the base as it is if no step has a higher validation figure.",
+        json_schema_extra=ADDED,
+    ),
 ]
 LeastScore = Annotated[
     float,

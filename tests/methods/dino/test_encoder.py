@@ -22,7 +22,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts
-from pairsmith.steps.training.encoder import identifying, train_encoder
+from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.plan_encoder import plan_train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -351,8 +351,8 @@ def test_a_plan_centres_once(tiny_gpt2, data, monkeypatch):
 
 
 def test_a_training_without_centring_is_identified_as_before_there_was_any(tiny_gpt2, data):
-    assert "centre" not in identifying(settings(tiny_gpt2, data))
-    assert identifying(settings(tiny_gpt2, data, centre=True))["centre"] is True
+    assert "centre" not in settings(tiny_gpt2, data).deciding()
+    assert settings(tiny_gpt2, data, centre=True).deciding()["centre"] is True
 
 
 def test_looking_at_the_validation_pairs_does_not_change_the_training(tiny_gpt2, monkeypatch):

@@ -158,5 +158,13 @@ def test_own_sentences_take_no_place_in_the_method(encoder):
     of_document = [pair.output for pair in pairs if pair.input == document]
     assert len(of_document) >= 2  # seven nearer ones are its own
     assert set(of_document) <= set(others)
-    with pytest.raises(ValueError, match="best does nothing"):
-        mine_pairs([document], own, encoder, retrieval="candidates", best=1)
+
+
+def test_the_best_candidates_have_the_largest_margins(encoder):
+    inputs, outputs = ["a man plays", "it rains", "nobody sings"], ["a dog barks", "she sings", "rain falls"]
+    every = mine_pairs(inputs, outputs, encoder, k=2, retrieval="candidates")
+    best = mine_pairs(inputs, outputs, encoder, k=2, retrieval="candidates", best=3)
+    assert len(every) > 3
+    assert sorted((pair.margin for pair in every), reverse=True)[:3] == sorted(
+        (pair.margin for pair in best), reverse=True
+    )

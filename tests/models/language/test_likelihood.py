@@ -121,7 +121,7 @@ def test_a_long_passage_is_cut_and_its_answer_and_question_are_kept(tiny_gpt2):
     passage = "the cat sat on the mat " * 20
     found = question_likelihoods(judge, ["who sat?"] * 2, ["the cat", "rain"], [passage] * 2)
     assert found[0] != found[1]
-    prompt = judge.prompt(passage, "\nQuestion: ", 6, kept="\nAnswer: the cat")
+    prompt = judge.prompt(passage, "\nQuestion: ", 6, tail="\nAnswer: the cat")
     assert judge.tokenizer.decode(prompt).endswith("\nAnswer: the cat\nQuestion: ")
     assert len(prompt) + 6 <= 40
 

@@ -269,11 +269,11 @@ def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(wor
 
     real, budgets = worker.write, []
 
-    def cramped(*arguments):
+    def cramped(*arguments, **options):
         budgets.append(arguments[5])
         if budgets[-1] > 20:
             raise OutOfMemoryError("CUDA out of memory")
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(worker, "write", cramped)
     generate(settings(rows=64), Run(tmp / "cramped", Silent()))
@@ -281,11 +281,31 @@ def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(wor
     assert files(tmp / "cramped") == files(tmp / "roomy")
 
 
+def test_the_batch_that_is_halved_is_the_one_that_the_model_chose(world, monkeypatch):
+    tmp, settings = world
+    from pairsmith.models.language.transformers_backend import TransformersModel
+    from pairsmith.steps.generate import worker
+
+    real, budgets = worker.write, []
+
+    def cramped(*arguments, **options):
+        budgets.append(arguments[5])
+        made = real(*arguments, **options)
+        if budgets[-1] is None:
+            raise OutOfMemoryError("CUDA out of memory")
+        return made
+
+    monkeypatch.setattr(TransformersModel, "rows_that_fit", lambda model, tokens: 1_000)
+    monkeypatch.setattr(worker, "write", cramped)
+    generate(settings(), Run(tmp / "out", Silent()))
+    assert budgets == [None, 500, 500, 500]
+
+
 def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
     tmp, settings = world
     from pairsmith.steps.generate import worker
 
-    def exhausted(*arguments):
+    def exhausted(*arguments, **options):
         raise RuntimeError(
             "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
         )
@@ -299,7 +319,7 @@ def test_another_runtime_error_is_not_taken_for_memory(world, monkeypatch):
     tmp, settings = world
     from pairsmith.steps.generate import worker
 
-    def broken(*arguments):
+    def broken(*arguments, **options):
         raise RuntimeError("shapes differ")
 
     monkeypatch.setattr(worker, "write", broken)

@@ -25,7 +25,7 @@ from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_t
 from pairsmith.training.best_step import TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.encoder_settings import TrainEncoderSettings
-from pairsmith.training.processor import set_attention_dropout
+from pairsmith.training.quick import set_attention_dropout
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:

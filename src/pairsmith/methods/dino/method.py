@@ -103,12 +103,14 @@ def write(
     on_done: Callable[[TextRequest], None] = lambda _: None,
     enough: Callable[[int], bool] = lambda _: False,
     rule: Combine | None = None,
+    on_start: Callable[[int], None] = lambda _: None,
 ) -> GeneratedRows:
     """Write the texts of all requests; ``rows`` and ``rule`` are those of ``generate_pairs``.
 
     A request that has ended tries, of an earlier run, goes on with the next. ``on_done`` is called with each
     request when its last try has ended. Before a request is begun, ``enough`` is called with the number of
-    requests begun so far; if it returns true, the remaining ones are skipped.
+    requests begun so far; if it returns true, the remaining ones are skipped. ``on_start`` is called before
+    the first, with the number of rows that are computed at once.
     """
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
@@ -119,6 +121,7 @@ def write(
         waiting.append((request, tuple(map(encode, (request.prompt, *counter_prompts)))))
     announced = {prompt for _, prompts in waiting for prompt in prompts}
     decoder = make_decoder(model, decoding, seed, announced, rows, rule=rule)
+    on_start(decoder.room)
     too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
     begun: list[TextRequest] = []
     running: dict[Group, tuple[TextRequest, int]] = {}

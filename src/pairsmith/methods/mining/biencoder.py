@@ -33,7 +33,7 @@ from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
-from pairsmith.training.fit import Draw, TrainingTask, fit_each_rate
+from pairsmith.training.fit import MakeRow, TrainingTask, train_at_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 
 STYLE_SCALE = 100.0
@@ -85,7 +85,7 @@ def train_biencoder_on(
         measure = partial(retrieval_accuracy, encoder, unseen, wrong_unseen) if len(unseen) > 1 else None
         return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
 
-    return fit_each_rate(make, settings, device, progress, checkpoints)
+    return train_at_each_rate(make, settings, device, progress, checkpoints)
 
 
 def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
@@ -122,16 +122,16 @@ class Row:
     stranger: str | None
 
 
-def drawn_rows(examples: Sequence[Example], negatives: Negatives, strangers: Sequence[str]) -> Draw[Row]:
+def drawn_rows(examples: Sequence[Example], negatives: Negatives, strangers: Sequence[str]) -> MakeRow[Row]:
     """Makes the row of an example, with negatives and a stranger drawn at random."""
     right = positive_outputs(examples)
 
-    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
+    def make_row(number: int, _: int, rng: np.random.Generator) -> Row:
         example, wrong = examples[number], negatives(number, rng)
         stranger = strangers[int(rng.integers(len(strangers)))] if len(strangers) else None
         return Row(example.input, example.output, right[number], wrong, stranger)
 
-    return draw
+    return make_row
 
 
 def batch_of(model: "BiEncoder", rows: Sequence[Row]) -> Mapping[str, Any]:

@@ -31,7 +31,7 @@ from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import Measure, TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks, sum_of_losses
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.settings import TrainCrossencoderSettings
 
 
@@ -73,7 +73,7 @@ def train_crossencoder_on(
         task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
         return Scorer(cross, listwise=listwise), task
 
-    scorer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
+    scorer, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
     return scorer.cross, rate, training
 
 

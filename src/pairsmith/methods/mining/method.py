@@ -62,7 +62,7 @@ def mine_pairs(
         the cosine.
 
     Raises:
-        ValueError: there are no inputs or no outputs, k is less than 1, or ``best`` is given for candidates.
+        ValueError: there are no inputs or no outputs, or k is less than 1.
         ModelError: a vector is not finite.
 
     A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
@@ -70,8 +70,6 @@ def mine_pairs(
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    if retrieval == "candidates" and best is not None:
-        raise ValueError("best does nothing with candidates; it would keep those of the first inputs")
     xs, x = directions(encoder, inputs, "query", "inputs")
     ys, y = directions(encoder, outputs, "document", "outputs")
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)

@@ -31,7 +31,7 @@ from pairsmith.models.reader import (
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 
@@ -97,7 +97,7 @@ def train_reader_on(
         task = TrainingTask(len(known), draw, partial(batch_of_windows, reader), measure, "F1")
         return SpanMarker(reader, len(known)), task
 
-    marker, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
+    marker, rate, training = train_at_each_rate(make, settings, device, shown, checkpoints)
     return TrainedReader(marker.reader, rate, training, marker.questions)
 
 

@@ -31,7 +31,7 @@ from pairsmith.models.summarizer import (
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
+from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.settings import TrainSummarizerSettings
 
 
@@ -90,7 +90,7 @@ def train_summarizer_on(
         measure = partial(rouge_l, summarizer, validation, settings) if validation else None
         return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
-    model, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
+    model, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
     best = model.summarizer
     best.model.generation_config = search_settings(
         best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)

@@ -35,7 +35,7 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
+from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _LOOKED_AT = 32
@@ -77,7 +77,7 @@ def train_question_generator_on(
         task = TrainingTask(len(examples), draw, writer.collate, measured, "token accuracy", order)
         return writer, task
 
-    writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
+    writer, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
     if isinstance(writer, SequenceWriter):
         how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how

@@ -106,11 +106,11 @@ def distil(
         ModelError: the base cannot be loaded, or the training diverged.
     """
     # Imported here, as it loads the trainer of transformers, which takes seconds.
-    from pairsmith.methods.quip.student import passages, train_student_on
+    from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 
     settings = InfuseSettings(base=base, data=["questions"], device=device, **options)
     return train_student_on(
-        passages(questions, settings), validation, settings, pick_device(device), progress=progress
+        grouped_by_passage(questions, settings), validation, settings, pick_device(device), progress=progress
     )
 
 

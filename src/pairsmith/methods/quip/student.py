@@ -37,14 +37,14 @@ from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, sum_of_losses
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.question_settings import InfuseSettings
 
 _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def passages(asked: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
+def grouped_by_passage(asked: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
     found = PassageStore((each.context, _with_targets(each, settings)) for each in asked)
     if not found:
@@ -91,7 +91,7 @@ class TrainedStudent:
 
 
 def train_student_on(
-    lessons: PassageStore,
+    passages: PassageStore,
     validation: Sequence[Question],
     settings: InfuseSettings,
     device: str,
@@ -119,54 +119,56 @@ def train_student_on(
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
         together = settings.together if settings.negatives == "batch" else None
         student = Student(encoder, together=together, batch_tokens=settings.batch_tokens)
-        known = known or read_by(encoder.tokens, lessons, shown)  # once, not for each learning rate
+        known = known or with_read_answers(
+            encoder.tokens, passages, shown
+        )  # once, not for each learning rate
         draw = partial(_drawn, known, settings.questions, settings.seed)
         answer = partial(answer_by_vectors, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
         return student, TrainingTask(len(known), draw, student.batch, measure, "F1")
 
-    student, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
+    student, rate, training = train_at_each_rate(make, settings, device, shown, checkpoints)
     assert known is not None  # there is at least one rate
     return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
 
 
-def read_by(tokens: TokenEncoder, lessons: PassageStore, progress: Progress) -> PassageStore:
+def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
     """The questions whose answer starts or ends in the text that is read; says how many are left out."""
 
     def each() -> Iterator[bool]:
-        with progress.task("look for answers", len(lessons), "passages") as bar:
-            for first in range(0, len(lessons), _AT_ONCE):
-                some = lessons[first : first + _AT_ONCE]
+        with progress.task("look for answers", len(passages), "passages") as bar:
+            for first in range(0, len(passages), _AT_ONCE):
+                some = passages[first : first + _AT_ONCE]
                 for row, read in zip(some, tokens.text_tokens([row.text for row in some]), strict=True):
                     yield from (is_read(read, asked) for asked in row.questions)
                 bar.advance(len(some))
 
-    kept = np.fromiter(each(), np.bool_, lessons.questions)
-    left_out = lessons.questions - int(kept.sum())
-    if left_out == lessons.questions:
+    kept = np.fromiter(each(), np.bool_, passages.questions)
+    left_out = passages.questions - int(kept.sum())
+    if left_out == passages.questions:
         raise InputError(
             f"the first {tokens.max_length} tokens of the passages hold no answer to any of the "
             f"{left_out:,} questions; give a larger --max-length, or shorter passages"
         )
     if left_out:
         progress.say(
-            f"{left_out:,} of {lessons.questions:,} questions are left out: their answers are beyond the "
+            f"{left_out:,} of {passages.questions:,} questions are left out: their answers are beyond the "
             f"first {tokens.max_length} tokens of the passage, which is all that is read"
         )
-    return lessons.only(kept)
+    return passages.only(kept)
 
 
 def _drawn(
-    lessons: Sequence[PassageExample], most: int, seed: int, number: int, turn: int, _: np.random.Generator
+    passages: Sequence[PassageExample], most: int, seed: int, number: int, epoch: int, _: np.random.Generator
 ) -> PassageExample:
-    """A passage and at most ``most`` of its questions: in each pass the next of a random order, in cycles."""
-    lesson = lessons[number]
-    count = len(lesson.questions)
+    """A passage and at most ``most`` of its questions: in each epoch the next of a random cycle."""
+    passage = passages[number]
+    count = len(passage.questions)
     if count <= most:
-        return lesson
+        return passage
     order = generator(seed, "turns", number).permutation(count)
-    chosen = np.sort(order[(turn * most + np.arange(most)) % count])
-    return PassageExample(lesson.text, [lesson.questions[place] for place in chosen])
+    chosen = np.sort(order[(epoch * most + np.arange(most)) % count])
+    return PassageExample(passage.text, [passage.questions[place] for place in chosen])
 
 
 class Student(nn.Module):

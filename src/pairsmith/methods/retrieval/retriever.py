@@ -26,7 +26,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.search.exact import nearest
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import Draw, TrainingTask, fit_each_rate
+from pairsmith.training.fit import MakeRow, TrainingTask, train_at_each_rate
 from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
 NEAREST = 10
@@ -57,7 +57,7 @@ def train_retriever_on(
         measure = partial(ndcg_of, model.encoder, validation) if validation else None
         return model, TrainingTask(len(examples), draw, model.batch, measure, f"ndcg@{NEAREST}")
 
-    return fit_each_rate(make, settings, device, progress, checkpoints)
+    return train_at_each_rate(make, settings, device, progress, checkpoints)
 
 
 def base_retriever(settings: TrainRetrieverSettings, device: str) -> SentenceTransformer:
@@ -115,11 +115,11 @@ class Row:
     scores: Sequence[float]
 
 
-def drawn_rows(examples: Sequence[RetrievalExample], right: Positives, negatives: int | None) -> Draw[Row]:
+def drawn_rows(examples: Sequence[RetrievalExample], right: Positives, negatives: int | None) -> MakeRow[Row]:
     """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
 
-    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
-        each = examples[number]
+    def make_row(example: int, _: int, rng: np.random.Generator) -> Row:
+        each = examples[example]
         count = len(each.negatives)
         kept: Sequence[int] = range(count)
         if negatives is not None and negatives < count:
@@ -127,7 +127,7 @@ def drawn_rows(examples: Sequence[RetrievalExample], right: Positives, negatives
         scores = [each.scores[0], *(each.scores[1 + i] for i in kept)] if each.scores else []
         return Row(each.query, each.positive, right.of(each.query), [each.negatives[i] for i in kept], scores)
 
-    return draw
+    return make_row
 
 
 class Retriever(nn.Module):

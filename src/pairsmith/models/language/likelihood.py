@@ -51,16 +51,19 @@ class LikelihoodJudge:
         how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         return tuple(self.tokenizer(text, **how)["input_ids"])
 
-    def prompt(self, given: str, cue: str, room: int, kept: str = "") -> Prompt:
-        """The tokens of ``given``, ``kept`` and the cue; ``given`` is cut so that ``room`` tokens fit."""
+    def prompt(self, context: str, cue: str, reserve: int, tail: str = "") -> Prompt:
+        """The tokens of ``context``, ``tail`` and ``cue``, so few that ``reserve`` more fit.
+
+        ``context`` is cut first; ``tail`` only if it is too long by itself.
+        """
         begin = () if self.tokenizer.bos_token_id is None else (int(self.tokenizer.bos_token_id),)
         ending = self.tokens(cue)
-        most = max(0, self.max_length - len(begin) - len(ending) - room)
-        told = self.tokens(given + kept)
-        if len(told) > most:
-            told = self.tokens(kept)[:most]
-            told = (*self.tokens(given)[: max(0, most - len(told))], *told)
-        return (*begin, *told, *ending)
+        most = max(0, self.max_length - len(begin) - len(ending) - reserve)
+        body = self.tokens(context + tail)
+        if len(body) > most:
+            body = self.tokens(tail)[:most]
+            body = (*self.tokens(context)[: max(0, most - len(body))], *body)
+        return (*begin, *body, *ending)
 
 
 def load_likelihood_judge(
@@ -120,27 +123,29 @@ def question_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float32]:
-    """How well n questions, their answers and passages fit, ``(n,)`` float32, in nats per token.
+    """How well n questions q, answers a and passages c fit, ``(n,)`` float32, in nats per token.
 
-    The sum of two means: over the question's tokens, of log p(question | passage, answer) - log p(question);
-    over the answer's, of log p(answer | passage, question). The first tells which passage a question is
-    about, and hardly which answer it asks for; the second does. Passages are cut where both are too long.
+    (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
+    which passage a question is about, and hardly which answer it asks for; the second does. Passages are cut
+    where both are too long. The formula is our own.
     """
     cue = "\nQuestion: "
-    asked = [judge.tokens(question)[: judge.max_length // 2] for question in questions]
+    question_tokens = [judge.tokens(question)[: judge.max_length // 2] for question in questions]
     after = [
-        judge.prompt(passage, cue, len(text), kept=f"\nAnswer: {answer}")
-        for passage, answer, text in zip(passages, answers, asked, strict=True)
+        judge.prompt(passage, cue, len(text), tail=f"\nAnswer: {answer}")
+        for passage, answer, text in zip(passages, answers, question_tokens, strict=True)
     ]
-    ratios = _ratios(judge, after, judge.prompt("", cue, 0), asked, batch_tokens)
-    spoken = [judge.tokens(f" {answer}")[: judge.max_length // 2] for answer in answers]
+    ratios = _ratios(judge, after, judge.prompt("", cue, 0), question_tokens, batch_tokens)
+    answer_tokens = [judge.tokens(f" {answer}")[: judge.max_length // 2] for answer in answers]
     prompts = [
-        judge.prompt(passage, "\nAnswer:", len(text), kept=f"\nQuestion: {question}")
-        for passage, question, text in zip(passages, questions, spoken, strict=True)
+        judge.prompt(passage, "\nAnswer:", len(text), tail=f"\nQuestion: {question}")
+        for passage, question, text in zip(passages, questions, answer_tokens, strict=True)
     ]
-    told = log_likelihoods(judge, prompts, spoken, batch_tokens=batch_tokens, advance=advance)
-    of_asked, of_spoken = (np.array([max(1, len(text)) for text in each]) for each in (asked, spoken))
-    found: NDArray[np.float32] = (ratios / of_asked + told / of_spoken).astype(np.float32)
+    of_answers = log_likelihoods(judge, prompts, answer_tokens, batch_tokens=batch_tokens, advance=advance)
+    question_lengths, answer_lengths = (
+        np.array([max(1, len(text)) for text in each]) for each in (question_tokens, answer_tokens)
+    )
+    found: NDArray[np.float32] = (ratios / question_lengths + of_answers / answer_lengths).astype(np.float32)
     return found
 
 
@@ -156,8 +161,8 @@ def _ratios(
     after = log_likelihoods(judge, prompts, texts, batch_tokens=batch_tokens, advance=advance)
     distinct = list(dict.fromkeys(texts))
     before = log_likelihoods(judge, [alone] * len(distinct), distinct, batch_tokens=batch_tokens)
-    usual = dict(zip(distinct, before.tolist(), strict=True))
-    ratios: NDArray[np.float64] = after - np.array([usual[text] for text in texts])
+    alone_by_text = dict(zip(distinct, before.tolist(), strict=True))
+    ratios: NDArray[np.float64] = after - np.array([alone_by_text[text] for text in texts])
     return ratios
 
 

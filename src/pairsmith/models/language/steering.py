@@ -42,15 +42,15 @@ def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> C
         sampling: top-k and top-p.
     """
     vocab = logits.shape[1]
-    wide = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
+    count = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
     steered = rows.shape[1] > 1
-    hopeless = steered and not (sampling.top_k and favours_main(rule)) and bool((rows[:, 1] >= 0).all())
-    if wide >= vocab or hopeless:
+    never_proved = steered and not (sampling.top_k and favours_main(rule)) and bool((rows[:, 1] >= 0).all())
+    if count >= vocab or never_proved:
         return _over_vocabulary(logits, rows, rule, sampling)
-    kept, tokens, certain = _over_candidates(logits, rows, rule, sampling, wide)
-    if bool(certain.all()):
+    kept, tokens, proved = _over_candidates(logits, rows, rule, sampling, count)
+    if bool(proved.all()):
         return Choices(kept, tokens)
-    left = (~certain).nonzero().squeeze(1)
+    left = (~proved).nonzero().squeeze(1)
     exact = _over_vocabulary(logits, rows[left], rule, sampling)
     width = max(kept.shape[1], exact.kept.shape[1])
     kept, tokens = (torch.nn.functional.pad(t, (0, width - t.shape[1])) for t in (kept, tokens))
@@ -76,12 +76,15 @@ def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Samp
 
 
 def _over_candidates(
-    logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, wide: int
+    logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Probabilities, token ids, and a mask of the groups for which the whole vocabulary gives the same."""
+    """Probabilities, token ids, and a mask of the groups for which the whole vocabulary gives the same.
+
+    They are of each main prompt's ``count`` likeliest tokens.
+    """
     normaliser = normalisers(logits)
     main = rows[:, 0]
-    likeliest, tokens = logits[main].topk(wide, dim=1)
+    likeliest, tokens = logits[main].topk(count, dim=1)
     least = likeliest[:, -1:]
     tokens, order = tokens.sort(dim=1)  # so that equally likely tokens stay in the order of their ids
     p_main = _probabilities(torch.cat([likeliest.gather(1, order), least], dim=1), normaliser[main])
@@ -100,12 +103,13 @@ def _over_candidates(
     last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
     if sampling.top_k:
         last = choices[:, -1:]
-    certain = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
+    # Proved if the last token that is kept outweighs the bound of every token that is no candidate.
+    proved = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
     if rows.shape[1] > 1 and not (sampling.top_k and favours_main(rule)):
-        certain &= rows[:, 1] < 0
+        proved &= rows[:, 1] < 0
     if not sampling.top_k:  # of groups without counter-prompts, whose weights are their probabilities
-        certain &= inside.sum(dim=1) >= sampling.top_p
-    return kept, tokens.gather(1, choices), certain
+        proved &= inside.sum(dim=1) >= sampling.top_p
+    return kept, tokens.gather(1, choices), proved
 
 
 def _probabilities(logits: Tensor, normaliser: Tensor) -> Tensor:

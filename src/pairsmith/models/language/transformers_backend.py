@@ -20,10 +20,10 @@ from transformers.cache_utils import DynamicCache
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.models.language.attention_plan import rounded
 from pairsmith.models.language.kv_store import LayerStates
-from pairsmith.models.language.memory import MOST_ROWS, call_tokens, free_memory
 from pairsmith.models.language.prefixes import by_prefix, common_starts
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.shared_cache import ATTENTION, SharedCache
+from pairsmith.models.memory import MOST_ROWS, call_tokens, free_memory
 
 PREFILL_TOKENS = 4096
 """Prompts are computed in batches of about this many tokens, or ``call_tokens``, to bound memory."""

@@ -74,11 +74,13 @@ class Judged:
         both classes are about as frequent.
         """
         leads = self.leads()
-        if calibration == "plain":
-            return leads > 0
+        bias: Scores = np.zeros((len(leads), 1))
         if calibration == "calibrated":
-            return leads > self.neutral[:, 1:] - self.neutral[:, :1]
-        return leads > leads.mean(axis=1, keepdims=True)
+            bias = self.neutral[:, 1:] - self.neutral[:, :1]
+        if calibration == "centred":
+            bias = leads.mean(axis=1, keepdims=True)
+        found: NDArray[np.bool_] = leads > bias
+        return found
 
 
 def judge_by_questions(

@@ -19,7 +19,7 @@ from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder, start_tokens
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
-from pairsmith.training.processor import quick_training
+from pairsmith.training.quick import quick_training
 
 DROPOUT = 0.1
 """Before the output layer."""

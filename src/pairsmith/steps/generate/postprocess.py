@@ -61,7 +61,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         run,
         step="postprocess",
         schema=given.schema.append(_SOURCE) if given.origins else given.schema,
-        settings={**_identifying(settings), "task": given.described},
+        settings={**settings.deciding(), "task": given.described},
         inputs={"data": hash_source(given.source)},
         models=given.models,
     )
@@ -83,14 +83,6 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     if given.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = done.negatives
     return finished(writer, _card(settings, given, counts), run)
-
-
-def _identifying(settings: PostprocessSettings) -> dict[str, Any]:
-    """The settings that identify a folder; those from before there was ``per_label`` are still recognised."""
-    found = settings.deciding()
-    if found["per_label"] is None:
-        del found["per_label"]
-    return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, WorldSize
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 
@@ -167,6 +167,7 @@ class PostprocessSettings(Settings):
         default=None,
         ge=1,
         description="Keep the first N clean rows of each label, as generate --until N writes some more.",
+        json_schema_extra=ADDED,
     )
     min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
     near_copies: Literal["task", "drop", "keep"] = Field(

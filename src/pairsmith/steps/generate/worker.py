@@ -22,8 +22,8 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import rows_needed, write
 from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.memory import MOST_ROWS
 from pairsmith.models.language.remote import RemoteModel, is_remote
+from pairsmith.models.memory import MOST_ROWS
 from pairsmith.runs.mapped import Made
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
@@ -63,6 +63,11 @@ def load_worker(
             "tokens"
         )
     budget = settings.rows
+    most = max(MOST_ROWS.values())  # that are computed at once without a budget
+
+    def on_start(rows: int) -> None:
+        nonlocal most
+        most = rows
 
     def make(shard: Shard, advance: Advance) -> Made:
         nonlocal budget
@@ -77,10 +82,12 @@ def load_worker(
             requests = list(shard.requests(task, decoding))
             take_up(requests, shard.made)
             try:
-                written = write(task, model, requests, decoding, settings.seed, budget, on_done)
+                written = write(
+                    task, model, requests, decoding, settings.seed, budget, on_done, on_start=on_start
+                )
             except (RuntimeError, MemoryError) as error:
                 advance(-ended)
-                budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(task), error)
+                budget = _halved(budget or most, rows_needed(task), error)
                 continue
             rejects = [*written.rejects, *shard.duplicates]
             return to_table(written.rows, SCHEMAS[task.schema_kind]), to_table(rejects, REJECT)
@@ -101,7 +108,7 @@ def model_of(
 
 
 def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
-    """Half the row budget after memory ran out: the rows come out the same, only slower."""
+    """Half the row budget after memory ran out. In bfloat16 texts may differ from those of larger batches."""
     known = isinstance(error, torch.OutOfMemoryError | MemoryError)
     if not known and not any(words in str(error) for words in _NO_MEMORY):
         raise error

@@ -102,7 +102,10 @@ class Indexes:
     """A worker's index: that of one group and side at a time, filled with one stretch of the vectors."""
 
     def __init__(self, name: str, trained: DatasetFolder | None) -> None:
-        """The indexes called ``name`` in FAISS's notation; without a folder they need no training."""
+        """Indexes as ``name`` says in FAISS's notation; ``trained`` holds those of large groups.
+
+        Other groups have so few vectors that their index is made here, and becomes exact.
+        """
         self._name, self._trained = name, trained
         kept = trained.table(columns=["cell", "side"]).to_pylist() if trained else []
         self._shards = {(row["cell"], row["side"]): number for number, row in enumerate(kept)}

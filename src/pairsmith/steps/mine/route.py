@@ -102,7 +102,8 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
                 y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
             ]
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
-        counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
+        counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells)}
+        counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
         if settings.retrieval == "candidates" and not (settings.best or settings.group_column):
             counts["inputs without a candidate"] = len(x) - pairs.inputs()
     counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}

@@ -12,7 +12,7 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import sampled
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
-from pairsmith.steps.training.step import Means, Trained, TrainingIdentity, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
 from pairsmith.training.settings import TrainBiencoderSettings
 
 _USE = """```python
@@ -38,10 +38,10 @@ def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
     )
 
 
-def _train(data: _Data, settings: TrainBiencoderSettings, means: Means) -> Trained:
-    data.seeds.tell(means["progress"])
+def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingContext) -> Trained:
+    data.seeds.tell(context["progress"])
     model, rate, history = train_biencoder_on(
-        data.seeds.each, data.validation, data.around, settings, **means
+        data.seeds.each, data.validation, data.around, settings, **context
     )
     style = model.trained_style()
 

@@ -22,7 +22,7 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
-from pairsmith.steps.training.step import Means, Trained, TrainingIdentity, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainCrossencoderSettings
 
@@ -62,11 +62,11 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     return _Data(replace(seeds, each=cut), unseen, mined=mined)
 
 
-def _train(data: _Data, settings: TrainCrossencoderSettings, means: Means) -> Trained:
-    data.seeds.tell(means["progress"])
+def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
+    data.seeds.tell(context["progress"])
     every = [*data.seeds.each, *data.validation]
-    near = _hard_negatives(every, data.mined, settings, means) if data.mined else None
-    cross, rate, history = train_crossencoder_on(data.seeds.each, data.validation, near, settings, **means)
+    near = _hard_negatives(every, data.mined, settings, context) if data.mined else None
+    cross, rate, history = train_crossencoder_on(data.seeds.each, data.validation, near, settings, **context)
     return Trained(
         "A cross-encoder that scores pairs",
         _USE,
@@ -104,15 +104,18 @@ def _outputs_of(mined: str) -> str:
 
 
 def _hard_negatives(
-    examples: Sequence[Example], found: DatasetFolder, settings: TrainCrossencoderSettings, means: Means
+    examples: Sequence[Example],
+    found: DatasetFolder,
+    settings: TrainCrossencoderSettings,
+    context: TrainingContext,
 ) -> list[list[str]]:
     """The hard negatives of each example: outputs near its input, by the bi-encoder, that are not its own."""
     assert settings.encoder is not None  # it is given whenever ``mined`` is
     read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
     encoder = load_sentence_encoder(
-        settings.encoder, device=means["device"], max_length=read if isinstance(read, int) else None
+        settings.encoder, device=context["device"], max_length=read if isinstance(read, int) else None
     )
-    with means["progress"].task("find negatives", len(examples), "inputs") as bar:
+    with context["progress"].task("find negatives", len(examples), "inputs") as bar:
         return retrieved(examples, found, encoder, settings.retrieved, bar.advance)
 
 

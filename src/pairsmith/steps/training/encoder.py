@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import pyarrow as pa
 
@@ -39,7 +38,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
             f"--objective {settings.objective} compares all pairs of a batch, which several processes "
             "would not hold together; run it in one"
         )
-    run = processes.heard(run)
+    run = processes.quiet_unless_writing(run)
     settings = settled(settings, run)
     device = pick_device(settings.device)
     processes.part_of(settings.batch_size)
@@ -51,7 +50,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         ModelFolder.start,
         run,
         step="train-encoder",
-        settings=identifying(settings),
+        settings=settings.deciding(),
         inputs={"data": hash_source(settings.data)},
         models={"base": model_revision(settings.base)},
         sources=sources_of(models=[settings.base], data=[split_of(settings.data)[0]]),
@@ -80,15 +79,6 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     processes.leave()
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
-
-
-def identifying(settings: TrainEncoderSettings) -> dict[str, Any]:
-    """The settings that identify a training; those from before there was ``centre`` can go on."""
-    found = settings.deciding()
-    for name in ("centre", "keep_base"):
-        if not found[name]:
-            del found[name]
-    return found
 
 
 def scored_pairs(source: str) -> dict[str, pa.Table]:

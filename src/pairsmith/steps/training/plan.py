@@ -22,17 +22,17 @@ from pairsmith.training.best_step import TRAIN
 from pairsmith.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from pairsmith.steps.training.step import Means, TrainingStep
+    from pairsmith.steps.training.step import TrainingContext, TrainingStep
 
 CALIBRATION_STEPS = 4
-SOME = 2_000
+SAMPLE_ROWS = 2_000
 """Most rows of each source of questions that a plan reads in full; the others are counted."""
 
-_WAKING = 2
+_UNTIMED_STEPS = 2
 MOST_SECONDS = 10.0
 """Seconds; of a step that takes longer only a part is timed, and extrapolated."""
 
-_SOME = 2
+_PROBE_BATCH = 2
 """Examples in that part; a bi-encoder needs two pairs to tell apart."""
 
 BESIDE_WEIGHTS = 300_000
@@ -52,7 +52,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     device = pick_device(settings.device)
     begun = time.monotonic()
     with samples_of(step, settings, before) as there:
-        data = step.read(there, SOME)
+        data = step.read(there, SAMPLE_ROWS)
     reading = time.monotonic() - begun
     unread = data.unread
     for name, source in step.sources_of(settings).items():
@@ -61,41 +61,41 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
             unread += sum(before[source].rows.values()) - (0 if sample is None else sample.num_rows)
     examples = data.examples + round(unread * data.examples / max(1, data.rows))
     whole, rates = settings.steps_of(examples), len(settings.learning_rate)
-    unseen = len(data.validation)
+    validation_size = len(data.validation)
 
-    def tried(steps: int, batch: int, looks: int) -> _Trial:
+    def time_steps(steps: int, batch: int, evaluated: int) -> _Trial:
         changes = {
             "eval_steps": steps,
             "checkpoint_steps": steps,
             "learning_rate": settings.learning_rate[:1],
             "batch_size": batch,
         }
-        watch, begun = _Steps(), time.monotonic()
+        timer, begun = _Steps(), time.monotonic()
         some = there.model_copy(update=changes).cut_to(steps)
-        means: Means = {"device": device, "progress": watch, "checkpoints": None}
-        trained = step.train(replace(data, validation=data.validation[:looks]), some, means)
+        context: TrainingContext = {"device": device, "progress": timer, "checkpoints": None}
+        trained = step.train(replace(data, validation=data.validation[:evaluated]), some, context)
         weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
-        return _Trial([end - begun for end in watch.ends], watch.looked - watch.ends[-1], weights)
+        return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)
 
-    batch, looked, waking = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
-    first = trial = tried(waking + 1, batch, looked)
-    if first.step(waking) * settings.batch_size / batch < MOST_SECONDS:
-        batch, looked, waking = settings.batch_size, unseen, _WAKING
-        trial = tried(waking + CALIBRATION_STEPS, batch, looked)
+    batch, evaluated, untimed = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, validation_size), 1
+    first = trial = time_steps(untimed + 1, batch, evaluated)
+    if first.step(untimed) * settings.batch_size / batch < MOST_SECONDS:
+        batch, evaluated, untimed = settings.batch_size, validation_size, _UNTIMED_STEPS
+        trial = time_steps(untimed + CALIBRATION_STEPS, batch, evaluated)
     # The first trial also loads libraries, which are loaded already for later learning rates.
-    loading = trial.loading(waking)
+    loading = trial.loading(untimed)
     libraries = max(first.loading(1) - loading, 0.0)
-    seconds = trial.step(waking) * settings.batch_size / batch
-    look = trial.look * unseen / max(looked, 1)
-    looks = 2 + whole // settings.eval_steps if unseen else 0
+    seconds = trial.step(untimed) * settings.batch_size / batch
+    evaluation = trial.evaluation * validation_size / max(evaluated, 1)
+    evaluations = 2 + whole // settings.eval_steps if validation_size else 0
     checkpoints = min(KEPT, whole // settings.checkpoint_steps)
+    in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
-        seconds=reading + libraries + rates * (whole * seconds + looks * look + loading),
+        seconds=reading + libraries + rates * (whole * seconds + evaluations * evaluation + loading),
         memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
         rows={},
-        # 3: the weights and AdamW's two moments
-        scratch=checkpoints * 3 * trial.weights + (rates if rates > 1 else 0) * trial.weights,
+        scratch=(checkpoints * in_checkpoint + (rates if rates > 1 else 0)) * trial.weights,
     )
 
 
@@ -130,14 +130,14 @@ class _Steps(Silent):
     def __init__(self) -> None:
         super().__init__()
         self.ends: list[float] = []
-        self.looked = 0.0
+        self.last = 0.0
 
     def draw(self, bar: Task) -> None:
         """A step has ended, or an evaluation before or after one."""
         if bar.label == TRAIN:
-            self.looked = time.monotonic()
+            self.last = time.monotonic()
             if bar.done > len(self.ends):
-                self.ends.append(self.looked)
+                self.ends.append(self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +146,21 @@ class _Trial:
 
     Attributes:
         ends: when each step ended, in seconds after the training began.
-        look: seconds that an evaluation takes; 0 without validation data.
+        evaluation: seconds that an evaluation takes; 0 without validation data.
         weights: bytes of the weights.
     """
 
     ends: Sequence[float]
-    look: float
+    evaluation: float
     weights: int
 
-    def step(self, waking: int) -> float:
-        """Seconds that a step takes, without the first ``waking`` steps, which are for warming up."""
-        return (self.ends[-1] - self.ends[waking - 1]) / (len(self.ends) - waking)
+    def step(self, untimed: int) -> float:
+        """Seconds that a step takes, without the first ``untimed`` steps, which are for warming up."""
+        return (self.ends[-1] - self.ends[untimed - 1]) / (len(self.ends) - untimed)
 
-    def loading(self, waking: int) -> float:
+    def loading(self, untimed: int) -> float:
         """Seconds before the first step, without the evaluation."""
-        return max(self.ends[0] - self.step(waking) - self.look, 0.0)
+        return max(self.ends[0] - self.step(untimed) - self.evaluation, 0.0)
 
 
 def bytes_of(weights: Iterable[Tensor]) -> int:

@@ -11,7 +11,7 @@ from pairsmith.methods.quip.generator_training import (
     train_question_generator_on,
 )
 from pairsmith.steps.training.reading import Counted, QuestionData, first_of
-from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
@@ -34,10 +34,10 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Questio
 
 
 def _train(
-    data: QuestionData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, means: Means
+    data: QuestionData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
 ) -> Trained:
     model, tokenizer, rate, history = train_question_generator_on(
-        data.each, data.validation, settings, **means
+        data.each, data.validation, settings, **context
     )
     facts = {
         "questions": data.examples,

@@ -10,7 +10,7 @@ from pairsmith.methods.mining.marked import MarkedQuestion
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.reading import SeedData, read_asked_seeds
-from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainReaderSettings
 
@@ -41,14 +41,14 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
     return SeedData(seeds, list(read_questions(settings.validation)) if settings.validation else [], added)
 
 
-def _train(data: SeedData[Question], settings: TrainReaderSettings, means: Means) -> Trained:
-    data.seeds.tell(means["progress"])
+def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
+    data.seeds.tell(context["progress"])
     if settings.extra and len(data.added) < settings.extra:
-        means["progress"].say(
+        context["progress"].say(
             f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
         )
     questions = [*data.seeds.each, *data.added]
-    trained = train_reader_on(list(map(MarkedQuestion.of, questions)), data.validation, settings, **means)
+    trained = train_reader_on(list(map(MarkedQuestion.of, questions)), data.validation, settings, **context)
     facts = {
         **data.seeds.facts(),
         "added questions": len(data.added),

@@ -8,7 +8,7 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
 from pairsmith.steps.training.reading import QuestionData, first_of
-from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
 _USE = """```python
@@ -35,11 +35,13 @@ def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[Ex
     return QuestionData(examples, examples.read, unread, validation)
 
 
-def _train(data: QuestionData[ExampleStore], settings: TrainRetrieverSettings, means: Means) -> Trained:
+def _train(
+    data: QuestionData[ExampleStore], settings: TrainRetrieverSettings, context: TrainingContext
+) -> Trained:
     repeated = data.rows - data.examples
     if repeated:
-        means["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")
-    retriever, rate, history = train_retriever_on(data.each, data.validation, settings, **means)
+        context["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")
+    retriever, rate, history = train_retriever_on(data.each, data.validation, settings, **context)
     facts = {
         "rows": data.examples,
         "duplicate rows left out": repeated,

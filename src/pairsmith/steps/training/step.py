@@ -18,7 +18,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import QuestionData, SeedData, at_splits
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.card import few_shot_card
+from pairsmith.training.card import training_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
@@ -26,7 +26,7 @@ from pairsmith.training.processes import Processes
 from pairsmith.training.settings import FitSettings
 
 
-class Means(TypedDict):
+class TrainingContext(TypedDict):
     """What a training works with, besides data and settings; the methods' trainings take it as it is."""
 
     device: str
@@ -93,7 +93,7 @@ class TrainingStep(Generic[S, D]):
     settings: type[S]
     sources: tuple[str, ...]
     read: Callable[[S, int | None], D]
-    train: Callable[[D, S, Means], Trained]
+    train: Callable[[D, S, TrainingContext], Trained]
     identity: Callable[[S], TrainingIdentity] = lambda _: TrainingIdentity()
     alone: str = ""
 
@@ -102,7 +102,7 @@ class TrainingStep(Generic[S, D]):
         processes = Processes.here()
         if processes.size > 1 and self.alone:
             raise SettingsError(f"{self.name} runs in one process: {self.alone}")
-        run = processes.heard(run)
+        run = processes.quiet_unless_writing(run)
         settings = at_splits(settled(settings, run), run.progress.say)
         device = pick_device(settings.device)
         processes.part_of(settings.batch_size)
@@ -118,9 +118,9 @@ class TrainingStep(Generic[S, D]):
             run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
             processes.leave()
             return run.out
-        means = Means(device=device, progress=run.progress, checkpoints=folder.checkpoints)
-        trained = self.train(data, settings, means)
-        card = few_shot_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
+        context = TrainingContext(device=device, progress=run.progress, checkpoints=folder.checkpoints)
+        trained = self.train(data, settings, context)
+        card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
         if processes.writes:
             folder.finish(partial(trained.save, card), trained.history.to_json())
         processes.leave()
@@ -155,10 +155,8 @@ class TrainingStep(Generic[S, D]):
 
 
 def _identifying(settings: FitSettings) -> dict[str, Any]:
-    """The settings that identify a training; those from before there was ``keep_base`` can go on."""
+    """The settings that identify a training; ``least_score`` is about pairs only."""
     found = settings.deciding()
-    if not settings.keep_base:
-        del found["keep_base"]
     if found.get("kind", "pairs") != "pairs":
         found.pop("least_score", None)
     return found

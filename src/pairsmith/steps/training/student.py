@@ -7,11 +7,11 @@ from pathlib import Path
 from pairsmith.data.questions import read_asked
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
-from pairsmith.methods.quip.student import passages, train_student_on
+from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.reading import QuestionData, first_of
-from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import InfuseSettings
 
@@ -26,16 +26,17 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 
 def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageStore]:
     if most is None:  # streamed, as there may be more than fit into memory
-        asked, unread = passages(chain.from_iterable(map(read_asked, settings.data)), settings), 0
+        every = chain.from_iterable(map(read_asked, settings.data))
+        passages, unread = grouped_by_passage(every, settings), 0
     else:
         some, unread = first_of(settings.data, read_asked, most)
-        asked = passages(some, settings)
+        passages = grouped_by_passage(some, settings)
     validation = list(read_questions(settings.validation)) if settings.validation else []
-    return QuestionData(asked, asked.questions, unread, validation)
+    return QuestionData(passages, passages.questions, unread, validation)
 
 
-def _train(data: QuestionData[PassageStore], settings: InfuseSettings, means: Means) -> Trained:
-    trained = train_student_on(data.each, data.validation, settings, **means)
+def _train(data: QuestionData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
+    trained = train_student_on(data.each, data.validation, settings, **context)
     facts = {
         "passages": trained.passages,
         "questions": trained.questions,

@@ -9,7 +9,7 @@ from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.summarizer import train_summarizer_on, turned
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
-from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
 
@@ -51,15 +51,15 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     return SeedData(seeds, validation, added_examples(settings, [*seeds.each, *validation]))
 
 
-def _train(data: SeedData[Example], settings: TrainSummarizerSettings, means: Means) -> Trained:
-    data.seeds.tell(means["progress"])
+def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
+    data.seeds.tell(context["progress"])
     if settings.extra and len(data.added) < settings.extra:
-        means["progress"].say(
+        context["progress"].say(
             f"--added has {len(data.added):,} new documents, fewer than --extra {settings.extra:,}; "
             "all are used"
         )
     summarizer, rate, history = train_summarizer_on(
-        data.seeds.each, data.added, data.validation, settings, **means
+        data.seeds.each, data.added, data.validation, settings, **context
     )
     marked = data.added and settings.marker
     facts = {

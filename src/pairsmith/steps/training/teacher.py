@@ -17,7 +17,7 @@ from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.reading import QuestionData, first_of
-from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainTeacherSettings
 
@@ -54,8 +54,10 @@ def _at_the_likeliest(asked: GeneratedQuestion) -> MarkedQuestion:
     return MarkedQuestion(asked.question, asked.context, marks)
 
 
-def _train(data: QuestionData[MarkedStore], settings: TrainTeacherSettings, means: Means) -> Trained:
-    trained = train_reader_on(data.each, data.validation, settings, perceptrons=True, **means)
+def _train(
+    data: QuestionData[MarkedStore], settings: TrainTeacherSettings, context: TrainingContext
+) -> Trained:
+    trained = train_reader_on(data.each, data.validation, settings, perceptrons=True, **context)
     facts = {
         "questions": trained.questions,
         "left out, as no window holds the answer": data.examples - trained.questions,

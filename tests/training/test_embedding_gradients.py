@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from pairsmith.training.chunks import sum_of_losses
-from pairsmith.training.processor import quick_training
-from pairsmith.training.vocabulary import kept_vocabulary_gradients
+from pairsmith.training.embedding_gradients import kept_vocabulary_gradients
+from pairsmith.training.quick import quick_training
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 TOKENS = torch.tensor([[3, 5, 3, 0], [7, 5, 5, 9]])

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pairsmith.models.language import kv_store, memory, packing
+from pairsmith.models import memory
+from pairsmith.models.language import kv_store, packing
 from pairsmith.models.language.kv_store import Store
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.memory import MOST_ROWS, MOST_TOKENS
+from pairsmith.models.memory import MOST_ROWS, MOST_TOKENS
 
 
 def test_what_is_free_is_less_than_there_is():

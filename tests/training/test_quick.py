@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertLMHeadModel, BertModel, EncoderDecoderModel, PreTrainedConfig
 
-from pairsmith.training.processor import QuickDropout, quick_training
+from pairsmith.training.quick import QuickDropout, quick_training
 
 
 def test_a_share_is_dropped_and_the_rest_made_larger() -> None:

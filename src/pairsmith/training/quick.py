@@ -1,4 +1,4 @@
-"""The attention dropout that a training asks for, and faster attention and dropout on a CPU."""
+"""Faster attention, dropout and embedding gradients on a CPU, and the attention dropout of a training."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from pairsmith.core.errors import SettingsError
+from pairsmith.training.embedding_gradients import kept_vocabulary_gradients
 from pairsmith.training.processes import Processes
-from pairsmith.training.vocabulary import kept_vocabulary_gradients
 
-_SHARES = 2**16
+_LEVELS = 2**16
 """Dropout probabilities are rounded to multiples of 1 / 65,536."""
 
 _NAMES = ("dropout", "attention_dropout", "attn_dropout")
@@ -85,14 +85,14 @@ class QuickDropout(nn.Dropout):
 
     def forward(self, values: Tensor) -> Tensor:
         """Set a share ``p`` of values of any shape and floating dtype to 0; divide the others by 1 - p."""
-        dropped = round(self.p * _SHARES)
+        dropped = round(self.p * _LEVELS)
         if not self.training or dropped == 0:
             return values
-        if dropped == _SHARES:
+        if dropped == _LEVELS:
             return values * 0
         words = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         chance = words.view(torch.int16)[: values.numel()].view(values.shape)
-        return values.masked_fill(chance < dropped - _SHARES // 2, 0) * (_SHARES / (_SHARES - dropped))
+        return values.masked_fill(chance < dropped - _LEVELS // 2, 0) * (_LEVELS / (_LEVELS - dropped))
 
 
 def set_attention_dropout(model: nn.Module, share: float) -> None:

@@ -1,4 +1,4 @@
-"""Gradients of a vocabulary's vectors, of which a batch uses few."""
+"""Gradients of token embeddings, of which a batch uses few, kept in the same memory step after step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
