@@ -12,7 +12,7 @@ from torch import Tensor
 from pairsmith.search.exact import Neighbours
 
 Forbidden = Callable[[Tensor, Tensor], Tensor]
-"""Tells which of p texts, by number, ``(p,)`` int64, may not be paired with their neighbours: ``(p,)`` bool."""
+"""Tells which of p texts may not be paired with their neighbours; numbers ``(p,)`` int64 to ``(p,)`` bool."""
 
 FindMore = Callable[[Tensor, int], Neighbours]
 """Finds so many nearest neighbours of r texts, by number, ``(r,)`` int64: ``(r, count)``."""

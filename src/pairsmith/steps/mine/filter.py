@@ -1,11 +1,12 @@
-"""The step ``filter``: keep the pairs that a cross-encoder (M6), an encoder or a language model ranks best.
+"""The step ``filter``: keep the pairs that a judge ranks best.
 
-pairs -> unnormalised scores, shard by shard -> the best of each input -> the best of all
+pairs -> the judge's scores, shard by shard -> the best pair of each input -> the best of all
 
-Mined pairs are ranked by the model's score. Where ``mine`` handed on all candidates, those of one input
-compete first, and only the best of them is ranked, by the model's score or by other columns, such as the
-score of an earlier filter. Pairs that were generated for a target score are ranked by how close the model's
-score is to it. Those not kept become rejects, with their scores.
+A judge is a cross-encoder (M6), an encoder's cosine, a language model's likelihoods, the likeness to labelled
+pairs, or the margin that pairs were mined with. Mined pairs are ranked by its score. Where ``mine`` handed on
+all candidates, those of one input compete first, and only the best of them is ranked, by the judge's score or
+by other columns, such as the score of an earlier filter. Pairs that were generated for a target score are
+ranked by how close the judge's score is to it. Those not kept become rejects, with their scores.
 """
 
 from collections.abc import Sequence
@@ -44,20 +45,17 @@ from pairsmith.steps.mine.judges import (
     text_columns,
 )
 from pairsmith.steps.mine.ranking import (
-    agreement,
-    best_of_each,
-    chosen_first,
+    Numbers,
+    Ranking,
     probabilities,
+    rank_generated,
+    rank_mined,
     ranks,
-    standardised,
-    winners,
 )
 from pairsmith.steps.mine.settings import FilterSettings, OnePer
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
-Numbers = Sequence[NDArray[np.float64]]
-"""Columns of one number for each pair, each ``(n,)``."""
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
 TOGETHER = 5_000
@@ -82,8 +80,8 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         settings = settings.model_copy(update={"cue": cue})
     elif settings.cue:
         raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
-    claims = _claims(found, settings)
-    beside, rank_by = (_numbers_of(found, settings, name, claims) for name in ("beside", "rank_by"))
+    targets = _target_scores(found, settings)
+    beside, rank_by = (_numbers_of(found, settings, name, targets) for name in ("beside", "rank_by"))
     inputs = {"pairs": hash_source(found.source)}
     if settings.seeds:
         inputs |= hashes("seeds", [settings.seeds])
@@ -110,71 +108,61 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         scores = _scores(pairs, columns, source.manifest.about.task, settings, inputs, models, run)
         if scores is None:
             return writer.folder()
-        _write(writer, pairs, scores, (claims, beside, rank_by), settings, one_per, run)
+        if len(scores) > 1 and scores.min() == scores.max():
+            run.progress.say(
+                f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
+                "nothing; it may be untrained, or trained on too little"
+            )
+        ranking = _ranked(pairs, scores, targets, (beside, rank_by), settings, one_per)
+        _write(writer, pairs, ranking, settings, rescored=settings.judge != "margin" or bool(rank_by))
     return finished(writer, _card(settings, source), run)
 
 
-def _write(
-    writer: FolderWriter,
+def _ranked(
     pairs: pa.Table,
     scores: NDArray[np.float32],
-    given: tuple[NDArray[np.float64] | None, Numbers, Numbers],
+    targets: NDArray[np.float64] | None,
+    columns: tuple[Numbers, Numbers],
     settings: FilterSettings,
     one_per: OnePer,
-    run: Run,
-) -> None:
-    """Rank the pairs, and write those that are kept, best first, and the others as rejects.
+) -> Ranking:
+    """Rank the pairs; ``targets`` are the scores that generated pairs were written for, None for others.
 
-    ``given`` are the target scores of generated pairs, the numbers that count beside the judge's, and those
-    that rank the pairs that it chooses.
+    ``columns`` are the numbers that count beside the judge's, and those that rank what it chooses.
     """
-    claims, beside, rank_by = given
-    chosen = len(scores)
-    if len(scores) > 1 and scores.min() == scores.max():
-        run.progress.say(
-            f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
-            "nothing; it may be untrained, or trained on too little"
-        )
-    if claims is None:
-        name, values = "score", scores.astype(np.float64)
-        if beside:
-            values = sum(map(standardised, beside), start=standardised(values))
-        order = np.argsort(-values, kind="stable")
-        wins = winners(pairs, order, one_per)
-        if rank_by:
-            ranking: NDArray[np.float64] = sum(map(standardised, rank_by), start=np.zeros(len(values)))
-            order, wins, chosen = chosen_first(pairs, values, ranking, one_per)
-            values = ranking
-    else:
-        judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
-        name, values = "agreement", agreement(judged, claims)
-        order = best_of_each(values, claims)
-        wins = winners(pairs, order, one_per)
-    beaten = np.where(
-        np.arange(len(order)) < chosen,
-        "a pair with the same text ranks higher",
-        "the judge chose another pair of its input",
-    )
-    reasons = np.where(wins, "not among the best", beaten)
-    keep = wins & (values[order] >= (-np.inf if settings.threshold is None else settings.threshold))
-    keep[np.cumsum(keep) > most_kept(settings, int(wins.sum()))] = False
-    kept, lost, why = order[keep], order[~keep], reasons[~keep]
-    anew = settings.judge != "margin" or bool(rank_by)
+    if targets is None:
+        beside, rank_by = columns
+        return rank_mined(pairs, scores.astype(np.float64), beside, rank_by, one_per)
+    judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
+    return rank_generated(pairs, judged, targets, one_per)
+
+
+def _write(
+    writer: FolderWriter, pairs: pa.Table, ranking: Ranking, settings: FilterSettings, rescored: bool
+) -> None:
+    """Write the pairs that are kept, best first, and the others as rejects.
+
+    Where they are ``rescored``, rejects tell their new score, and it replaces the cosine of mined pairs.
+    """
+    keep = ranking.kept(settings.threshold, most_kept(settings, int(ranking.wins.sum())))
+    reasons = np.where(ranking.wins, "not among the best", ranking.reasons)
+    kept, lost, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
+    name, values = ranking.name, ranking.values
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
         rejects = [to_table([], REJECT)]
         for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
-            also = [{name: value} for value in values[lost[some]].tolist()] if anew else [{}] * len(some)
-            there = zip(rows_at(pairs, lost[some]).to_pylist(), why[some].tolist(), also, strict=True)
-            found = [Reject.of(row["id"], name, reason, row | more) for row, reason, more in there]
+            new = [{name: value} for value in values[lost[some]].tolist()] if rescored else [{}] * len(some)
+            there = zip(rows_at(pairs, lost[some]).to_pylist(), why[some].tolist(), new, strict=True)
+            found = [Reject.of(row["id"], name, reason, row | score) for row, reason, score in there]
             rejects.append(to_table(found, REJECT))
         rows = rows_at(pairs, kept[part])
-        if anew and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
+        if rescored and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
-            new = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
-            rows = rows.set_column(place, rows.schema.field(place), new)
+            column = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
+            rows = rows.set_column(place, rows.schema.field(place), column)
         writer.commit(number, {"train": rows}, pa.concat_tables(rejects))
 
 
@@ -195,37 +183,37 @@ def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[st
     return one_per
 
 
-def _claims(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64] | None:
-    """The target scores of generated pairs; None where only the cross-encoder's scores decide."""
+def _target_scores(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64] | None:
+    """The scores that generated pairs were written for; None where only the judge's scores rank the pairs."""
     source, names = pairs.folder, pairs.folder.schema().names
-    claimed = {"sentence1", "sentence2", "score"} <= set(names)
+    generated = {"sentence1", "sentence2", "score"} <= set(names)
     if settings.by == "score" or settings.judge == "likeness":
         return None
-    if not (claimed or settings.by == "agreement"):
+    if not (generated or settings.by == "agreement"):
         return None
-    if not claimed:
+    if not generated:
         raise InputError(
             f"{source.path}: --by agreement needs the columns sentence1, sentence2 and score; found "
             f"{', '.join(names)}"
         )
-    claims: NDArray[np.float64] = pairs.table(["score"])["score"].to_numpy().astype(np.float64)
-    if not (np.isfinite(claims) & (claims >= 0) & (claims <= 1)).all():
+    targets: NDArray[np.float64] = pairs.table(["score"])["score"].to_numpy().astype(np.float64)
+    if not (np.isfinite(targets) & (targets >= 0) & (targets <= 1)).all():
         raise InputError(
             f"{source.path}: scores of pairs must lie between 0 and 1; give --by score to ignore them"
         )
-    return claims
+    return targets
 
 
 def _numbers_of(
     pairs: TrainingRows,
     settings: FilterSettings,
     setting: Literal["beside", "rank_by"],
-    claims: NDArray[np.float64] | None,
+    targets: NDArray[np.float64] | None,
 ) -> Numbers:
-    """The columns of numbers that a setting names; ``claims`` are the target scores of generated pairs."""
+    """The columns of numbers that a setting names; ``targets`` as for ``_ranked``."""
     where, option = pairs.folder.path, f"--{setting.replace('_', '-')}"
     wanted: list[str] = getattr(settings, setting)
-    if wanted and claims is not None:
+    if wanted and targets is not None:
         raise InputError(
             f"{where}: these pairs are ranked by how well they agree with the scores that they were "
             f"written for, so {option} has no effect; give --by score"

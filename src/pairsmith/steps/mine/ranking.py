@@ -1,5 +1,8 @@
 """How pairs are ranked by a judge's scores, and which of them win against those with the same text."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import torch
@@ -9,6 +12,69 @@ from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.search.margin import each_once
 from pairsmith.steps.mine.settings import OnePer
+
+Numbers = Sequence[NDArray[np.float64]]
+"""Columns of one number for each pair, each ``(n,)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Pairs from best to worst, and which of them win against those with the same text.
+
+    Attributes:
+        name: what the values are called in rejects.
+        values: ``(n,)`` float64, by row: what the pairs are ranked by.
+        order: ``(n,)`` int64: the rows, best first.
+        wins: ``(n,)`` bool, in that order.
+        reasons: ``(n,)`` str, in that order: why a pair that does not win was beaten.
+    """
+
+    name: str
+    values: NDArray[np.float64]
+    order: NDArray[np.int64]
+    wins: NDArray[np.bool_]
+    reasons: NDArray[np.str_]
+
+    def kept(self, threshold: float | None, most: int) -> NDArray[np.bool_]:
+        """Which pairs to keep, ``(n,)`` as in ``order``: the first ``most`` winners that reach the threshold."""
+        keep: NDArray[np.bool_] = self.wins.copy()
+        if threshold is not None:
+            keep &= self.values[self.order] >= threshold
+        keep[np.cumsum(keep) > most] = False
+        return keep
+
+
+BEATEN = "a pair with the same text ranks higher"
+NOT_CHOSEN = "the judge chose another pair of its input"
+
+
+def rank_mined(
+    pairs: pa.Table, scores: NDArray[np.float64], beside: Numbers, rank_by: Numbers, one_per: OnePer
+) -> Ranking:
+    """Rank mined pairs by a judge's scores, ``(n,)``, added to other numbers, all standardised.
+
+    With ``rank_by`` that only chooses the pair of each input, and the sum of these numbers, standardised,
+    ranks the pairs that are chosen.
+    """
+    values = scores
+    if beside:
+        values = sum(map(standardised, beside), start=standardised(values))
+    if not rank_by:
+        order = np.argsort(-values, kind="stable")
+        return Ranking("score", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
+    ranking: NDArray[np.float64] = sum(map(standardised, rank_by), start=np.zeros(len(values)))
+    order, wins, chosen = chosen_first(pairs, values, ranking, one_per)
+    reasons = np.where(np.arange(len(order)) < chosen, BEATEN, NOT_CHOSEN)
+    return Ranking("score", ranking, order, wins, reasons)
+
+
+def rank_generated(
+    pairs: pa.Table, judged: NDArray[np.float64], targets: NDArray[np.float64], one_per: OnePer
+) -> Ranking:
+    """Rank generated pairs by how near a judge's scores are to those they were written for, all in [0, 1]."""
+    values = agreement(judged, targets)
+    order = best_of_each(values, targets)
+    return Ranking("agreement", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
 
 
 def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArray[np.bool_]:
@@ -83,9 +149,9 @@ def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     return found
 
 
-def agreement(judged: NDArray[np.float64], claims: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How well a judge's scores agree with target scores, both in [0, 1]: ``1 - |judged - claim|``."""
-    found: NDArray[np.float64] = 1 - np.abs(judged - claims)
+def agreement(judged: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How well a judge's scores agree with target scores, both in [0, 1]: ``1 - |judged - target|``."""
+    found: NDArray[np.float64] = 1 - np.abs(judged - targets)
     return found
 
 
