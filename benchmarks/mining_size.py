@@ -171,7 +171,9 @@ def candidates(count: int, work: Path, rules: Sequence[str]) -> dict[str, Any]:
                 for _ in searched(count):
                     pass
             with watch("merged and scored"):
-                found = scored_candidates(searched(count), groups, nothing, nothing, settings, files, work)
+                _, unscored = scored_candidates(
+                    searched(count), groups, nothing, nothing, settings, files, work
+                )
         for name in rules:
             with scratch_file(work, "chosen") as file:
                 pairs, best = PairFile(file), count // 10 if name == BEST else None
@@ -181,7 +183,7 @@ def candidates(count: int, work: Path, rules: Sequence[str]) -> dict[str, Any]:
                 chosen[name] = len(pairs)
     counts = {
         "candidates": len(files[0]) + len(files[1]),
-        "without a margin": found.unscored,
+        "without a margin": unscored,
         "chosen": chosen,
     }
     return {**watch.figures(), **counts}

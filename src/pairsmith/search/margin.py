@@ -38,10 +38,6 @@ class Pairs:
         """Some of the pairs."""
         return Pairs(*(getattr(self, name)[which] for name in Pairs.__slots__))
 
-    def renumbered(self, of_x: Tensor, of_y: Tensor) -> "Pairs":
-        """The same pairs with other indices, ``of_x[x]`` for x and ``of_y[y]`` for y."""
-        return Pairs(of_x[self.x], of_y[self.y], self.similarity, self.margin)
-
 
 def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "ratio") -> Tensor:
     """The margin score of pairs (M3), from their cosines, of any shape.

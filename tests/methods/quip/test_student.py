@@ -18,7 +18,14 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
-from pairsmith.methods.quip.student import Student, _drawn, _with_targets, passages, read_by, train_student_on
+from pairsmith.methods.quip.student import (
+    Student,
+    _drawn,
+    _with_targets,
+    grouped_by_passage,
+    train_student_on,
+    with_read_answers,
+)
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
@@ -71,8 +78,8 @@ def settings(quick_bert, data, **rest):
 
 
 def trained(some, data):
-    lessons = passages(read_asked(data), some)
-    return train_student_on(lessons, (), some, "cpu").student
+    passages = grouped_by_passage(read_asked(data), some)
+    return train_student_on(passages, (), some, "cpu").student
 
 
 def answered(student):
@@ -96,29 +103,29 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
     from pairsmith.training import chunks
 
     some = settings(quick_bert, data)
-    lessons = passages(read_asked(data), some)
+    passages = grouped_by_passage(read_asked(data), some)
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder).eval()
-    whole = student(**student.batch(lessons))["loss"]
+    whole = student(**student.batch(passages))["loss"]
     monkeypatch.setattr(chunks, "_CALLS", 10**9)
-    groups = student.batch(lessons)
+    groups = student.batch(passages)
     (chunk,) = groups["passages"]["chunks"]
     assert [len(chunk[name]["chunks"]) for name in ("passages", "questions")] == [2, 2]
     assert float(student(**groups)["loss"].detach()) == pytest.approx(float(whole.detach()), rel=1e-5)
     monkeypatch.setattr(chunks, "tokens_at_once", lambda _: 1)
-    batch = student.batch(lessons)
+    batch = student.batch(passages)
     assert len(batch["passages"]["chunks"]) == 2
     assert float(student(**batch)["loss"].detach()) == pytest.approx(float(whole.detach()), rel=1e-5)
-    each = [student(**student.batch([lesson]))["loss"].detach() for lesson in lessons]
+    each = [student(**student.batch([passage]))["loss"].detach() for passage in passages]
     assert float(whole.detach()) == pytest.approx(float(2 * each[0] + each[1]) / 3, rel=1e-5)
 
 
 def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 
-    lessons = passages(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
-    read = encoder.tokens.token_counts([each.text for each in lessons])
-    many = [replace(each, questions=[*each.questions] * 20) for each in lessons]
+    read = encoder.tokens.token_counts([each.text for each in passages])
+    many = [replace(each, questions=[*each.questions] * 20) for each in passages]
     asked = [encoder.tokens.token_counts([q.question for q in each.questions]) for each in many]
     assert sum(map(sum, asked)) > 2 * sum(read)
 
@@ -126,7 +133,7 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
         found = Student(encoder, batch_tokens=batch_tokens).batch(rows)
         return len(found["passages"]["chunks"])
 
-    assert chunks(lessons, 2 * max(read)) == 1
+    assert chunks(passages, 2 * max(read)) == 1
     assert chunks(many, 2 * max(read)) == 2
     assert chunks(many, 2 * max(map(sum, asked))) == 1
 
@@ -135,7 +142,7 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, negatives, monkeypatch):
     from pairsmith.models.span_encoder import SpanEncoder
 
-    lessons = passages(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     calls, whole = [], SpanEncoder.token_vectors
     monkeypatch.setattr(
@@ -150,7 +157,7 @@ def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, 
         ).eval()
         student.zero_grad()
         calls.clear()
-        loss = student(**student.batch(lessons))["loss"]
+        loss = student(**student.batch(passages))["loss"]
         loss.backward()
         gradients = {name: each.grad for name, each in student.named_parameters() if each.grad is not None}
         return float(loss.detach()), gradients, list(calls)
@@ -174,10 +181,10 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
         row["starts"] = {"position": [0, 6], "probability": [0.5, 0.25]}
         row["ends"] = {"position": [5, 12], "probability": [0.375, 0.5]}
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lessons = passages(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, together=9 if negatives == "batch" else None).eval().double()
-    batch = student.batch(lessons)
+    batch = student.batch(passages)
     student(**batch)["loss"].backward()
     rng, looked = np.random.default_rng(0), 0
     with torch.no_grad():
@@ -224,10 +231,10 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_pat
 
 def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
-    lessons = passages(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
-        float(student(**student.batch(lessons))["loss"].detach())
+        float(student(**student.batch(passages))["loss"].detach())
         for student in (Student(encoder, together=share).eval() for share in (None, 9))
     )
     assert among > alone
@@ -235,8 +242,8 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
 def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     """The loss of four passages, two together, is the mean over the questions of both twos (Q6)."""
-    lessons = [*passages(read_asked(data), settings(quick_bert, data))]
-    four = [lessons[0], lessons[1], lessons[1], lessons[0]]
+    passages = [*grouped_by_passage(read_asked(data), settings(quick_bert, data))]
+    four = [passages[0], passages[1], passages[1], passages[0]]
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
 
     def loss(rows, together):
@@ -252,10 +259,10 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
 
 @given(count=st.integers(1, 30), most=st.integers(1, 12), seed=st.integers(0, 9), turn=st.integers(0, 50))
 def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
-    lesson = PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(count)])
+    passage = PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(count)])
     found = []
     for later in range(-(-count // most)):  # from any pass on, after so many each was seen
-        drawn = _drawn([lesson], most, seed, 0, turn + later, generator(seed, later)).questions
+        drawn = _drawn([passage], most, seed, 0, turn + later, generator(seed, later)).questions
         numbers = [int(each.question) for each in drawn]
         assert len(numbers) == min(most, count)
         assert numbers == sorted(set(numbers))
@@ -264,16 +271,17 @@ def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
 
 
 def test_whose_turn_it_is_is_by_chance():
-    lessons = [PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(5)])] * 9
+    passages = [PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(5)])] * 9
     found = {
-        tuple(each.question for each in _drawn(lessons, 2, seed, number, 0, generator(1)).questions)
+        tuple(each.question for each in _drawn(passages, 2, seed, number, 0, generator(1)).questions)
         for seed in range(3)
         for number in range(9)
     }
     assert len(found) > 5
     assert {
-        tuple(each.question for each in _drawn(lessons, 2, 1, 0, 0, generator(n)).questions) for n in range(9)
-    } == {tuple(each.question for each in _drawn(lessons, 2, 1, 0, 0, generator(0)).questions)}
+        tuple(each.question for each in _drawn(passages, 2, 1, 0, 0, generator(n)).questions)
+        for n in range(9)
+    } == {tuple(each.question for each in _drawn(passages, 2, 1, 0, 0, generator(0)).questions)}
 
 
 def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):
@@ -334,8 +342,8 @@ def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
     student = Student(encoder).eval()
     losses = []
     for places in ((2,), (2, 30)):
-        lessons = passages(read_asked(behind(tmp_path / "rows.jsonl", *places)), some)
-        known = read_by(encoder.tokens, lessons, Silent())
+        passages = grouped_by_passage(read_asked(behind(tmp_path / "rows.jsonl", *places)), some)
+        known = with_read_answers(encoder.tokens, passages, Silent())
         assert [each.question for each in known[0].questions] == ["Who is number 2?"]
         losses.append(float(student(**student.batch(known))["loss"].detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)  # word 30 is not read

@@ -22,7 +22,11 @@ from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.packing import packed
 from pairsmith.models.language.sampling import Sampling, draw, truncate
-from pairsmith.models.language.transformers_backend import FOLDED, TransformersModel, TransformersSession
+from pairsmith.models.language.transformers_backend import (
+    SHARED_ATTENTION_TYPES,
+    TransformersModel,
+    TransformersSession,
+)
 from pairsmith.runs.seeds import stream_key, uniforms
 
 pytestmark = pytest.mark.slow
@@ -332,4 +336,6 @@ def test_other_kinds_of_model(kind, tiny_gpt2):
 
 def test_every_kind_that_attends_as_we_do_is_tested(tiny_gpt2):
     kinds = {**CONFIGS, **MORE}
-    assert {made(kind, kinds[kind], tiny_gpt2)._model.config.model_type for kind in kinds} >= set(FOLDED)
+    assert {made(kind, kinds[kind], tiny_gpt2)._model.config.model_type for kind in kinds} >= set(
+        SHARED_ATTENTION_TYPES
+    )

@@ -50,11 +50,12 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
     files = PairFile(folder / "ahead"), PairFile(folder / "back")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "PAIRS_AT_ONCE", at_once)
-        found = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
-    whole = [each.renumbered(*map(torch.from_numpy, (group.x, group.y))) for each in search(x, y, k)]
+        _, unscored = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
+    of_x, of_y = map(torch.from_numpy, (group.x, group.y))
+    whole = [Pairs(of_x[each.x], of_y[each.y], each.similarity, each.margin) for each in search(x, y, k)]
     assert all(same(file, pairs) for file, pairs in zip(files, whole, strict=True))
     compared = len(x) * min(k, len(y)) + len(y) * min(k, len(x))
-    assert found.unscored == compared - len(whole[0]) - len(whole[1])
+    assert unscored == compared - len(whole[0]) - len(whole[1])
     assert not list(folder.glob(".pairsmith-*"))
 
 

@@ -238,41 +238,41 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
 
 
 def test_parts_have_so_many_inputs_or_little_more():
-    cells = [SearchGroup(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
-    found = parts(cells, 4)
+    groups = [SearchGroup(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
+    found = parts(groups, 4)
     assert [part.number for part in found] == list(range(len(found)))
-    pieces = [piece for part in found for piece in part.pieces]
-    assert [(p.cell, *p.queries) for p in pieces] == [
+    blocks = [block for part in found for block in part.blocks]
+    assert [(p.group, *p.queries) for p in blocks] == [
         (0, 0, 4), (0, 4, 5), (1, 0, 1), (2, 0, 2), (3, 0, 4), (3, 4, 8), (3, 8, 9),
     ]  # fmt: skip
-    assert {p.others for p in pieces} == {(0, 3)}
+    assert {p.others for p in blocks} == {(0, 3)}
     assert [part.size for part in found] == [4, 4, 4, 4, 1]
-    assert {piece.side for piece in pieces} == {"both"}
+    assert {block.side for block in blocks} == {"both"}
 
 
 def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
-    cells = [SearchGroup(np.arange(5), np.arange(3)), SearchGroup(np.arange(2), np.arange(1))]
-    found = parts_by_index(cells, 2, 0, {"x": 4, "y": 4})
+    groups = [SearchGroup(np.arange(5), np.arange(3)), SearchGroup(np.arange(2), np.arange(1))]
+    found = parts_by_index(groups, 2, 0, {"x": 4, "y": 4})
     assert [part.number for part in found] == list(range(7))
-    assert [part.pieces for part in found] == [
-        (piece,) for piece in (
+    assert [part.blocks for part in found] == [
+        (block,) for block in (
             SearchBlock(0, "x", (0, 5), (0, 1)), SearchBlock(0, "x", (0, 5), (1, 3)),
             SearchBlock(0, "y", (0, 3), (0, 1)), SearchBlock(0, "y", (0, 3), (1, 3)), SearchBlock(0, "y", (0, 3), (3, 5)),
             SearchBlock(1, "x", (0, 2), (0, 1)), SearchBlock(1, "y", (0, 1), (0, 2)),
         )
     ]  # fmt: skip
     monkeypatch.setattr(neighbours, "QUERIES", 3)
-    asked = [part.pieces[0].queries for part in parts_by_index(cells[:1], 5, 0, {"x": 4, "y": 4})]
+    asked = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
     assert asked == [(0, 2), (2, 5), (0, 3)]
     monkeypatch.setattr(neighbours, "SAVED", 2_048)
-    asked = [part.pieces[0].queries for part in parts_by_index(cells[:1], 5, 0, {"x": 1_024, "y": 900})]
+    asked = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 1_024, "y": 900})]
     assert asked == [(0, 1), (1, 3), (3, 5), (0, 1), (1, 3)]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(11, [5, 6]), (9, [9]), (4, [4]), (20, [5, 5, 5, 5])])
 def test_no_index_is_made_of_fewer_texts_than_it_is_trained_on(count, sizes):
     parts = parts_by_index([SearchGroup(np.arange(1), np.arange(count))], 3, 5, {"x": 4, "y": 4})
-    held = [part.pieces[0].others for part in parts if part.pieces[0].side == "x"]
+    held = [part.blocks[0].others for part in parts if part.blocks[0].side == "x"]
     assert [stop - start for start, stop in held] == sizes
 
 
@@ -312,9 +312,9 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
     texts = Texts(x, tmp_path / "x.texts"), Texts(y, tmp_path / "y.texts")
 
     def of(settings, name):
-        near, cells = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))
+        near, groups = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))
         files = PairFile(tmp_path / f"{name}-ahead"), PairFile(tmp_path / f"{name}-back")
-        scored_candidates(near.shards(), cells, (x, y), texts, settings, files, tmp_path)
+        scored_candidates(near.shards(), groups, (x, y), texts, settings, files, tmp_path)
         return [file[:] for file in files]
 
     exact, by_index = (
@@ -387,7 +387,7 @@ def test_pairs_are_saved_in_shards_and_go_on_between_them(world, monkeypatch):
     given = settings("reading", "questions.jsonl", "passages.jsonl")
     whole = mine(given, Run(tmp / "whole", Silent()))
     monkeypatch.setattr(route, "SHARD_ROWS", 2)
-    calls, real = [], route.sorted_out
+    calls, real = [], route.split_by_threshold
 
     def failing(*args):
         calls.append(0)
@@ -395,7 +395,7 @@ def test_pairs_are_saved_in_shards_and_go_on_between_them(world, monkeypatch):
             raise StorageError("no space left")
         return real(*args)
 
-    monkeypatch.setattr(route, "sorted_out", failing)
+    monkeypatch.setattr(route, "split_by_threshold", failing)
     with pytest.raises(StorageError):
         mine(given, Run(tmp / "out", Silent()))
     found = mine(given, Run(tmp / "out", Silent()))

@@ -46,7 +46,7 @@ _TEXTS = 256
 
 def train_question_generator_on(
     examples: Sequence[Example],
-    unseen: Sequence[Example],
+    validation: Sequence[Example],
     settings: TrainQuestionGeneratorSettings,
     device: str,
     *,
@@ -55,8 +55,8 @@ def train_question_generator_on(
 ) -> tuple[Any, Any, float, TrainingHistory]:
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
-    ``generator_examples`` makes both ``examples``, at least one, and ``unseen``, which may be empty. The
-    token accuracy on ``unseen`` chooses the step and the learning rate. Of the paths in the settings only
+    ``generator_examples`` makes both ``examples``, at least one, and ``validation``, which may be empty. The
+    token accuracy on ``validation`` chooses the step and the learning rate. Of the paths in the settings only
     ``base`` is read here. Returned are the model and its tokenizer, the learning rate, and how the training
     went.
     """
@@ -70,10 +70,10 @@ def train_question_generator_on(
         writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
 
         def measure() -> float:
-            return token_accuracy(writer, chunks_of(unseen, writer.collate))
+            return token_accuracy(writer, chunks_of(validation, writer.collate))
 
         # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
-        draw, measured = same_rows(examples), measure if unseen else None
+        draw, measured = same_rows(examples), measure if validation else None
         task = TrainingTask(len(examples), draw, writer.collate, measured, "token accuracy", order)
         return writer, task
 
@@ -109,14 +109,14 @@ def generator_examples(
                 break
 
 
-def check_examples(examples: Sized, unseen: Sized, settings: TrainQuestionGeneratorSettings) -> None:
+def check_examples(examples: Sized, validation: Sized, settings: TrainQuestionGeneratorSettings) -> None:
     """Refuse to train without examples, to validate on none, or to share passages where a base cannot."""
     if settings.questions > 1 and writes_as(settings.base) != "decoder":
         raise InputError(
             f"--questions {settings.questions}: {settings.base} is no causal language model, and no other "
             "reads a passage once for several questions; leave it out"
         )
-    if not examples or (settings.validation and not unseen):
+    if not examples or (settings.validation and not validation):
         limit, _ = _form(settings, load_tokenizer(settings.base))
         raise InputError(
             f"none of the {'validation ' if examples else ''}questions can be used for training: no passage "

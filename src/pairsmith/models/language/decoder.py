@@ -71,6 +71,9 @@ class MultiPromptDecoder:
     """Decodes groups as they are added; see the module's docstring.
 
     Args:
+        model: gives the logits of the next token for many rows at once.
+        sampling: D4: top-k, top-p, the most tokens and the stop string.
+        seed: of every draw, from 0 to 2**63 - 1.
         rule: combines the prompts' distributions, e.g. ``partial(self_debias, decay=100.0)``.
         prompts: all prompts of the groups to come, for planning memory; prompts that do not fit are skipped.
         rows: row budget, at least the number of prompts of the largest group; by default what the model
@@ -141,7 +144,7 @@ class MultiPromptDecoder:
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
-                done = self._end()
+                done = self._remove_ended()
                 self._step()
             yield from done
 
@@ -176,10 +179,10 @@ class MultiPromptDecoder:
             self._session.prefill(list(new))
         return self._ready[0] if self._ready else None
 
-    def _end(self) -> list[Group]:
+    def _remove_ended(self) -> list[Group]:
         """Remove the groups that ended with the last draw, and return them."""
         for group in self._active:
-            self._look(group)
+            self._note_ending(group)
         done = [group for group in self._active if group.ending]
         if done:
             for group in done:
@@ -227,7 +230,7 @@ class MultiPromptDecoder:
             for i, group in enumerate(groups):
                 self._watch(Draw(group, group.tokens[-1], p_main[i], p_combined[i]))
 
-    def _look(self, group: Group) -> None:
+    def _note_ending(self, group: Group) -> None:
         """See whether the group's last token ended it, and write its text if it did."""
         token = group.tokens[-1]
         if token in self._stop_tokens:

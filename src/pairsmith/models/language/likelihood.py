@@ -76,7 +76,7 @@ def load_likelihood_judge(
     from pairsmith.models.language.packing import packed
 
     tokenizer, network = load_causal(model, device=device, dtype=dtype)
-    context = context_of(network.config, folded=False)
+    context = context_of(network.config, shared=False)
     network = packed(network).eval()
     if reason := obstacle(network):
         raise ModelError(

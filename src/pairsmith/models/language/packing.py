@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers.activations import FastGELUActivation, GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
-from pairsmith.models.language.transformers_backend import FOLDED
+from pairsmith.models.language.transformers_backend import SHARED_ATTENTION_TYPES
 
 _OPS = torch.ops.mkldnn
 """Not part of torch's documented interface: where an operator is missing, nothing is packed."""
@@ -49,7 +49,11 @@ def packed(model: Any) -> Any:
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
         os.environ.setdefault(variable, str(COMPILED))
     weight = next(model.parameters())
-    if weight.device.type != "cpu" or model.config.model_type not in FOLDED or not _can_pack(weight.dtype):
+    if (
+        weight.device.type != "cpu"
+        or model.config.model_type not in SHARED_ATTENTION_TYPES
+        or not _can_pack(weight.dtype)
+    ):
         return model
     for module in model.modules():
         for first, activation in FIRST_AND_ACTIVATION:

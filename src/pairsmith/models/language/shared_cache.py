@@ -32,11 +32,11 @@ class SharedCache(Cache):
         starts: the number of starts and the tokens of the longest one; (0, 0) for none.
         slot: the most tokens of a prompt after its start.
         tail: the most tokens fed to a row.
-        folded: whether the model's attention is ``attend``. Otherwise ``update`` returns each row's keys and
+        shared: whether the model's attention is ``attend``. Otherwise ``update`` returns each row's keys and
             values in full, in order, for the model's own attention.
     """
 
-    def __init__(self, rows: int, starts: tuple[int, int], slot: int, tail: int, *, folded: bool) -> None:
+    def __init__(self, rows: int, starts: tuple[int, int], slot: int, tail: int, *, shared: bool) -> None:
         super().__init__(layers=[])
         self.starts = Store(*starts)
         self.slots = Store(rows, slot)
@@ -44,7 +44,7 @@ class SharedCache(Cache):
         self._start_of = torch.full((rows,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
         self._fed: list[int] = []  # tokens fed to each row
-        self._folded = folded
+        self._shared = shared
         self._plan: Plan | None = None  # of the current step
         self._none = torch.zeros(0, 0, dtype=torch.int64)
         self._order = self._none  # of each row's keys in that step, for the model's own attention
@@ -103,9 +103,9 @@ class SharedCache(Cache):
             (self._start_of[slots].clamp(min=0), start, self.starts),
             (slots, slot, self.slots),
         ]
-        rows = rounded(len(fed)) if self._folded else len(fed)
+        rows = rounded(len(fed)) if self._shared else len(fed)
         self._plan = plan_step(stores, fed, self._tails.length, rows, device)
-        self._order, seen = (self._none, self._none) if self._folded else self._plan.in_order()
+        self._order, seen = (self._none, self._none) if self._shared else self._plan.in_order()
         token = _STEPPING.set(self)
         try:
             yield seen.to(torch.int64)
@@ -123,7 +123,7 @@ class SharedCache(Cache):
         for table, new in zip(self._tails.layers[layer_idx], (key_states, value_states), strict=True):
             table[plan.row, :, plan.tails] = new[: len(plan.row), :, 0]
         self._layer = layer_idx
-        return (key_states, value_states) if self._folded else (self._in_full(0), self._in_full(1))
+        return (key_states, value_states) if self._shared else (self._in_full(0), self._in_full(1))
 
     def _in_full(self, which: int) -> Tensor:
         """Each row's keys (0) or values (1) in order, ``(rows, heads, keys, size)``."""

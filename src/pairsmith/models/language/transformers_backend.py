@@ -38,7 +38,7 @@ FEW_TOKENS = 64
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """Names in model configurations for the number of tokens that a layer can attend to."""
 
-FOLDED = (
+SHARED_ATTENTION_TYPES = (
     "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
     "phi", "phi3", "olmo2", "qwen3_moe", "mixtral", "starcoder2", "granite", "cohere", "stablelm", "smollm3",
 )  # fmt: skip
@@ -58,7 +58,7 @@ class TransformersModel:
         self._tokenizer = tokenizer
         self.name = name
         self.revision = revision
-        self.context: int = context_of(model.config, folded=_folds(model))
+        self.context: int = context_of(model.config, shared=_has_shared_attention(model))
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self._closing = frozenset(int(end) for end in listed if end is not None)
@@ -134,14 +134,14 @@ class TransformersSession:
     ) -> None:
         self._model = model
         self._device = model.device
-        self._folded = _folds(model)
+        self._shared = _has_shared_attention(model)
         self.call_tokens = call_tokens
         self._start_of = common_starts(prompts, rows // 2, call_tokens)
         self._starts: dict[Prompt, int] = {}  # their numbers, once they are computed
         different = set(self._start_of.values()) - {()}
         starts = len(different), max(map(len, different), default=0)
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
-        self._cache = SharedCache(rows, starts, rest, tail, folded=self._folded)
+        self._cache = SharedCache(rows, starts, rest, tail, shared=self._shared)
         self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
         self._slots: dict[Prompt, int] = {}
         self._free = list(range(rows))  # a heap: low slots first, as steps multiply all up to the last
@@ -271,13 +271,13 @@ class TransformersSession:
         """Feed every row one token at its own position."""
         positions = self._cache.positions
         rows = len(tokens)
-        if self._folded:
+        if self._shared:
             filler = (0, rounded(rows) - rows)
             tokens, positions = (torch.nn.functional.pad(x, filler) for x in (tokens, positions))
         with self._attention(), self._cache.step(self._device) as seen:
             output = self._model(
                 input_ids=tokens[:, None].to(self._device),
-                attention_mask=None if self._folded else seen,
+                attention_mask=None if self._shared else seen,
                 position_ids=positions[:, None].to(self._device),
                 past_key_values=self._cache,
                 use_cache=True,
@@ -288,7 +288,7 @@ class TransformersSession:
     @contextmanager
     def _attention(self) -> Iterator[None]:
         """Within this context the model uses the cache's attention, where it can."""
-        if not self._folded:
+        if not self._shared:
             yield
             return
         usual = self._model.config._attn_implementation
@@ -313,24 +313,24 @@ def _joined(first: list[LayerStates], then: list[LayerStates]) -> list[LayerStat
     ]
 
 
-def context_of(config: Any, *, folded: bool | None = None) -> int:
+def context_of(config: Any, *, shared: bool | None = None) -> int:
     """The most tokens that a model can read.
 
     Args:
         config: the model's configuration.
-        folded: whether the shared attention replaces the model's own; None: decided by the model type.
+        shared: whether the shared attention replaces the model's own; None: decided by the model type.
     """
     text_config = config.get_text_config()
-    if folded is None:
-        folded = text_config.model_type in FOLDED
+    if shared is None:
+        shared = text_config.model_type in SHARED_ATTENTION_TYPES
     # A model's own attention gets no sliding windows here, so its rows may be no longer than one window.
-    limits = (getattr(text_config, name, None) for name in (LENGTH_LIMITS[:1] if folded else LENGTH_LIMITS))
+    limits = (getattr(text_config, name, None) for name in (LENGTH_LIMITS[:1] if shared else LENGTH_LIMITS))
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048)
 
 
-def _folds(model: Any) -> bool:
+def _has_shared_attention(model: Any) -> bool:
     """Whether the shared attention can replace the model's own."""
-    known = model.config.get_text_config().model_type in FOLDED
+    known = model.config.get_text_config().model_type in SHARED_ATTENTION_TYPES
     return bool(known and model._can_set_attn_implementation())
 
 

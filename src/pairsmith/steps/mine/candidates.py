@@ -3,13 +3,13 @@
 A group at a time, the neighbours are read from the search in parts, merged in a file, and scored in parts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -35,34 +35,24 @@ NOBODY = 2**32 - 1
 """The number in a file of a neighbour that is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The candidates of each input, ``forward``, and of each output, ``backward``, with their margins (M3).
-
-    ``left_out`` counts the nearer neighbours that may not be paired, and ``unscored`` the candidates without
-    a margin, as the mean cosine to their neighbours is not above 0.
-    """
-
-    forward: PairFile
-    backward: PairFile
-    left_out: int
-    unscored: int
-
-
 def scored_candidates(
     tables: Iterable[pa.Table],
-    every: Sequence[SearchGroup],
+    groups: Sequence[SearchGroup],
     corpora: tuple[Encoded, Encoded],
     texts: tuple[Texts, Texts],
     settings: MineSettings,
     files: tuple[PairFile, PairFile],
     folder: Place,
-) -> Candidates:
+) -> tuple[int, int]:
     """Merge the parts of the search, leave out what may not be paired, and score the k nearest that remain.
+
+    The candidates of each text and their margins (M3) are written into files. Returned are the numbers of
+    nearer neighbours that were left out, and of candidates without a margin, as the mean cosine to their
+    neighbours is not above 0.
 
     Args:
         tables: rows of ``NEAR`` in the order of the search, in parts of any size.
-        every: the groups that were searched.
+        groups: those that were searched.
         corpora, texts: those of the inputs and of the outputs.
         files: where the candidates of each input and of each output are written.
         folder: where scratch files are written, 8 bytes for each neighbour of the largest group.
@@ -73,25 +63,25 @@ def scored_candidates(
     most = looked_up(settings)
     firsts = tuple(each.firsts() for each in corpora) if settings.group_column else None
     left_out = compared = 0
-    pieces = (piece for table in tables for piece in _pieces(table))
+    runs = (run for table in tables for run in _runs_of_neighbours(table))
     with ExitStack() as stack:
         paths = (stack.enter_context(scratch_file(folder, f"near-{name}")) for name in most)
         of_x, of_y = (stack.enter_context(NearFile(path)) for path in paths)
-        for number, found in groupby(pieces, key=lambda piece: piece[0]):
-            group = every[number]
+        for number, found in groupby(runs, key=lambda run: run[0]):
+            group = groups[number]
             of_x.begin(min(most["x"], len(group.y)))
             of_y.begin(min(most["y"], len(group.x)))
-            for _, name, first, piece in found:
-                (of_x if name == "x" else of_y).add(first, piece)
+            for _, name, first, near in found:
+                (of_x if name == "x" else of_y).add(first, near)
             if settings.verbatim == "drop":
-                for side in (0, 1):
-                    left_out += _pruned((of_x, of_y)[side], side, group, corpora, texts, settings.k)
+                x, y = map(_Side, (group.x, group.y), corpora, texts)
+                left_out += _drop_unpairable(of_x, x, y, settings.k, inputs=True)
+                left_out += _drop_unpairable(of_y, y, x, settings.k, inputs=False)
             numbers = group.x, group.y
             if firsts:
                 numbers = firsts[0][group.x], firsts[1][group.y]
             compared += _score((of_x, of_y), numbers, settings, files)
-    forward, backward = files
-    return Candidates(forward, backward, left_out, compared - len(forward) - len(backward))
+    return left_out, compared - sum(map(len, files))
 
 
 def _score(
@@ -123,66 +113,57 @@ def _score(
     return compared
 
 
-def _pruned(
-    near: "NearFile",
-    side: int,
-    group: SearchGroup,
-    corpora: tuple[Encoded, Encoded],
-    texts: tuple[Texts, Texts],
-    k: int,
-) -> int:
-    """Leave the k nearest of each text of one side, 0 or 1, that may be paired; returns how many may not."""
-    left_out, sides = 0, (group.x, group.y)
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The texts of one side of a group: their numbers in a corpus, ``(n,)``, its vectors and its texts."""
+
+    numbers: NDArray[np.int64]
+    corpus: Encoded
+    texts: Texts
+
+    def read(self, numbers: torch.Tensor) -> list[Mapping[str, Any]]:
+        """``text`` and ``answer`` of the texts with these numbers in the group, ``(pairs,)``."""
+        distinct, place = np.unique(numbers.numpy(), return_inverse=True)
+        rows = self.texts.rows(self.numbers[distinct].tolist(), ("text", "answer"))
+        return [rows[i] for i in place.tolist()]
+
+
+def _drop_unpairable(near: "NearFile", own: _Side, other: _Side, k: int, *, inputs: bool) -> int:
+    """Leave the k nearest of each text of one side that may be paired (M5); returns how many may not.
+
+    ``inputs`` says whether ``own`` are the inputs.
+    """
+    left_out = 0
     for first, part in near.parts():
-        forbidden = partial(_forbidden, sides, texts, side, first)
-        deeper = partial(_deeper, sides, corpora, side, first)
-        kept, more = permitted(part, k, forbidden, deeper, len(sides[1 - side]))
+        forbidden = partial(_forbidden, own, other, first, inputs)
+        further = partial(_search_further, own, other, first)
+        kept, more = permitted(part, k, forbidden, further, len(other.numbers))
         near.write(first, kept)
         left_out += more
     return left_out
 
 
 def _forbidden(
-    sides: tuple[NDArray[np.int64], NDArray[np.int64]],
-    texts: tuple[Texts, Texts],
-    side: int,
-    first: int,
-    rows: torch.Tensor,
-    near: torch.Tensor,
+    own: _Side, other: _Side, first: int, inputs: bool, rows: torch.Tensor, near: torch.Tensor
 ) -> torch.Tensor:
-    """Which texts of one side, 0 or 1, may not be paired with these neighbours, ``(pairs,)`` bool.
+    """Which texts may not be paired with these neighbours, ``(pairs,)`` bool.
 
     The texts' numbers in the group are ``rows`` and ``first`` more.
     """
-    rows = rows + first
     found = torch.empty(len(rows), dtype=torch.bool)
     for some in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
-        numbers = (rows[some], near[some]) if side == 0 else (near[some], rows[some])
-        known = []
-        for each, here, of in zip(numbers, sides, texts, strict=True):
-            distinct, place = np.unique(each.numpy(), return_inverse=True)
-            read = of.rows(here[distinct].tolist(), ("text", "answer"))
-            known.append([read[i] for i in place.tolist()])
+        both = own.read(rows[some] + first), other.read(near[some])
+        pairs = zip(*(both if inputs else reversed(both)), strict=True)
         found[some] = torch.tensor(
-            [
-                bool(unpairable(one["text"], other["text"], other["answer"]))
-                for one, other in zip(*known, strict=True)
-            ]
+            [bool(unpairable(one["text"], two["text"], two["answer"])) for one, two in pairs]
         )
     return found
 
 
-def _deeper(
-    sides: tuple[NDArray[np.int64], NDArray[np.int64]],
-    corpora: tuple[Encoded, Encoded],
-    side: int,
-    first: int,
-    rows: torch.Tensor,
-    more: int,
-) -> Neighbours:
-    """The ``more`` nearest of some texts of one side, 0 or 1, by an exact search; see ``_forbidden``."""
-    queries = corpora[side].vectors.of(sides[side][rows.numpy() + first])
-    return nearest(queries, corpora[1 - side].vectors.of(sides[1 - side]), more)
+def _search_further(own: _Side, other: _Side, first: int, rows: torch.Tensor, count: int) -> Neighbours:
+    """The ``count`` nearest of some texts by an exact search; ``rows`` and ``first`` as in ``_forbidden``."""
+    queries = own.corpus.vectors.of(own.numbers[rows.numpy() + first])
+    return nearest(queries, other.corpus.vectors.of(other.numbers), count)
 
 
 class NearFile:
@@ -255,7 +236,7 @@ class NearFile:
             rows.tofile(self._file)
 
 
-def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
+def _runs_of_neighbours(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
     """Undo ``rows_of``: yields the group, the side, the first text's number and the neighbours."""
     sides = table["side"].combine_chunks().dictionary_encode()
     keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])

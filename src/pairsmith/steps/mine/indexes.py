@@ -31,7 +31,7 @@ class ToTrain:
     """An index that has to be trained: its number, its group, and the side of its queries, ``x`` or ``y``."""
 
     number: int
-    cell: int
+    group: int
     side: str
 
 
@@ -48,7 +48,7 @@ def train_indexes(
     The indexes are called ``name`` in FAISS's notation. ``load`` opens the vectors on the machine of a
     worker. ``inputs`` are the fingerprints of the encoded corpora, by name.
     """
-    todo = [ToTrain(number, cell, side) for number, (cell, side) in enumerate(searched)]
+    todo = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
     writer = start_part(
         run,
         step="train-index",
@@ -88,11 +88,11 @@ def _load_training(load: Callable[[], SearchedVectors], name: str, worker: int) 
     vectors = load()
 
     def train(each: ToTrain, advance: Advance) -> Made:
-        others = vectors(each.cell, each.side)
+        others = vectors(each.group, each.side)
         index = FaissIndex(name, others.shape[1])
         index.train(others)
         advance(1)
-        row = {"cell": [each.cell], "side": [each.side], "index": [index.to_bytes()]}
+        row = {"cell": [each.group], "side": [each.side], "index": [index.to_bytes()]}
         return pa.table(row, schema=TRAINED), to_table([], REJECT)
 
     return train
@@ -112,18 +112,18 @@ class Indexes:
         self._texts: tuple[int, str] | None = None
         self._stretch: tuple[int, int] | None = None
 
-    def of(self, cell: int, side: str, stretch: tuple[int, int], others: torch.Tensor) -> FaissIndex:
+    def of(self, group: int, side: str, stretch: tuple[int, int], others: torch.Tensor) -> FaissIndex:
         """An index that holds a stretch, begin and end, of all ``others``, ``(n, d)``."""
-        if self._texts != (cell, side):
-            self._made = self._opened(cell, side, others)
-            self._texts, self._stretch = (cell, side), None
+        if self._texts != (group, side):
+            self._made = self._opened(group, side, others)
+            self._texts, self._stretch = (group, side), None
         if self._stretch != stretch:
             self._made.hold(others[slice(*stretch)])
             self._stretch = stretch
         return self._made
 
-    def _opened(self, cell: int, side: str, others: torch.Tensor) -> FaissIndex:
-        number = self._shards.get((cell, side))
+    def _opened(self, group: int, side: str, others: torch.Tensor) -> FaissIndex:
+        number = self._shards.get((group, side))
         if number is None or self._trained is None:
             made = FaissIndex(self._name, others.shape[1])
             made.train(others)  # with so few vectors it becomes exact

@@ -22,6 +22,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, two_way_search
@@ -53,7 +54,7 @@ class SearchGroup:
     y: NDArray[np.int64]
 
 
-def cells(x: Encoded, y: Encoded) -> list[SearchGroup]:
+def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
     """The texts of each group that both corpora have, in the order of the groups' names."""
     groups_x, groups_y = x.groups(), y.groups()
     both = sorted(groups_x.keys() & groups_y.keys())
@@ -71,13 +72,13 @@ class SearchBlock:
     """A part of the search within one group: a range of queries against a range of the other side.
 
     Attributes:
-        cell: number of the group.
+        group: number of the group.
         side: the side that the queries are from: ``x`` is searched in an index of y, ``y`` in one of x;
             ``both`` searches both ways at once, computes each product once, and has x as the queries.
         queries: begin and end of the range of queries; ``others`` those of the texts on the other side.
     """
 
-    cell: int
+    group: int
     side: Literal["both", "x", "y"]
     queries: tuple[int, int]
     others: tuple[int, int]
@@ -90,51 +91,51 @@ class SearchBlock:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Pieces of the search that are computed and saved together."""
+    """Blocks of the search that are computed and saved together."""
 
     number: int
-    pieces: tuple[SearchBlock, ...]
+    blocks: tuple[SearchBlock, ...]
 
     @property
     def size(self) -> int:
         """The number of queries."""
-        return sum(piece.size for piece in self.pieces)
+        return sum(block.size for block in self.blocks)
 
 
-def parts(cells: Sequence[SearchGroup], rows: int) -> list[Part]:
+def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
     """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
     found: list[Part] = []
-    pieces: list[SearchBlock] = []
-    for number, cell in enumerate(cells):
-        for start in range(0, len(cell.x), rows):
-            pieces.append(
-                SearchBlock(number, "both", (start, min(start + rows, len(cell.x))), (0, len(cell.y)))
+    blocks: list[SearchBlock] = []
+    for number, group in enumerate(groups):
+        for start in range(0, len(group.x), rows):
+            blocks.append(
+                SearchBlock(number, "both", (start, min(start + rows, len(group.x))), (0, len(group.y)))
             )
-            if sum(piece.size for piece in pieces) >= rows:
-                found.append(Part(len(found), tuple(pieces)))
-                pieces = []
-    return [*found, Part(len(found), tuple(pieces))] if pieces else found
+            if sum(block.size for block in blocks) >= rows:
+                found.append(Part(len(found), tuple(blocks)))
+                blocks = []
+    return [*found, Part(len(found), tuple(blocks))] if blocks else found
 
 
 def parts_by_index(
-    cells: Sequence[SearchGroup], rows: int, needed: int, most: Mapping[str, int]
+    groups: Sequence[SearchGroup], rows: int, needed: int, most: Mapping[str, int]
 ) -> list[Part]:
     """Cut the search by indexes into parts, one for each index and up to ``together`` queries.
 
     ``most`` are the neighbours that are looked up for a text of each side. An index holds at most ``rows``
     vectors, unless its training needs more: ``needed``.
     """
-    pieces: list[SearchBlock] = []
-    for number, cell in enumerate(cells):
-        x, y = len(cell.x), len(cell.y)
+    blocks: list[SearchBlock] = []
+    for number, group in enumerate(groups):
+        x, y = len(group.x), len(group.y)
         sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
         for side, queries, others in sides:
-            pieces += [
+            blocks += [
                 SearchBlock(number, side, asked, held)
                 for held in _stretches(others, rows, needed)
                 for asked in _stretches(queries, together(most[side]), 0)
             ]
-    return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
+    return [Part(number, (block,)) for number, block in enumerate(blocks)]
 
 
 def together(neighbours: int) -> int:
@@ -174,6 +175,42 @@ def looked_up(settings: MineSettings) -> dict[str, int]:
     return {side: settings.k + more for side, more in spare.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """The parts of a search, and what decides its result besides the vectors.
+
+    Attributes:
+        parts: of all groups.
+        decides: the settings that the search's folder is known by.
+        needed: vectors that training an index needs; 0 without an index, or where it needs no training.
+    """
+
+    parts: Sequence[Part]
+    decides: Mapping[str, JSON]
+    needed: int = 0
+
+
+def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: int) -> SearchPlan:
+    """Cut the search of vectors with so many numbers into parts; too many are a ``SettingsError``."""
+    neighbours = looked_up(settings)
+    fields = {"index", "index_rows", "recall"} if settings.index else {"search_rows"}
+    decides = {**settings.model_dump(mode="json", include=fields), "neighbours": dict(neighbours)}
+    needed = 0
+    if settings.index:
+        needed = needed_vectors(settings.index, width)
+        todo = parts_by_index(groups, settings.index_rows, needed, neighbours)
+        queries = {side: together(count) for side, count in neighbours.items()}
+        if any(len(each.x) > queries["x"] or len(each.y) > queries["y"] for each in groups):
+            # Only where they split queries, so that folders from before queries were split are still known.
+            decides["queries"] = queries
+    else:
+        todo = parts(groups, settings.search_rows)
+    if len(todo) > MOST_SHARDS:
+        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
+        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
+    return SearchPlan(todo, decides, needed)
+
+
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
@@ -182,43 +219,21 @@ def find_neighbours(
     Indexes that have to be trained are kept in ``indexes``. ``inputs`` are the fingerprints of the encoded
     corpora, by name. The groups are returned with the folder.
     """
-    every = cells(x, y)
-    most = looked_up(settings)
-    decides = settings.model_dump(
-        mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
-    ) | {"neighbours": dict(most)}
-    if settings.index:
-        needed = needed_vectors(settings.index, x.vectors.width)
-        todo = parts_by_index(every, settings.index_rows, needed, most)
-        cut = {side: together(most[side]) for side in most}
-        if any(len(each.x) > cut["x"] or len(each.y) > cut["y"] for each in every):
-            decides["queries"] = cut  # where all are searched together, older folders go on
-        few = sum(part.pieces[0].others[1] - part.pieces[0].others[0] < needed for part in todo)
-    else:
-        todo = parts(every, settings.search_rows)
-    if len(todo) > MOST_SHARDS:
-        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
-        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
+    groups = shared_groups(x, y)
+    plan = plan_search(groups, settings, x.vectors.width)
     writer = start_part(
         run.part("search"),
         step="search",
         schema=NEAR,
-        settings=decides,
+        settings=plan.decides,
         inputs=inputs,
         models={},
-        planned=len(todo),
+        planned=len(plan.parts),
     )
     if not writer.finished:
-        left = [part for part in todo if not writer.is_done(part.number)]
-        total = sum(part.size for part in todo)
-        trained = None
-        if settings.index and needed:
-            sides = dict.fromkeys((piece.cell, piece.side) for part in todo for piece in part.pieces)
-            large = [(cell, side) for cell, side in sides if len(_others(every[cell], side)) >= needed]
-            if large:
-                load = partial(_searched, x, y)
-                where = ExecutorChoice.of(settings)
-                trained = train_indexes(settings.index, load, large, where, inputs, run.part("indexes"))
+        left = [part for part in plan.parts if not writer.is_done(part.number)]
+        total = sum(part.size for part in plan.parts)
+        trained = _trained_indexes(x, y, groups, plan, settings, inputs, run)
         commit_each(
             writer,
             partial(_load_search, x, y, trained, settings),
@@ -233,17 +248,44 @@ def find_neighbours(
         writer.finish(_card(settings))
     folder = writer.folder()
     if settings.index:
-        recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
+        _say_recall(folder, plan, settings.index, run)
+    return folder, groups
+
+
+def _trained_indexes(
+    x: Encoded,
+    y: Encoded,
+    groups: Sequence[SearchGroup],
+    plan: SearchPlan,
+    settings: MineSettings,
+    inputs: Mapping[str, str],
+    run: Run,
+) -> DatasetFolder | None:
+    """The indexes of the groups with vectors enough to train one; None where there are none."""
+    if not settings.index or not plan.needed:
+        return None
+    sides = dict.fromkeys((block.group, block.side) for part in plan.parts for block in part.blocks)
+    large = [(number, side) for number, side in sides if len(_others(groups[number], side)) >= plan.needed]
+    if not large:
+        return None
+    load, where = partial(_searched, x, y), ExecutorChoice.of(settings)
+    return train_indexes(settings.index, load, large, where, inputs, run.part("indexes"))
+
+
+def _say_recall(folder: DatasetFolder, plan: SearchPlan, index: str, run: Run) -> None:
+    """Say how many of the nearest texts an index found, and which parts were searched without it."""
+    recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
+    run.progress.say(
+        f"index {index}: finds at least {min(recall):.1%} of the nearest texts, as checked by an exact "
+        "search for a sample"
+    )
+    ranges = [part.blocks[0].others for part in plan.parts]
+    few = sum(stop - start < plan.needed for start, stop in ranges)
+    if few:
         run.progress.say(
-            f"index {settings.index}: finds at least {min(recall):.1%} of the nearest texts, "
-            "as checked by an exact search for a sample"
+            f"index {index}: is trained on {plan.needed:,} vectors; {few} of {len(ranges)} parts have fewer "
+            "and were searched without an index"
         )
-        if few:
-            run.progress.say(
-                f"index {settings.index}: is trained on {needed:,} vectors; {few} of {len(todo)} parts have "
-                "fewer and were searched without an index"
-            )
-    return folder, every
 
 
 def _others(group: SearchGroup, side: str) -> NDArray[np.int64]:
@@ -253,13 +295,13 @@ def _others(group: SearchGroup, side: str) -> NDArray[np.int64]:
 
 def _searched(x: Encoded, y: Encoded) -> SearchedVectors:
     """The vectors among which those of a side of a group are searched, opened on this machine."""
-    every = cells(x, y)
+    groups = shared_groups(x, y)
 
     @cache
     def opened(side: str) -> Encoded:
         return (x if side == "y" else y).here()
 
-    return lambda cell, side: opened(side).vectors.of(_others(every[cell], side))
+    return lambda group, side: opened(side).vectors.of(_others(groups[group], side))
 
 
 def _load_search(
@@ -271,29 +313,29 @@ def _load_search(
 ) -> Work[Part, Made]:
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
     x, y = x.here(), y.here()
-    every = cells(x, y)
+    groups = shared_groups(x, y)
     device = torch.device(pick_device(settings.device))
     most = looked_up(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
         found: list[pa.Table] = []
-        for piece in part.pieces:
-            of_x, of_y = x.vectors.of(every[piece.cell].x), y.vectors.of(every[piece.cell].y)
-            queries, all_others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
-            queries, others = queries[slice(*piece.queries)], all_others[slice(*piece.others)]
-            first = piece.queries[0]
+        for block in part.blocks:
+            of_x, of_y = x.vectors.of(groups[block.group].x), y.vectors.of(groups[block.group].y)
+            queries, all_others = (of_y, of_x) if block.side == "y" else (of_x, of_y)
+            queries, others = queries[slice(*block.queries)], all_others[slice(*block.others)]
+            first = block.queries[0]
             if indexes:
                 near, recall = faiss_search(
                     queries,
                     others,
-                    most[piece.side],
-                    index=indexes.of(piece.cell, piece.side, piece.others, all_others),
+                    most[block.side],
+                    index=indexes.of(block.group, block.side, block.others, all_others),
                     recall=settings.recall,
                     advance=advance,
                 )
-                near.ids.add_(piece.others[0])
-                found.append(rows_of(piece.cell, piece.side, first, near, recall))
+                near.ids.add_(block.others[0])
+                found.append(rows_of(block.group, block.side, first, near, recall))
                 continue
             near_x, near_y = two_way_search(
                 queries,
@@ -304,24 +346,24 @@ def _load_search(
                 advance=advance,
             )
             near_y.ids.add_(first)
-            found.append(rows_of(piece.cell, "x", first, _first_of(near_x, most["x"])))
-            found.append(rows_of(piece.cell, "y", 0, _first_of(near_y, most["y"])))
+            found.append(rows_of(block.group, "x", first, _first_columns(near_x, most["x"])))
+            found.append(rows_of(block.group, "y", 0, _first_columns(near_y, most["y"])))
         return pa.concat_tables(found), to_table([], REJECT)
 
     return search
 
 
-def _first_of(near: Neighbours, most: int) -> Neighbours:
+def _first_columns(near: Neighbours, most: int) -> Neighbours:
     return Neighbours(near.ids[:, :most].contiguous(), near.similarities[:, :most].contiguous())
 
 
-def rows_of(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
+def rows_of(group: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
     """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
     count, width = near.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
     numbers = np.arange(first, first + count)
     columns = [
-        pa.array(np.full(count, cell)),
+        pa.array(np.full(count, group)),
         pa.array([side]).take(pa.array(np.zeros(count, np.int64))),
         pa.array(numbers),
         pa.ListArray.from_arrays(offsets, pa.array(near.ids.numpy().ravel())),

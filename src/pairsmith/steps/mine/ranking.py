@@ -36,7 +36,7 @@ class Ranking:
     reasons: NDArray[np.str_]
 
     def kept(self, threshold: float | None, most: int) -> NDArray[np.bool_]:
-        """Which pairs to keep, ``(n,)`` as in ``order``: the first ``most`` winners that reach the threshold."""
+        """Which pairs to keep, ``(n,)`` as in ``order``: at most ``most`` winners above the threshold."""
         keep: NDArray[np.bool_] = self.wins.copy()
         if threshold is not None:
             keep &= self.values[self.order] >= threshold

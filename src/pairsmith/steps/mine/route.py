@@ -1,6 +1,7 @@
 """The step ``mine``: find naturally occurring pairs in two corpora (few-shot mining).
 
-corpora -> units -> vectors -> nearest neighbours both ways, without copies (M5) -> margin score (M3) -> rows
+corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbours both ways, without copies
+(M5) -> margin score (M3) -> rows
 """
 
 import math
@@ -68,45 +69,51 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if styled and load_style(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
+    # Units of text are encoded, and those that are unlike the seeds left out (M4).
     folders = [encode_corpus(corpus, settings, revision, run.part(corpus.name)) for corpus in both]
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
-    with ExitStack() as scratch:
-        names = ("x", "y", "xs", "ys", "forward", "backward", "chosen")
-        files = [scratch.enter_context(scratch_file(run.out, name)) for name in names]
-        x, y = map(Encoded.of, folders, files[:2])
-        texts = Texts(x, files[2]), Texts(y, files[3])
+    with ExitStack() as stack:
+        scratch = {
+            name: stack.enter_context(scratch_file(run.out, name))
+            for name in ("x", "y", "xs", "ys", "forward", "backward", "chosen")
+        }
+        x, y = (Encoded.of(folder, scratch[name]) for folder, name in zip(folders, ("x", "y"), strict=True))
+        texts = Texts(x, scratch["xs"]), Texts(y, scratch["ys"])
+        forward, backward, pairs = (PairFile(scratch[name]) for name in ("forward", "backward", "chosen"))
+        # The nearest neighbours of all texts, both ways.
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
-        near, cells = find_neighbours(x, y, settings, encodings, run)
-        forward, backward, pairs = map(PairFile, files[4:])
-        found = scored_candidates(
-            near.batches("train"), cells, (x, y), texts, settings, (forward, backward), run.out
+        near, groups = find_neighbours(x, y, settings, encodings, run)
+        # The k nearest that may be paired (M5), with their margins (M3).
+        left_out, unscored = scored_candidates(
+            near.batches("train"), groups, (x, y), texts, settings, (forward, backward), run.out
         )
-        if found.left_out:
+        if left_out:
             run.progress.say(
-                f"{found.left_out:,} nearer neighbours are left out, as they or their answers stand in the "
+                f"{left_out:,} nearer neighbours are left out, as they or their answers stand in the "
                 f"other text word for word; the {settings.k} nearest of each text are counted without them"
             )
+        # All of them, or those of a retrieval rule.
         choose_from_files(
             forward, backward, settings.retrieval, pairs, run.out, (len(x), len(y)), best=settings.best
         )
-        most = max(len(pairs), x.copy_count + y.copy_count)
-        for number in range(max(1, -(-most // SHARD_ROWS))):
+        rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
+        for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
             if writer.is_done(number):
                 continue
             first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
-            rows, rejects = sorted_out(pairs[first:stop], texts, settings)
+            rows, rejects = split_by_threshold(pairs[first:stop], texts, settings)
             lost = [
                 to_table(rejects, REJECT),
                 x.copies("inputs", first, stop),
                 y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
             ]
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
-        counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells)}
+        counts = {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
         if settings.retrieval == "candidates" and not (settings.best or settings.group_column):
             counts["inputs without a candidate"] = len(x) - pairs.inputs()
-    counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}
+    counts |= {"left out word for word": left_out, "without a margin": unscored}
     return finished(writer, _card(settings, counts), run)
 
 
@@ -118,7 +125,7 @@ def _identifying(settings: MineSettings) -> dict[str, JSON]:
     return found
 
 
-def sorted_out(
+def split_by_threshold(
     pairs: Pairs, texts: tuple[Texts, Texts], settings: MineSettings
 ) -> tuple[list[Mined], list[Reject]]:
     """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""

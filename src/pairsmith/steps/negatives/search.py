@@ -64,7 +64,7 @@ def find_nearest(
     if settings.index:
         needed = needed_vectors(settings.index, queries.width)
         most = dict.fromkeys(("x", "y"), looked_up(settings))
-        blocks = [part.pieces[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
+        blocks = [part.blocks[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
         blocks = [block for block in blocks if block.side == "x"]
     else:
         edges = range(0, len(queries), settings.search_rows)
@@ -152,7 +152,7 @@ def _load_search(
     indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> Made:
-        (block,) = part.pieces
+        (block,) = part.blocks
         some, others = asked[slice(*block.queries)], texts[slice(*block.others)]
         recall = None
         if indexes:

@@ -51,7 +51,7 @@ class _Data(SeedData[Example]):
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
     cut = [in_window(each, settings.window) for each in seeds.each]
-    unseen = [in_window(each, settings.window) for each in read_validation(settings)]
+    validation = [in_window(each, settings.window) for each in read_validation(settings)]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     encoder = settings.encoder
     if mined and encoder and mined.manifest.models.get("encoder") != model_revision(encoder):
@@ -59,7 +59,7 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
             f"model {encoder}: {mined.path} was encoded by another model, or by other weights of this "
             "one; give the same --encoder as to mine"
         )
-    return _Data(replace(seeds, each=cut), unseen, mined=mined)
+    return _Data(replace(seeds, each=cut), validation, mined=mined)
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
@@ -154,7 +154,7 @@ def retrieved(
             best = near[number]
             for value, row in found:
                 copied = unpairable(example.input, row["text"], row["answer"])
-                if not copied and not _right(row, example, *right[number]):
+                if not copied and not _is_positive(row, example, *right[number]):
                     best[row["text"]] = max(value, best.get(row["text"], value))
             kept = nlargest(count, ((value, text) for text, value in best.items()))
             near[number] = {text: value for value, text in kept}
@@ -167,7 +167,10 @@ def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.sort(np.unique(codes, return_index=True)[1])
 
 
-def _right(row: dict[str, Any], example: Example, outputs: frozenset[str], answers: frozenset[str]) -> bool:
+def _is_positive(
+    row: dict[str, Any], example: Example, outputs: frozenset[str], answers: frozenset[str]
+) -> bool:
+    """Whether an output is, or overlaps with, one of an example's own ``outputs`` and ``answers``."""
     if row["text"] in outputs:
         return True
     if row["answer"] is None or example.context is None:
