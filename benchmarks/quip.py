@@ -174,11 +174,11 @@ def error_of(results: Mapping[str, Any], name: str) -> float:
 
 
 def rationales(folder: Path) -> list[dict[str, Any]]:
-    """Of the first texts that the first prompt judged right, the span that answers its question best."""
+    """Of the first texts that the rationales' prompt judged right, the span that answers it best."""
     found = []
     for line in (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        if row["taken_for_positive"][0] == row["positive"]:  # a rationale is of this prompt
+        if row["rationale_side"] == ("positive" if row["positive"] else "negative"):
             found.append({key: row[key] for key in ("text", "positive", "rationale")})
     return found[:RATIONALES]
 
