@@ -103,14 +103,17 @@ def main() -> None:
     learned = {**task.learned, **{name: value for name, value in given.items() if value}}
     task = replace(task, learned=learned)
     test = tested(args.corpora, args.data, work / f"test-{args.tested}.jsonl", args.tested)
+    choice = Choice(args.judge, args.chooser)
+    if args.json.exists():
+        before = json.loads(args.json.read_text(encoding="utf-8"))["settings"]
+        if before.get("full", before.get("judge")) not in (choice.name, args.judge):
+            raise SystemExit(f"{args.json} has figures of other pairs; give another --json")
     for seed in args.seeds:
         for method in args.methods:
             for size in (0,) if method == "seeds" else args.sizes:
                 if str(size) not in measured(args.json).get(str(seed), {}).get(method, {}):
-                    folder = work / f"seed-{seed}"
-                    full = chosen(folder, args.chooser) if args.chooser else folder / f"filtered-{args.judge}"
-                    figures = one(task, folder, test, method, size, seed, full)
-                    settings = {"corpora": args.corpora, "full": full.name, "tested": args.tested}
+                    figures = one(task, work / f"seed-{seed}", test, method, size, seed, choice)
+                    settings = {"corpora": args.corpora, "full": choice.name, "tested": args.tested}
                     keep(args.json, settings | learned, seed, method, size, figures)
     table = means(measured(args.json))
     print(json.dumps(table, indent=1))
@@ -137,6 +140,27 @@ def some(corpora: SquadCorpora, count: int) -> SquadCorpora:
     return replace(corpora, test=[corpora.test[i] for i in sorted(picked.tolist())])
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Whose choice the pairs of full are: a judge's, or a cross-encoder's that only chooses."""
+
+    judge: str
+    chooser: str | None
+
+    @property
+    def name(self) -> str:
+        """The folder of the pairs."""
+        return f"chosen-{self.chooser}" if self.chooser else f"filtered-{self.judge}"
+
+    def of(self, method: str) -> str:
+        """A name for what a method makes of these pairs; a single judge's come first in every folder."""
+        return f"{method}-{self.chooser}" if self.chooser and method in ("full", "gen", "written") else method
+
+    def pairs(self, folder: Path) -> Path:
+        """The pairs, made if they are not there."""
+        return chosen(folder, self.chooser) if self.chooser else folder / self.name
+
+
 def chosen(folder: Path, chooser: str) -> Path:
     """The pairs that a cross-encoder chooses, one of each input, in the order of margin and likeness."""
     settings: dict[str, Any] = {"seeds": str(folder / "seeds.jsonl"), "model": MINILM}
@@ -148,13 +172,16 @@ def chosen(folder: Path, chooser: str) -> Path:
     return folder / f"chosen-{chooser}"
 
 
-def one(task: Downstream, folder: Path, test: Path, method: str, size: int, seed: int, full: Path) -> Figures:
+def one(
+    task: Downstream, folder: Path, test: Path, method: str, size: int, seed: int, choice: Choice
+) -> Figures:
     """The figures of one model, trained on the seeds and on ``size`` pairs of a method."""
-    added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, full)]
-    model = folder / f"trained-{method}-{size}"
+    added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, choice)]
+    name = f"{choice.of(method)}-{size}"
+    model = folder / f"trained-{name}"
     trained(task, folder, model, seed, added, size)
     settings = {"model": str(model), "data": str(test), **task.measured}
-    place = run(folder / f"measured-{method}-{size}")
+    place = run(folder / f"measured-{name}")
     if task.kind == "reading":
         results: Any = evaluate_qa(EvaluateQaSettings(**settings), place)
     else:
@@ -174,12 +201,12 @@ def trained(
         train_summarizer(TrainSummarizerSettings(**settings), run(model))
 
 
-def added_pairs(task: Downstream, folder: Path, method: str, seed: int, full: Path) -> str:
+def added_pairs(task: Downstream, folder: Path, method: str, seed: int, choice: Choice) -> str:
     """The file or folder of a method's pairs, the best first; made if it is not there."""
     if method == "gold":
         return str(folder / "gold.jsonl")
     if method == "full":
-        return str(full)
+        return str(choice.pairs(folder))
     if method == "biencoder":
         settings: dict[str, Any] = {
             "pairs": str(folder / "mined"),
@@ -190,7 +217,7 @@ def added_pairs(task: Downstream, folder: Path, method: str, seed: int, full: Pa
         filter_pairs(FilterSettings(**settings), run(folder / "by-margin"))
         return str(folder / "by-margin")
     writer = folder / "writer"
-    pairs: dict[str, Any] = {"kind": task.kind, "pairs": str(full)}
+    pairs: dict[str, Any] = {"kind": task.kind, "pairs": str(choice.pairs(folder))}
     pairs |= {"model": str(writer), "best": MOST, "dtype": "auto", "batch_size": 32}
     if task.kind == "reading":
         learned: dict[str, Any] = {
@@ -203,8 +230,9 @@ def added_pairs(task: Downstream, folder: Path, method: str, seed: int, full: Pa
         train_summarizer(TrainSummarizerSettings(**learned), run(writer))
     else:
         trained(task, folder, writer, seed)
-    rewrite(RewriteSettings(**pairs), run(folder / "written"))
-    return str(folder / "written")
+    written = folder / choice.of("written")
+    rewrite(RewriteSettings(**pairs), run(written))
+    return str(written)
 
 
 def measured(path: Path) -> Seeds:

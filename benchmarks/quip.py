@@ -11,7 +11,7 @@ import argparse
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ CLAIMS = {
     "student above people's questions alone (Table 1)": ("squad-student:f1", "squad-direct:f1"),
     "student above no teacher (Table 1)": ("squad-student:f1", "squad-untaught:f1"),
     "student above clozes (Table 1)": ("squad-student:f1", "squad-clozed:f1"),
-    "teacher's distributions above its best answers (Table 7)": ("squad-student:f1", "squad-hard:f1"),
-    "each passage alone above passages joined (Table 7)": ("squad-student:f1", "squad-joined:f1"),
     "cross-encoder student above student (Table 1)": ("squad-crossed:f1", "squad-student:f1"),
     "MRPC, AUROC after above before (Table 2)": ("student-mrpc:auroc", "minilm-mrpc:auroc"),
     "PAWS, AUROC after above before (Table 2)": ("student-paws:auroc", "minilm-paws:auroc"),
@@ -67,25 +65,35 @@ CLAIMS = {
         "minilm-wnut17:random.f1",
     ),
     "WNUT, questions above random (Table 4)": ("student-wnut17:questions.f1", "student-wnut17:random.f1"),
-    "SST-2, calibrated above plain (Table 5)": (
+    "SST-2, student above cross-encoder student (Table 5)": (
         "student-sst2:calibrated.accuracy",
-        "student-sst2:plain.accuracy",
-    ),
-    "MR, calibrated above plain (Table 5)": ("student-mr:calibrated.accuracy", "student-mr:plain.accuracy"),
-    "CR, calibrated above plain (Table 5)": ("student-cr:calibrated.accuracy", "student-cr:plain.accuracy"),
-    "SST-2, student above people's questions alone (Table 5)": (
-        "student-sst2:calibrated.accuracy",
-        "direct-sst2:calibrated.accuracy",
-    ),
-    "MR, student above people's questions alone (Table 5)": (
-        "student-mr:calibrated.accuracy",
-        "direct-mr:calibrated.accuracy",
-    ),
-    "CR, student above people's questions alone (Table 5)": (
-        "student-cr:calibrated.accuracy",
-        "direct-cr:calibrated.accuracy",
+        "crossed-sst2:plain.accuracy",
     ),
 }
+"""What the paper claims: that the first figure is above the second."""
+
+COMPARED = {
+    "teacher's distributions and its best answers (Table 7)": ("squad-student:f1", "squad-hard:f1"),
+    "each passage alone and passages joined (Table 7)": ("squad-student:f1", "squad-joined:f1"),
+    "CoNLL, student and people's questions alone, both from questions": (
+        "student-conll2003:questions.f1",
+        "direct-conll2003:questions.f1",
+    ),
+    "WNUT, student and people's questions alone, both from questions": (
+        "student-wnut17:questions.f1",
+        "direct-wnut17:questions.f1",
+    ),
+} | {
+    f"{name}, {what}": (f"student-{folder}:calibrated.accuracy", other)
+    for name, folder in {"SST-2": "sst2", "MR": "mr", "CR": "cr"}.items()
+    for what, other in {
+        "calibrated and plain": f"student-{folder}:plain.accuracy",
+        "student and people's questions alone": f"direct-{folder}:calibrated.accuracy",
+        "student and no teacher": f"untaught-{folder}:calibrated.accuracy",
+    }.items()
+}
+"""What the paper finds equal (Table 7), or does not compare."""
+
 RATIONALES = 10
 
 
@@ -103,20 +111,19 @@ def main() -> None:
     args = parser.parse_args()
     write_quip(args.data, args.work / "quip", args.news, args.qamr, args.passages)
     path = shutil.copy(recipe_path(args.recipe), args.work / f"{args.recipe}.yaml")
-    recipe, run = load_recipe(Path(path), seed=args.seed), args.work / f"run-{args.seed}"
+    recipe = load_recipe(Path(path), seed=args.seed)
+    run = args.work / f"{'run' if args.recipe == 'quip-small' else args.recipe}-{args.seed}"
     if not args.so_far:
         run_recipe(recipe, run, Progress())
     names = {name: source.replace("/", ":", 1) for name, source in recipe.results.items()}
     found = {name: figure(run, source)[0] for name, source in names.items() if is_there(run, source)}
-    claims = {
-        claim: judged(run, *pair)
-        for claim, pair in CLAIMS.items()
-        if all(is_there(run, name) for name in pair)
-    }
-    print(json.dumps(claims, indent=1))
+    claims = {claim: judged(run, *pair) for claim, pair in CLAIMS.items() if are_there(run, pair)}
+    words = ("the first is higher", "the second is higher")
+    compared = {name: judged(run, *pair, words) for name, pair in COMPARED.items() if are_there(run, pair)}
+    print(json.dumps({"claims": claims, "compared": compared}, indent=1))
     if args.json:
         kept = ("recipe", "news", "qamr", "passages", "seed")
-        results = {"figures": found, "claims": claims}
+        results = {"figures": found, "claims": claims, "compared": compared}
         if (run / "asked" / "manifest.json").is_file():
             results["asked"] = asked(run / "asked")
         if is_there(run, "student-sst2"):
@@ -143,12 +150,19 @@ def question_cosines(student: Path) -> tuple[float, float]:
     return round(float(cosines.min()), 3), round(float(cosines.max()), 3)
 
 
-def judged(run: Path, higher: str, lower: str) -> dict[str, Any]:
-    """Two figures, and whether the first is the higher one."""
+def judged(
+    run: Path, higher: str, lower: str, words: tuple[str, str] = ("held", "not held")
+) -> dict[str, Any]:
+    """Two figures, and in one of two words whether the first or the second is the higher one."""
     (first, error), (second, other) = (figure(run, name) for name in (higher, lower))
     noise = 1.96 * math.hypot(error, other)
-    verdict = "within noise" if abs(first - second) <= noise else "held" if first > second else "not held"
+    verdict = "within noise" if abs(first - second) <= noise else words[int(first < second)]
     return {higher: round(first, 2), lower: round(second, 2), "noise": round(noise, 2), "claim": verdict}
+
+
+def are_there(run: Path, names: Sequence[str]) -> bool:
+    """Whether the steps of figures are finished."""
+    return all(is_there(run, name) for name in names)
 
 
 def is_there(run: Path, name: str) -> bool:

@@ -22,11 +22,11 @@ def test_what_is_forbidden_takes_no_place():
 
     asked = []
 
-    def deeper(rows, more):
+    def find_more(rows, more):
         asked.append((rows.tolist(), more))
         return nearest(COSINES[rows], more)
 
-    found, left_out = permitted(nearest(COSINES, 2), 2, forbidden, deeper, 4)
+    found, left_out = permitted(nearest(COSINES, 2), 2, forbidden, find_more, 4)
     assert found.ids.tolist() == [[2, 3], [3, 2]]
     assert found.similarities[0].tolist() == COSINES[0, 2:].tolist()
     assert left_out == 2

@@ -32,7 +32,7 @@ CROSS = (
 )
 INFUSE = (
     "infuse --data asked.jsonl --labels answers --max-steps 5 --batch-size 4 --learning-rate 1e-3 "
-    "--attention-dropout 0"
+    "--validation asked.jsonl --eval-steps 2 --attention-dropout 0"
 )
 
 
@@ -78,9 +78,14 @@ def by_two(command):
 
 
 def largest_difference(one, other):
-    mine, theirs = (load_file(folder / "model.safetensors") for folder in (one, other))
-    assert mine.keys() == theirs.keys()
-    return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
+    files = sorted(path.name for path in one.glob("*.safetensors"))
+    assert files == sorted(path.name for path in other.glob("*.safetensors"))
+    found = 0.0
+    for file in files:
+        mine, theirs = (load_file(folder / file) for folder in (one, other))
+        assert mine.keys() == theirs.keys()
+        found = max(found, *(float((mine[name] - theirs[name]).abs().max()) for name in mine))
+    return found
 
 
 @pytest.mark.long

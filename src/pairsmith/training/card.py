@@ -172,7 +172,7 @@ def training_card(
     training: TrainingHistory,
     folder: ModelFolder,
 ) -> str:
-    """README.md of a model from any training other than ``train-encoder``.
+    """README.md of what a ``TrainingStep`` trained.
 
     ``use`` says how to use it, in Markdown; ``facts`` are what a reader should know about the data, by name.
     """

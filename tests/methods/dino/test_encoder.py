@@ -351,7 +351,8 @@ def test_a_plan_centres_once(tiny_gpt2, data, monkeypatch):
 
 
 def test_a_training_without_centring_is_identified_as_before_there_was_any(tiny_gpt2, data):
-    assert "centre" not in settings(tiny_gpt2, data).deciding()
+    assert {"centre", "keep_base"}.isdisjoint(settings(tiny_gpt2, data).deciding())
+    assert settings(tiny_gpt2, data, keep_base=True).deciding()["keep_base"] is True
     assert settings(tiny_gpt2, data, centre=True).deciding()["centre"] is True
 
 
@@ -441,7 +442,7 @@ def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
 
 def test_a_training_that_diverges_is_an_error(tiny_gpt2, monkeypatch):
     monkeypatch.setattr(
-        BestStepCallback, "look", lambda self, step: self.model[0].model.wte.weight.data.fill_(math.nan)
+        BestStepCallback, "evaluate", lambda self, step: self.model[0].model.wte.weight.data.fill_(math.nan)
     )
     with pytest.raises(ModelError, match=r"the training diverged.*lower learning rate"):
         train_on(tiny_gpt2, max_steps=1)

@@ -14,7 +14,7 @@ from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModel
 
 import pairsmith
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
@@ -208,9 +208,15 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
     assert looked > 30
 
 
-@pytest.mark.parametrize("rest", [{}, {"negatives": "batch", "batch_tokens": 16}])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"epochs": 8, "batch_size": 1},
+        {"epochs": 16, "batch_size": 2, "negatives": "batch", "batch_tokens": 16},
+    ],
+)
 def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_path, monkeypatch, rest):
-    given = settings(tiny_bert, data, epochs=8, batch_size=1, questions=1, checkpoint_steps=4, **rest)
+    given = settings(tiny_bert, data, questions=1, checkpoint_steps=4, **rest)
     infuse(given, Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:
         stopped_at(patch, 7)
@@ -253,6 +259,9 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     twos = [loss(four[:2], 9), loss(four[2:], 9)]
     assert loss(four, 2) == pytest.approx(sum(twos) / 2, rel=1e-5)  # of three questions each
     assert loss(four, 9) > loss(four, 2)
+    alone = settings(quick_bert, data, negatives="batch", batch_size=1)
+    with pytest.raises(SettingsError, match="joins the passages .* there would be one"):
+        train_student_on(grouped_by_passage(read_asked(data), alone), (), alone, "cpu")
     with pytest.raises(ValidationError, match="together does nothing with --negatives passage"):
         settings(quick_bert, data, together=3)
 

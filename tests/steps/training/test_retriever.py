@@ -12,6 +12,7 @@ from tests.training.stopping import Stopped, stopped_at
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
+from pairsmith.steps.training.plan import BESIDE_WEIGHTS
 from pairsmith.steps.training.retriever import train_retriever
 from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
@@ -154,8 +155,13 @@ def test_rows_without_scores_are_refused_before_the_training(given, tmp_path):
 
 
 def test_the_plan(given):
-    found = train_retriever.plan(given(objective="margin-mse"), {})
+    some = given(objective="margin-mse", checkpoint_steps=1)
+    found = train_retriever.plan(some, {})
     assert 0 < found.seconds < 600
+    weights = found.disk - BESIDE_WEIGHTS
+    assert found.scratch == 3 * 4 * weights  # three checkpoints, with AdamW's moments and the best weights
+    two = train_retriever.plan(some.model_copy(update={"learning_rate": [1e-5, 1e-4]}), {})
+    assert two.scratch == ((2 + 3) * 4 + 2) * weights  # two of the first rate, and the results of both
 
 
 def test_a_single_step_learns_and_is_said_to_be_short(given, tmp_path, quick_bert):

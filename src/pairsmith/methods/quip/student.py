@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion
 from pairsmith.data.squad import Question
@@ -38,6 +38,7 @@ from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, sum_of_losses
 from pairsmith.training.fit import TrainingTask, train_at_each_rate
+from pairsmith.training.processes import Processes
 from pairsmith.training.question_settings import InfuseSettings
 
 _AT_ONCE = 1_000
@@ -104,6 +105,11 @@ def train_student_on(
     Questions whose answers are cut off are left out, with a message. ``validation``, by which step and rate
     are chosen, may be empty. ``data`` and ``validation`` of the settings are not read here.
     """
+    if settings.negatives == "batch" and Processes.here().part_of(settings.batch_size) < 2:
+        raise SettingsError(
+            "--negatives batch joins the passages that a process has of a step, and there would be one; give "
+            "a larger --batch-size, or fewer processes"
+        )
     shown = progress or Silent()
     known: PassageStore | None = None
 
@@ -119,13 +125,12 @@ def train_student_on(
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
         together = settings.together if settings.negatives == "batch" else None
         student = Student(encoder, together=together, batch_tokens=settings.batch_tokens)
-        known = known or with_read_answers(
-            encoder.tokens, passages, shown
-        )  # once, not for each learning rate
-        draw = partial(_drawn, known, settings.questions, settings.seed)
+        # Once, not for each learning rate.
+        known = known or with_read_answers(encoder.tokens, passages, shown)
+        make_row = partial(_drawn, known, settings.questions, settings.seed)
         answer = partial(answer_by_vectors, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
-        return student, TrainingTask(len(known), draw, student.batch, measure, "F1")
+        return student, TrainingTask(len(known), make_row, student.batch, measure, "F1")
 
     student, rate, training = train_at_each_rate(make, settings, device, shown, checkpoints)
     assert known is not None  # there is at least one rate

@@ -45,8 +45,8 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
     rationale, and the class that it supports, which is the prediction of the prompt ``RATIONALES``;
     ``results.json``, which is returned, for ``calibrated``, ``centred`` and ``plain`` scores (see
     ``Judged.positive``) the ``accuracy`` ×100, which is the mean over the prompts, its standard ``error``,
-    the accuracy of each of the ``prompts``, and ``best_prompt``; for ``ranking`` the same of the ``auroc``
-    ×100, which no calibration changes; and the ``count`` of texts.
+    the accuracy of each of the ``prompts``, and ``best_prompt``; for ``ranking`` mean, error and prompts of
+    the ``auroc`` ×100, which no calibration changes; and the ``count`` of texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import torch
 
 from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -63,7 +64,7 @@ def load_worker(
             "tokens"
         )
     budget = settings.rows
-    most = max(MOST_ROWS.values())  # that are computed at once without a budget
+    most = MOST_ROWS["cpu" if pick_device(settings.device) == "cpu" else "other"]  # at once, without a budget
 
     def on_start(rows: int) -> None:
         nonlocal most

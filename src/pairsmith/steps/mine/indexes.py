@@ -104,7 +104,8 @@ class Indexes:
     def __init__(self, name: str, trained: DatasetFolder | None) -> None:
         """Indexes as ``name`` says in FAISS's notation; ``trained`` holds those of large groups.
 
-        Other groups have so few vectors that their index is made here, and becomes exact.
+        An index that needs no training is made here, and so is that of a group with too few vectors to train
+        on, which becomes exact.
         """
         self._name, self._trained = name, trained
         kept = trained.table(columns=["cell", "side"]).to_pylist() if trained else []
@@ -126,7 +127,7 @@ class Indexes:
         number = self._shards.get((group, side))
         if number is None or self._trained is None:
             made = FaissIndex(self._name, others.shape[1])
-            made.train(others)  # with so few vectors it becomes exact
+            made.train(others)  # if it needs that; with too few vectors it becomes exact
             return made
         (table,) = self._trained.shards("train", ["index"], [number])
         return FaissIndex.from_bytes(self._name, others.shape[1], table["index"][0].as_buffer())

@@ -36,7 +36,7 @@ class Ranking:
     reasons: NDArray[np.str_]
 
     def kept(self, threshold: float | None, most: int) -> NDArray[np.bool_]:
-        """Which pairs to keep, ``(n,)`` as in ``order``: at most ``most`` winners above the threshold."""
+        """Which pairs to keep, ``(n,)`` as in ``order``: ``most`` winners, and none below the threshold."""
         keep: NDArray[np.bool_] = self.wins.copy()
         if threshold is not None:
             keep &= self.values[self.order] >= threshold
@@ -51,7 +51,7 @@ NOT_CHOSEN = "the judge chose another pair of its input"
 def rank_mined(
     pairs: pa.Table, scores: NDArray[np.float64], beside: Numbers, rank_by: Numbers, one_per: OnePer
 ) -> Ranking:
-    """Rank mined pairs by a judge's scores, ``(n,)``, added to other numbers, all standardised.
+    """Rank mined pairs by a judge's scores, ``(n,)``, or by their sum with other numbers, all standardised.
 
     With ``rank_by`` that only chooses the pair of each input, and the sum of these numbers, standardised,
     ranks the pairs that are chosen.

@@ -243,10 +243,10 @@ def leave_out(
             again[np.unique(of_query(asking, keys[:, 0]), return_index=True)[1]] = False
             return torch.from_numpy(own | again)
 
-        def deeper(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
+        def find_more(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
             return nearest(asked[who + first], texts, more)
 
-        kept, left_out = permitted(near.read(rows), ranks, taken, deeper, len(texts))
+        kept, left_out = permitted(near.read(rows), ranks, taken, find_more, len(texts))
         near.write(rows, kept)
         total += left_out
     return total

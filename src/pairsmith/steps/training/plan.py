@@ -88,7 +88,8 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     seconds = trial.step(untimed) * settings.batch_size / batch
     evaluation = trial.evaluation * validation_size / max(evaluated, 1)
     evaluations = 2 + whole // settings.eval_steps if validation_size else 0
-    checkpoints = min(KEPT, whole // settings.checkpoint_steps)
+    saved = len(range(settings.checkpoint_steps, whole, settings.checkpoint_steps))
+    checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
         seconds=reading + libraries + rates * (whole * seconds + evaluations * evaluation + loading),

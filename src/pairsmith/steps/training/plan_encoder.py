@@ -14,7 +14,7 @@ from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
-_WAKING = 3
+_UNTIMED_STEPS = 3
 _LENGTHS = 12
 
 
@@ -35,21 +35,21 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         train_encoder_on(encoder, some, None, few)
         return time.monotonic() - begun
 
-    short = timed(_WAKING)
+    short = timed(_UNTIMED_STEPS)
     for some in _of_many_lengths(pairs, settings.batch_size):
         timed(1, some)  # memory grows with each new text length
-    step = max(timed(_WAKING + CALIBRATION_STEPS) - timed(_WAKING), 0.0) / CALIBRATION_STEPS
-    looks = 2 + steps // settings.eval_steps if rows.get("validation") else 0
+    step = max(timed(_UNTIMED_STEPS + CALIBRATION_STEPS) - timed(_UNTIMED_STEPS), 0.0) / CALIBRATION_STEPS
+    evaluations = 2 + steps // settings.eval_steps if rows.get("validation") else 0
     seconds = loading + short + steps * step
-    if looks:
+    if evaluations:
         sample = pairs.slice(0, min(rows["validation"], pairs.num_rows))
         begun = time.monotonic()
         validation_spearman(encoder, sample, settings.eval_batch_size)
-        seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
+        seconds += evaluations * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
     weights = bytes_of(encoder.state_dict().values())
     trained = bytes_of(each for each in encoder.parameters() if each.requires_grad)
     saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-KEPT:]
-    best = sum(weights for step in saved if looks and step >= settings.eval_steps)  # beside the last weights
+    best = sum(weights for step in saved if evaluations and step >= settings.eval_steps)
     return Estimate(
         seconds=seconds,
         memory=peak_memory(),

@@ -27,8 +27,8 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Questio
         some, unread = first_of(settings.data, read_questions, most)
         questions = Counted(some)
     examples = GeneratorExamples(generator_examples(questions, settings))
-    unseen = read_questions(settings.validation) if settings.validation else ()
-    validation = GeneratorExamples(generator_examples(unseen, settings))
+    others = read_questions(settings.validation) if settings.validation else ()
+    validation = GeneratorExamples(generator_examples(others, settings))
     check_examples(examples, validation, settings)
     return QuestionData(examples, questions.count, unread, validation)
 

@@ -46,8 +46,8 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
         check_rouge()
     found = read_seeds(settings.seeds, settings.kind)
     seeds = Seeds([turned(each, settings.kind) for each in found.each], found.repeated)
-    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
-    validation = [turned(each, settings.kind) for each in unseen]
+    examples = read_examples(settings.validation, settings.kind) if settings.validation else []
+    validation = [turned(each, settings.kind) for each in examples]
     return SeedData(seeds, validation, added_examples(settings, [*seeds.each, *validation]))
 
 
