@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.packing import packed
+from pairsmith.models.language.packed_weights import packed
 from pairsmith.models.language.transformers_backend import TransformersModel
 
 STOP_RATE = 1 / 22

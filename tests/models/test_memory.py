@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pairsmith.models import memory
-from pairsmith.models.language import kv_store, packing
+from pairsmith.models.language import kv_store, packed_weights
 from pairsmith.models.language.kv_store import Store
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.memory import MOST_ROWS, MOST_TOKENS
@@ -84,9 +84,9 @@ def test_without_what_packing_needs_a_model_stays_as_it_is(tiny_gpt2, monkeypatc
                 raise AttributeError(name)
             return getattr(torch.ops.mkldnn, name)
 
-    monkeypatch.setattr(packing, "_OPS", Ops())
+    monkeypatch.setattr(packed_weights, "_OPS", Ops())
     model = load_model(str(tiny_gpt2), device="cpu", dtype="bfloat16")
-    assert not any(isinstance(module, packing.PackedLinear) for module in model._model.modules())
+    assert not any(isinstance(module, packed_weights.PackedLinear) for module in model._model.modules())
 
 
 def test_on_a_gpu_what_the_process_keeps_for_its_next_tensors_is_free(monkeypatch):

@@ -19,7 +19,7 @@ from torch import Tensor
 from pairsmith.core.model_files import META
 from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
 from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
-from pairsmith.models.language.shared_prefix import (
+from pairsmith.models.language.prefix_batches import (
     PrefixRow,
     moved_features,
     obstacle,

@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
-from pairsmith.models.language.packing import packed
+from pairsmith.models.language.packed_weights import packed
 from pairsmith.models.language.sampling import Sampling, draw, truncate
 from pairsmith.models.language.transformers_backend import (
     SHARED_ATTENTION_TYPES,

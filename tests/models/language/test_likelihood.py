@@ -47,7 +47,7 @@ def test_they_are_those_of_each_text_alone(judge, alone, batch_tokens):
 
 
 def test_many_texts_behind_a_prompt_make_several_rows(judge, alone, monkeypatch):
-    monkeypatch.setattr("pairsmith.models.language.shared_prefix.LONGEST_ROW", 12)
+    monkeypatch.setattr("pairsmith.models.language.prefix_batches.LONGEST_ROW", 12)
     prompt, texts = judge.prompt("the cat", "\n", 20), [judge.tokens(text) for text in TEXTS * 3]
     found = log_likelihoods(judge, [prompt] * len(texts), texts)
     assert found == pytest.approx([alone(prompt, text) for text in texts], abs=1e-4)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.models.encode import padded, tokens_at_once
-from pairsmith.models.language.shared_prefix import (
+from pairsmith.models.language.prefix_batches import (
     places_and_targets,
     predict_some,
     prefix_features,

@@ -23,7 +23,7 @@ from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
-from pairsmith.models.language.shared_prefix import moved_features, obstacle
+from pairsmith.models.language.prefix_batches import moved_features, obstacle
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
 from pairsmith.models.summarizer import (

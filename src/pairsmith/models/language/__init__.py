@@ -6,8 +6,8 @@ To be read in this order:
   ``steering``: both of them on logits. ``decoder``: many texts at once.
 - ``transformers_backend``: a model of transformers that offers all this. It is fast because ``prefixes``
   finds what prompts begin with in common, ``kv_store`` and ``shared_cache`` keep the keys and values of that
-  once, ``attention_plan`` says which tokens attend to what, and ``packing`` packs weights for a processor.
+  once, ``attention_plan`` says which tokens attend to what, and ``packed_weights`` are faster on a processor.
 - ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server.
-- ``shared_prefix`` and ``likelihood``: scoring texts, several behind one beginning.
+- ``prefix_batches`` and ``likelihood``: scoring texts, several behind one beginning.
 - ``sequences``: drawing from encoder-decoder models.
 """

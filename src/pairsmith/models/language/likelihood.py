@@ -17,8 +17,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import DtypeName
 from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
 from pairsmith.models.language.loading import load_causal
-from pairsmith.models.language.protocols import Prompt
-from pairsmith.models.language.shared_prefix import (
+from pairsmith.models.language.prefix_batches import (
     Predictions,
     PrefixRow,
     moved_features,
@@ -29,6 +28,7 @@ from pairsmith.models.language.shared_prefix import (
     prefix_inputs,
     prefix_rows,
 )
+from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.transformers_backend import context_of
 
 Advance = Callable[[int], None]
@@ -73,7 +73,7 @@ def load_likelihood_judge(
 
     ``max_length`` is never more than the model's context, which is the default.
     """
-    from pairsmith.models.language.packing import packed
+    from pairsmith.models.language.packed_weights import packed
 
     tokenizer, network = load_causal(model, device=device, dtype=dtype)
     context = context_of(network.config, shared=False)

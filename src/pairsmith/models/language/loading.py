@@ -19,7 +19,7 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
     ``dtype`` is the weights' number format, as for ``pick_dtype``; distributions are computed in float32.
     """
     # Imported here, as transformers takes seconds, and the process that shares the work out decodes nothing.
-    from pairsmith.models.language.packing import packed
+    from pairsmith.models.language.packed_weights import packed
     from pairsmith.models.language.transformers_backend import TransformersModel
 
     tokenizer, network = load_causal(name, device=device, dtype=dtype)

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.language.shared_prefix import (
+from pairsmith.models.language.prefix_batches import (
     PrefixRow,
     obstacle,
     predict_some,
