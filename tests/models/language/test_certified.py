@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pairsmith.models.language.certified import certified
@@ -62,6 +62,9 @@ def test_without_top_k_nothing_can_be_certified():
     top_p=st.sampled_from([0.5, 0.9, 1.0]),
     decay=st.sampled_from([0.0, 10.0, 100.0]),
     floor=st.sampled_from([0.0, 0.01]),
+)
+@example(
+    seed=355381, sharpness=6.0, counters=0, listed=[5, 0, 0, 0], top_k=5, top_p=1.0, decay=0.0, floor=0.0
 )
 def test_what_is_certified_is_what_whole_distributions_give(
     seed, sharpness, counters, listed, top_k, top_p, decay, floor

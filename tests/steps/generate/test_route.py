@@ -102,11 +102,11 @@ def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
 
     real, calls = worker.write, []
 
-    def failing(*arguments):
+    def failing(*arguments, **options):
         calls.append(1)
         if len(calls) == 2:
             raise StorageError("no space left")
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(worker, "write", failing)
     with pytest.raises(StorageError):
@@ -354,9 +354,9 @@ def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
 
     real, asked = worker.write, []
 
-    def counting(task, model, wanted, decoding, seed, rows, on_done):
+    def counting(task, model, wanted, decoding, seed, rows, on_done, **options):
         asked.append((len(wanted), sum(bool(request.texts or request.rejects) for request in wanted)))
-        return real(task, model, wanted, decoding, seed, rows, on_done)
+        return real(task, model, wanted, decoding, seed, rows, on_done, **options)
 
     monkeypatch.setattr(worker, "write", counting)
     generate(settings(), Run(tmp / "out", Silent()))

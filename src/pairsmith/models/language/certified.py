@@ -53,7 +53,10 @@ def certified(
     beside = torch.full((sampling.top_k,), outside)
     sums = (w.sort(descending=True).values[: sampling.top_k].sum() for w in (low, torch.cat([high, beside])))
     before = low.cumsum(0) - low
-    fewest, largest = (int((before[: sampling.top_k] < sampling.top_p * total).sum()) for total in sums)
+    share = (
+        sampling.top_p if sampling.top_p < 1 else math.inf
+    )  # at 1 rounding must not drop an unlikely token
+    fewest, largest = (int((before[: sampling.top_k] < share * total).sum()) for total in sums)
     nucleus = low[:largest]
     next_best = max(outside, float(high[largest:].amax()) if largest < len(high) else 0.0)
     if fewest != largest or not torch.equal(nucleus, high[:largest]) or float(nucleus[-1]) <= next_best:
