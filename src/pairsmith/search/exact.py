@@ -248,9 +248,9 @@ def _compute_gathered(
     found: "_Found",
     memory: int,
 ) -> None:
-    """``_compute`` for a GPU: a copy of its group for each vector costs less than many small products.
+    """``_compute`` for a GPU, where copying a group for each vector costs less than many small products.
 
-    All of a group's products are kept: ``floor`` would save nothing, and ``memory`` bounds only what is kept.
+    All products of a group are kept, so ``floor`` and ``memory``, which ``_compute`` needs, are not used.
     """
     del floor, memory
     by_group = padded(others, shortlist.GROUP * groups_of(len(others))).view(
