@@ -106,7 +106,7 @@ def main() -> None:
     choice = Choice(args.judge, args.chooser)
     if args.json.exists():
         before = json.loads(args.json.read_text(encoding="utf-8"))["settings"]
-        if before.get("full", before.get("judge")) not in (choice.name, args.judge):
+        if before.get("full", f"filtered-{before.get('judge')}") != choice.name:  # once only judges chose
             raise SystemExit(f"{args.json} has figures of other pairs; give another --json")
     for seed in args.seeds:
         for method in args.methods:
