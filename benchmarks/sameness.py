@@ -2,9 +2,9 @@
 
     python benchmarks/sameness.py --work DIR --json FILE
 
-Bytes of ``data/`` and ``rejects/`` are compared between one process, two, Ray with one node and with two
-(several Ray nodes on this machine), and Ray with a node killed in the middle. Shards of 7 and of 500
-inputs are compared row by row.
+Small recipes of every route are run by one process, by two, on Ray with one node and with two (several Ray
+nodes on this machine), and on Ray with a node killed in the middle; all rows, rejects and weights are
+compared byte by byte. Shards of 7 and of 500 inputs are compared row by row.
 """
 
 import argparse
@@ -19,7 +19,10 @@ from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
+from small_recipes import RECIPES, files, run_small, write_recipes
 
+KILLED_IN = {"pairs": "pairs", "mining": "kept", "questions": "answered", "retriever": "written"}
+"""The step of each recipe in which a Ray node is killed, once a shard of it is finished."""
 SENTENCES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
 
 
@@ -28,44 +31,51 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--per-input", type=int, default=14, help="Texts per input in the two shard sizes.")
+    parser.add_argument("--recipes", nargs="*", choices=list(RECIPES), default=list(RECIPES))
+    parser.add_argument("--inputs", type=int, default=400, help="Sentences of the recipe of pairs.")
     args = parser.parse_args()
-    results: dict[str, Any] = {"bytes": workers(args.work / "bytes")}
-    write(args.json, {"results": results})
-    results["shards of 7 and 500"] = shard_sizes(args.work / "shards", args.per_input)
-    write(args.json, {"results": results})
+    write_recipes(args.work, args.inputs)
+    results: dict[str, Any] = {}
+    for name in args.recipes:
+        results[name] = ways(args.work, name)
+        write(args.json, {"results": results})
+    if args.per_input:
+        results["shards of 7 and 500"] = shard_sizes(args.work / "shards", args.per_input)
+        write(args.json, {"results": results})
     print(results)
 
 
-def workers(work: Path) -> dict[str, Any]:
+def ways(work: Path, recipe: str) -> dict[str, Any]:
     """Whether each way of working gives the bytes of one process, and how it went."""
     from ray.cluster_utils import Cluster
 
     found: dict[str, Any] = {}
+    runs = work / "runs" / recipe
 
-    def run(name: str, **settings: Any) -> None:
+    def run(way: str, **settings: Any) -> None:
         begun = time.monotonic()
-        folder = make(work / name.replace(" ", "-"), shard_size=10, **settings)
-        found[name] = {
-            "rows": folder.rows,
-            "same bytes": files(folder) == files(DatasetFolder.open(work / "one-process")),
+        run_small(work, recipe, runs / way, *(f"{name}={value}" for name, value in settings.items()))
+        made = files(runs / way)
+        found[way] = {
+            "files": len(made),
+            "same bytes": made == files(runs / "one process"),
             "seconds": round(time.monotonic() - begun, 1),
         }
-        print(name, found[name], flush=True)
+        print(recipe, way, found[way], flush=True)
 
     run("one process")
     run("two processes", workers=2)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         nodes = [cluster.add_node(num_cpus=1)]
-        run("ray one node", executor="ray", ray_address=cluster.address, workers=1)
+        ray = {"executor": "ray", "ray_address": cluster.address}
+        run("Ray, one node", **ray, workers=1)
         nodes.append(cluster.add_node(num_cpus=1))
-        run("ray two nodes", executor="ray", ray_address=cluster.address, workers=2)
-        killer = when(
-            work / "ray-a-node-killed" / "journal" / "00000.jsonl",
-            5,
-            lambda: cluster.remove_node(nodes[1], allow_graceful=False),
-        )
-        run("ray a node killed", executor="ray", ray_address=cluster.address, workers=2)
+        run("Ray, two nodes", **ray, workers=2)
+        way = "Ray, a node killed"
+        journal = runs / way / KILLED_IN[recipe] / "journal" / "00000.jsonl"
+        killer = when(journal, 1, lambda: cluster.remove_node(nodes[1], allow_graceful=False))
+        run(way, **ray, workers=2)
         killer.join()
     finally:
         cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray has no types for its clusters
@@ -100,10 +110,6 @@ def make(out: Path, **settings: Any) -> DatasetFolder:
     folder = generate(GenerateSettings(inputs=[str(SENTENCES)], **settings), Run(out, Silent()))
     assert folder is not None  # that is so with a preview only
     return folder
-
-
-def files(folder: DatasetFolder) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(Path(str(folder.path)).rglob("*.parquet"))}
 
 
 if __name__ == "__main__":

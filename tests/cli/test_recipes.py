@@ -6,8 +6,9 @@ import pytest
 import yaml
 from pydantic import Field, ValidationError
 
-from pairsmith.cli.recipes import expanded, find_recipe, load_recipe, texts_in
+from pairsmith.cli.recipes import expanded, find_recipe, load_recipe
 from pairsmith.cli.running import figure_of, results_table, run_recipe
+from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS, Step
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, InputError, SettingsError
@@ -178,6 +179,18 @@ def test_an_override_without_a_step_is_for_the_only_one_that_gives_the_setting(r
     assert plan.steps[2].settings(tmp_path).more == ("x",)
 
 
+def test_an_override_of_all_steps_is_for_those_that_have_the_setting_and_no_override_of_their_own(
+    recipe, steps, tmp_path
+):
+    plan = load_recipe(recipe(), steps, overrides=["*.top_p=0.5", "other.top_p=0.25", "*.seed=4"])
+    rows, other, after = (planned.settings(tmp_path) for planned in plan.steps)
+    assert [(each.top_p, each.seed) for each in (rows, other)] == [(0.5, 4), (0.25, 4)]
+    assert after == load_recipe(recipe(), steps).steps[2].settings(tmp_path)
+    assert faults(recipe(), steps, overrides=["*.top_p=2"]) == [
+        f"--set {name}.top_p: should be less than or equal to 1, not 2" for name in ("rows", "other")
+    ]
+
+
 def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a_step(recipe, steps):
     path = recipe(RECIPE.replace("settings: {inputs: ./texts.txt}", "settings: 5"))
     assert any("rows" in fault for fault in faults(path, steps, overrides=["more=[x]"]))
@@ -219,12 +232,13 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
         ),
         (
             "model=x",
-            "--set model: the steps rows, other have it; expected STEP.SETTING=VALUE, for example rows.model=VALUE",
+            "--set model: the steps rows, other have it; expected STEP.SETTING=VALUE, for example rows.model=VALUE, or *.model=VALUE for all of them",
         ),
         (
             "inputs=x",
-            "--set inputs: the steps rows, other give it; expected STEP.SETTING=VALUE, for example rows.inputs=VALUE",
+            "--set inputs: the steps rows, other give it; expected STEP.SETTING=VALUE, for example rows.inputs=VALUE, or *.inputs=VALUE for all of them",
         ),
+        ("*.top=1", "--set *.top: no step of the recipe has it"),
         (".top_p=1", "--set .top_p=1: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         ("rows.top_p", "--set rows.top_p: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         (

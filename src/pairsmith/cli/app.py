@@ -58,7 +58,8 @@ Changes = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Replaces a setting of the recipe. [may be given several times]",
+        help="Replaces a setting of one step of the recipe, or with * of all steps that have it. [may be "
+        "given several times]",
         metavar="<step.setting=value>",
         show_default=False,
     ),

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairsmith.cli.recipe_checks import check_extras
-from pairsmith.cli.recipes import RUN, Recipe, texts_in
+from pairsmith.cli.recipes import RUN, Recipe
 from pairsmith.cli.running import plain_table
+from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.progress import Progress, clock

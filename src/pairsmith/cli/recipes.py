@@ -11,16 +11,17 @@ in its name, settings and results.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, ValidationError
 
+from pairsmith.cli.overrides import Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
+from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, choices
@@ -117,7 +118,7 @@ def load_recipe(
     are relative to the current folder.
     """
     file = read_yaml(path, SettingsError)
-    reader = _Reader(file, steps, _parsed(overrides), file.data.get("seed") if seed is None else seed)
+    reader = _Reader(file, steps, parsed(overrides), file.data.get("seed") if seed is None else seed)
     reader.read()
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
@@ -135,28 +136,13 @@ def load_recipe(
     )
 
 
-def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
-    """The values of the overrides by the names of step and setting; an override may name no step: ``""``."""
-    found: dict[tuple[str, str], Any] = {}
-    for override in overrides:
-        target, equals, text = override.partition("=")
-        name, dot, setting = target.rpartition(".")
-        if not (equals and setting) or (dot and not name) or "." in name:
-            raise SettingsError(f"--set {override}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
-        try:
-            found[name, setting.replace("-", "_")] = yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError):
-            found[name, setting.replace("-", "_")] = text
-    return found
-
-
 @dataclass
 class _Reader:
     """One pass over a recipe file, which collects the planned steps and the faults."""
 
     file: YamlFile
     known: Steps
-    overrides: dict[tuple[str, str], Any]
+    overrides: Overrides
     seed: Any
     names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
@@ -177,7 +163,8 @@ class _Reader:
             for position, entry in enumerate(given if isinstance(given, list) else [])
             for each in expanded(entry)
         ]
-        self._name_steps([entry for _, entry in entries])
+        self.overrides, faults = by_step(self.overrides, [entry for _, entry in entries], self.known)
+        self.unplaced += faults
         for position, entry in entries:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
                 self._entry(("steps", position), entry)
@@ -193,40 +180,6 @@ class _Reader:
                 if text:
                     self._fault(("results", key), text)
                 self.results[str(key)] = source
-
-    def _name_steps(self, entries: Sequence[Any]) -> None:
-        """Find the step of each override that names none.
-
-        It is the only step that gives the setting; if none does, the only one that has it; and if none has,
-        the only one that takes it from an earlier step.
-        """
-        for name, setting in list(self.overrides):
-            if name:
-                continue
-            value = self.overrides.pop((name, setting))
-            giving, having, taking = list[str](), list[str](), list[str]()
-            for entry in entries:
-                if not isinstance(entry, Mapping):
-                    continue
-                given, step = entry.get("settings"), self.known.get(str(entry.get("step")))
-                name = str(entry.get("name"))
-                if isinstance(given, Mapping) and setting in given:
-                    taken = any(text.startswith("@") for text in texts_in(given[setting]))
-                    (taking if taken else giving).append(name)
-                elif step and setting in step.settings.model_fields:
-                    having.append(name)
-            with_it = giving or having or taking
-            if len(with_it) == 1:
-                self.overrides.setdefault((with_it[0], setting), value)
-            else:
-                verb = "have" if with_it is having else "give"
-                said = (
-                    f"the steps {', '.join(with_it)} {verb} it" if with_it else "no step of the recipe has it"
-                )
-                example = f"{with_it[0]}.{setting}=VALUE" if with_it else "pairs.top_k=10"
-                self.unplaced.append(
-                    f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example {example}"
-                )
 
     def _fault(self, keys: Keys, text: str) -> None:
         what = text.partition(_REMEDY)[0]
@@ -385,19 +338,3 @@ def exists(path: Place) -> bool:
         return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
     except OSError:  # a text that is too long for a path
         return False
-
-
-def texts_in(value: object) -> list[str]:
-    """The texts in ``value``, which may be a single text or a list."""
-    if isinstance(value, str):
-        return [value]
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
-
-
-def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """``value`` with ``change`` applied to all texts in it, also in lists and mappings, but not to keys."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {key: map_texts(each, change) for key, each in value.items()}
-    return [map_texts(each, change) for each in value] if isinstance(value, list | tuple) else value

@@ -12,7 +12,8 @@ from pydantic import Field, ValidationError
 
 from pairsmith import __version__
 from pairsmith.cli.recipe_checks import check_extras
-from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists, texts_in
+from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists
+from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.core.model_files import trim
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.cli.compare.file import LABELLED, Comparison
-from pairsmith.cli.recipes import map_texts
+from pairsmith.cli.setting_texts import map_texts
 
 
 @dataclass(frozen=True, slots=True)

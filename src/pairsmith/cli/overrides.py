@@ -1,0 +1,80 @@
+"""Overrides of a recipe's settings: ``STEP.SETTING=VALUE``, ``SETTING=VALUE`` and ``*.SETTING=VALUE``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from pairsmith.cli.setting_texts import texts_in
+from pairsmith.cli.steps import Steps
+from pairsmith.core.errors import SettingsError
+
+ALL = "*"
+"""In place of a step's name: all steps that have the setting."""
+
+Overrides = dict[tuple[str, str], Any]
+"""The values by the names of step and setting. The step is ``""`` where none is named."""
+
+
+def parsed(texts: Iterable[str]) -> Overrides:
+    """The overrides that these texts are."""
+    found: Overrides = {}
+    for text in texts:
+        target, equals, value = text.partition("=")
+        name, dot, setting = target.rpartition(".")
+        if not (equals and setting) or (dot and not name) or "." in name:
+            raise SettingsError(f"--set {text}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
+        try:
+            found[name, setting.replace("-", "_")] = yaml.safe_load(value)
+        except (yaml.YAMLError, ValueError):
+            found[name, setting.replace("-", "_")] = value
+    return found
+
+
+def by_step(overrides: Overrides, entries: Sequence[Any], known: Steps) -> tuple[Overrides, list[str]]:
+    """The overrides with their steps, found among a recipe's entries, and what is wrong with the others.
+
+    ``known`` are the kinds of steps. An override that names no step is meant for the only step that gives the
+    setting; if none does, for the only one that has it; and if none has, for the only one that takes it from
+    an earlier step. One of all steps does not change a step that has an override of its own.
+    """
+    mappings = [entry for entry in entries if isinstance(entry, Mapping)]
+    found = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
+    faults: list[str] = []
+    for (name, setting), value in sorted(overrides.items()):  # "" is before ALL
+        if name == "":
+            meant, fault = _meant(setting, mappings, known)
+        elif name == ALL:
+            meant = [str(entry.get("name")) for entry in mappings if _has(entry, setting, known)]
+            fault = "" if meant else f"--set {ALL}.{setting}: no step of the recipe has it"
+        else:
+            continue
+        faults += [fault] if fault else []
+        for step in meant:
+            found.setdefault((step, setting), value)
+    return found, faults
+
+
+def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> tuple[list[str], str]:
+    """The step that an override without a name is for, or what is wrong with it."""
+    giving, having, taking = list[str](), list[str](), list[str]()
+    for entry in entries:
+        given, name = entry.get("settings"), str(entry.get("name"))
+        if isinstance(given, Mapping) and setting in given:
+            taken = any(text.startswith("@") for text in texts_in(given[setting]))
+            (taking if taken else giving).append(name)
+        elif _has(entry, setting, known):
+            having.append(name)
+    found = giving or having or taking
+    if len(found) == 1:
+        return found, ""
+    verb = "have" if found is having else "give"
+    said = f"the steps {', '.join(found)} {verb} it" if found else "no step of the recipe has it"
+    example = f"{found[0]}.{setting}=VALUE" if found else "pairs.top_k=10"
+    every = f", or {ALL}.{setting}=VALUE for all of them" if found else ""
+    return [], f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example {example}{every}"
+
+
+def _has(entry: Mapping[Any, Any], setting: str, known: Steps) -> bool:
+    step = known.get(str(entry.get("step")))
+    return step is not None and setting in step.settings.model_fields
