@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers.utils import logging
 
+from pairsmith.core import model_files
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_files import check_model_folder, pick_device, quiet_loading
 
@@ -30,6 +31,18 @@ def test_a_device_that_is_there_is_itself(machine):
     machine(cuda=2, mps=True)
     for name in ("cpu", "mps", "cuda", "cuda:1"):
         assert pick_device(name) == name
+
+
+def test_workers_take_one_gpu_after_the_other_unless_one_is_named(machine, monkeypatch):
+    machine(cuda=2)
+    found = []
+    for worker in range(3):
+        monkeypatch.setattr(model_files, "_worker", worker)
+        found.append([pick_device(name) for name in ("auto", "cuda", "cuda:0", "cpu")])
+    assert found == [[f"cuda:{n}", f"cuda:{n}", "cuda:0", "cpu"] for n in (0, 1, 0)]
+    for count, expected in ((1, "cuda"), (0, "cpu")):
+        machine(cuda=count)
+        assert pick_device("auto") == expected
 
 
 @pytest.mark.parametrize(

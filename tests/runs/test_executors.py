@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from pairsmith.core.errors import InputError, MissingExtra, SettingsError, WorkerError
+from pairsmith.core.model_files import pick_device
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.ray_executor import Actor
 from pairsmith.runs.work import Done, LostItem
@@ -98,6 +100,16 @@ def test_workers_share_the_cores(run, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     (one, _) = run([1, 2])
     assert one.result[2] == "3"
+
+
+def device_with_two_gpus(worker):
+    torch.cuda.device_count = lambda: 2  # in the worker's process only
+    return lambda item, advance: (worker, pick_device("auto"))
+
+
+def test_each_worker_has_a_gpu_of_its_own():
+    outcomes = execute(device_with_two_gpus, range(6), lambda _: None, ExecutorChoice("local", 3))
+    assert all(device == f"cuda:{worker % 2}" for worker, device in (each.result for each in outcomes))
 
 
 def test_a_worker_that_dies_is_replaced_and_its_item_done_again(run):

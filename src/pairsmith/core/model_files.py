@@ -37,11 +37,20 @@ _SHORTER = (
 META = "meta"
 """Torch's device without memory. A model on it has a tokenizer and limits, and can compute nothing."""
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
+_worker: int | None = None
+"""The number of this process among a machine's workers, from 0; None if it is no worker."""
+
+
+def work_as(number: int) -> None:
+    """Make this process the worker of this number, which has a GPU of its own where there are enough."""
+    global _worker
+    _worker = number
 
 
 def pick_device(device: str) -> str:
     """The torch device here: for ``auto`` CUDA, else MPS, else the CPU; or ``cpu``, ``mps``, ``cuda``,
-    ``cuda:1``; or ``meta``, for which no weights are read.
+    ``cuda:1``; or ``meta``, for which no weights are read. Of several GPUs, ``auto`` and ``cuda`` give the
+    workers of a machine one after the other.
     """
     import torch
 
@@ -49,7 +58,9 @@ def pick_device(device: str) -> str:
         return device
     here = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
     if device == "auto":
-        return next(kind for kind, count in here.items() if count)
+        device = next(kind for kind, count in here.items() if count)
+    if device == "cuda" and here["cuda"] > 1 and _worker is not None:
+        return f"cuda:{_worker % here['cuda']}"
     named = _DEVICE.fullmatch(device)
     if named is None:
         raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")

@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.core.model_files import work_as
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
     It has the ``environment`` that the main process has now, not that of when the first worker was started.
     """
     _settle(environment)
+    work_as(index)
 
     def send(kind: str, value: Any = None) -> None:
         try:

@@ -47,11 +47,8 @@ _TRY = re.compile(r"(.+)-try-(\d+)")
 def load_worker(
     task: TaskSpec, settings: GenerateSettings, revision: str, cache: str | None, worker: int
 ) -> Work[Shard, Made]:
-    """Load the model, on GPUs one after the other; what is returned makes the rows and rejects of a shard."""
-    device = settings.device
-    if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
-        device = f"cuda:{worker % torch.cuda.device_count()}"
-    model = model_of(task, settings.model_copy(update={"device": device}), cache)
+    """Load the model; what is returned makes the rows and rejects of a shard."""
+    model = model_of(task, settings, cache)
     if model.revision != revision:
         raise ModelError(
             f"model {settings.model}: worker {worker} finds different weights under this name than the "
