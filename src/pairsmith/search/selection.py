@@ -61,13 +61,11 @@ class PairFile:
                 file.write(np.ascontiguousarray(rows).tobytes())
                 self._count += len(rows)
 
-    def inputs(self) -> int:
-        """The number of distinct x; the pairs have to be sorted by x."""
-        found, last = 0, -1
+    def has(self, count: int) -> NDArray[np.bool_]:
+        """Which x have a pair, ``(count,)``, of those numbered from 0."""
+        found = np.zeros(count, np.bool_)
         for rows in self.parts():
-            x = rows[:, _X].astype(np.int64)
-            found += int((np.diff(x, prepend=last) != 0).sum())
-            last = int(x[-1])
+            found[rows[:, _X]] = True
         return found
 
     def parts(self) -> Iterator[Rows]:

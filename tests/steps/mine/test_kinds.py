@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from tests.conftest import make_bert
+from tests.heard import Heard
 from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
@@ -137,6 +138,27 @@ def test_sentences_of_the_documents_of_one_day(world):
         assert said[row["output"]] == days[row["input"]]
     folder = DatasetFolder.open(tmp / "out" / "search")
     assert len(set(folder.table()["cell"].to_pylist())) == 3
+
+
+def test_texts_of_days_that_only_one_corpus_has_are_counted(world):
+    tmp, settings = world
+    write(tmp / "one-day.jsonl", [{"document": document(n), "day": "2020-01-01T11:00"} for n in (0, 3, 6)])
+    given = settings("summaries", "documents.jsonl", "one-day.jsonl", group_column="day", k=20)
+    heard = Heard()
+    mine(given, Run(tmp / "out", heard))
+    assert "inputs of groups without outputs, which are in no pair: 8" in heard.lines
+    card = (tmp / "out" / "README.md").read_text()
+    assert "| inputs of groups without outputs | 8 |" in card
+    assert "| outputs of groups without inputs | 0 |" in card
+
+
+def test_inputs_whose_every_neighbour_stands_in_them_are_counted(world):
+    tmp, settings = world
+    write(tmp / "own.jsonl", [{"document": document(0)}])
+    heard = Heard()
+    given = settings("summaries", "documents.jsonl", "own.jsonl", k=20, retrieval="candidates")
+    mine(given, Run(tmp / "out", heard))
+    assert "inputs without a candidate, which are in no pair: 1" in heard.lines
 
 
 def test_a_sentence_of_two_days_is_there_on_both(world):

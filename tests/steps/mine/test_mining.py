@@ -124,8 +124,8 @@ def test_all_candidates_input_by_input(world):
     some = (
         mine(settings(retrieval="candidates", k=2, best=3), Run(tmp / "some", Silent())).table().to_pylist()
     )
-    assert "| inputs without a candidate | 0 |" in (tmp / "out" / "README.md").read_text()
-    assert "inputs without a candidate" not in (tmp / "some" / "README.md").read_text()  # some have no place
+    for name in ("out", "some"):
+        assert "| inputs without a candidate | 0 |" in (tmp / name / "README.md").read_text()
     largest = sorted(found, key=lambda row: -row["margin"])[:3]
     assert some == [row for row in found if row in largest]
 

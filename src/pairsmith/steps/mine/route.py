@@ -5,9 +5,12 @@ corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbo
 """
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
@@ -30,7 +33,7 @@ from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import check_index, find_neighbours
+from pairsmith.steps.mine.neighbours import SearchGroup, check_index, find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
@@ -111,10 +114,27 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
         counts = {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
-        if settings.retrieval == "candidates" and not (settings.best or settings.group_column):
-            counts["inputs without a candidate"] = len(x) - pairs.inputs()
-    counts |= {"left out word for word": left_out, "without a margin": unscored}
+        alone = _without_candidates(x, y, groups, forward.has(len(x)), grouped=bool(settings.group_column))
+    for what, count in alone.items():
+        if count:
+            run.progress.say(f"{what}, which are in no pair: {count:,}")
+    counts |= alone | {"left out word for word": left_out, "without a margin": unscored}
     return finished(writer, _card(settings, counts), run)
+
+
+def _without_candidates(
+    x: Encoded, y: Encoded, groups: Sequence[SearchGroup], has: NDArray[np.bool_], *, grouped: bool
+) -> dict[str, int]:
+    """The numbers of texts that nothing could be paired with; ``has`` says which inputs have a candidate."""
+    searched = np.zeros(len(x), np.bool_)
+    firsts = x.firsts() if grouped else None
+    for group in groups:
+        searched[group.x if firsts is None else firsts[group.x]] = True
+    found = {"inputs without a candidate": int((searched & ~has).sum())}
+    if grouped:
+        found["inputs of groups without outputs"] = len(x) - sum(len(group.x) for group in groups)
+        found["outputs of groups without inputs"] = len(y) - sum(len(group.y) for group in groups)
+    return found
 
 
 def _identifying(settings: MineSettings) -> dict[str, JSON]:
