@@ -616,6 +616,20 @@ def test_a_changed_input_file_does_the_steps_that_read_it(recipe, steps, calls, 
     assert calls.names == ["rows", "after"]
 
 
+@pytest.mark.parametrize("changed", ["a", "b"])
+def test_files_of_the_same_name_in_two_folders_are_told_apart(recipe, steps, calls, tmp_path, changed):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text("x\n")
+    both = [str(tmp_path / folder / "x.txt") for folder in ("a", "b")]
+    overrides = [f"after.more={json.dumps(both)}"]
+    run_recipe(load_recipe(recipe(), steps, overrides=overrides), tmp_path / "run", Silent())
+    calls.clear()
+    (tmp_path / changed / "x.txt").write_text("y\n")
+    run_recipe(load_recipe(recipe(), steps, overrides=overrides), tmp_path / "run", Silent())
+    assert calls.names == ["after"]
+
+
 def test_a_split_of_an_earlier_step(recipe, steps, calls, tmp_path):
     path = recipe(RECIPE.replace("@other/data", "@other:train"))
     run_recipe(load_recipe(path, steps), tmp_path / "run", Silent())
@@ -757,6 +771,9 @@ def test_a_figure_may_have_a_dot_in_a_key(tmp_path):
     assert figure_of("labels/labels.0.mean", tmp_path, "x") == 0.1
     with pytest.raises(SettingsError, match=r"has no labels\.2\.mean: no '2'; "):
         figure_of("labels/labels.2.mean", tmp_path, "x")
+    (tmp_path / "labels" / "results.json").write_text("{")
+    with pytest.raises(FolderError, match=r"results\.json is damaged; remove .*labels and run the same"):
+        figure_of("labels/labels.0.mean", tmp_path, "x")
 
 
 DINO = ("dino-x2", "dino-x1x2", "dino-tables")

@@ -248,9 +248,11 @@ def _fingerprint(
         if key in whole and earlier is not None:
             content[key] = dict(earlier)  # not the folder: this step's own is in it
             continue
-        for text in texts_in(value):
+        for number, text in enumerate(texts_in(value)):
             if earlier is not None and text and exists(place(split_of(text)[0])):
-                content[f"{key}: {place(text).name}"] = _content(text)
+                name = f"{key}: {place(text).name}"
+                # Files of several folders may have the same name.
+                content[f"{name}, {number}" if name in content else name] = _content(text)
     values |= {key: value for key, value in planned.values.items() if texts_in(value)}
     return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())
 
@@ -277,6 +279,8 @@ def figure_of(source: str, out: Place, name: str) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"results.{name}: the step {found['step']} wrote no {file}") from None
+    except ValueError:
+        raise FolderError(f"{path} is damaged; remove {path.parent} and run the same command again") from None
     rest = keys
     while rest:
         # A key may contain a dot itself, such as the label 0.5, so the longest existing key is taken.

@@ -66,7 +66,7 @@ def to_train_on(source: str, done: str, say: Say | None = None) -> str:
     """The source of the rows for training, without those kept for validation or tests.
 
     That is the source itself, the split that it names, or its split ``train``. ``done`` is what happens to
-    the rows, as in "is mixed", for the message that ``say`` is called with if other splits are left out.
+    the rows, as in "mixed", for the message that ``say`` is called with if other splits are left out.
     """
     return _one_split(source, "train", done, say)
 

@@ -13,7 +13,7 @@ from pairsmith.core.paths import Place, inside, place, same_place, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST, MENDS, M, Manifest
+from pairsmith.runs.folder import MANIFEST, MANIFEST_COPY, M, Manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
@@ -126,7 +126,7 @@ def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
 
 def _has_record(out: Place, record: str) -> bool:
     """Whether a step's record exists, or a copy that can restore it."""
-    return size_of(out / record) is not None or (record == MANIFEST and size_of(out / MENDS) is not None)
+    return size_of(out / record) is not None or (record == MANIFEST and size_of(out / MANIFEST_COPY) is not None)
 
 
 def _refuse_foreign(out: Place, record: str) -> None:

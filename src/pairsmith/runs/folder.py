@@ -20,7 +20,7 @@ from pairsmith.runs.provenance import Provenance
 FORMAT = 1
 MANIFEST = "manifest.json"
 JOURNAL = "journal"
-MENDS = f"{JOURNAL}/run.json"
+MANIFEST_COPY = f"{JOURNAL}/run.json"
 """A copy of the manifest from the start of the run, which replaces a damaged one."""
 REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
@@ -298,7 +298,8 @@ def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema
     if file is None:
         return
     try:
-        there = open_parquet(file).schema_arrow.names
+        with open_parquet(file) as opened:
+            there = opened.schema_arrow.names
     except (pa.ArrowException, OSError):
         return  # reading it will raise the error
     if there != schema.names:
@@ -343,7 +344,7 @@ class TrainingRows:
 def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:
     """The training rows of a folder, or the rows of the split that ``FOLDER:SPLIT`` names.
 
-    ``done`` is what happens to the rows, as in "is judged", for the message that ``say`` is called with if
+    ``done`` is what happens to the rows, as in "judged", for the message that ``say`` is called with if
     other splits are left out.
     """
     folder = DatasetFolder.open(split_of(name)[0])

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import Place, inside, reaching, remove_files, several, size_of
-from pairsmith.runs.folder import JOURNAL, MENDS, Manifest, ShardEntry
+from pairsmith.runs.folder import JOURNAL, MANIFEST_COPY, Manifest, ShardEntry
 from pairsmith.runs.storage import storage_errors, write_atomic, write_json
 
 _PART_LINES = 200
@@ -34,7 +34,7 @@ class Journal:
         self.entries: dict[int, ShardEntry] = {}  # the last line of each shard
         self.bad = 0  # lines that are cut short or otherwise invalid; their shards count as not made
         self._folder = out / JOURNAL
-        self._run = out / MENDS
+        self._run = out / MANIFEST_COPY
         self._number = 0
         self._lines: list[bytes] = []
 
@@ -91,7 +91,7 @@ def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
 
 def read_run(out: Place) -> Manifest | None:
     """The journal's copy of the manifest, or None if it is missing or invalid."""
-    file = out / MENDS
+    file = out / MANIFEST_COPY
     if size_of(file) is None:
         return None
     with reaching(file, StorageError):

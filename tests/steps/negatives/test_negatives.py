@@ -452,6 +452,7 @@ def test_ranks_beyond_the_corpus_and_labels_of_other_queries(world):
     other = lines(tmp / "other.jsonl", [{"query": "of another", "positive": "text"}])
     with pytest.raises(InputError, match="none of its 1 pairs has a query of the pairs"):
         made(tmp, settings(labelled=other), "other")
+    assert not (tmp / "other" / "corpus").exists()  # it is told before anything is encoded
 
 
 def test_other_columns_are_other_queries(world):

@@ -75,8 +75,8 @@ class Encoded:
             lost = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
             why = f" (most were left out: {lost[0][0]}, {lost[0][1]:,})" if lost else ""
             raise InputError(
-                f"{folder.path}: {count} distinct texts of {total} have a vector{why}; mining compares "
-                "texts with their neighbours, so each corpus needs two or more"
+                f"{folder.path}: {count} distinct texts of {total} have a vector{why}; a search "
+                "compares texts with their neighbours, so each corpus needs two or more"
             )
         return cls(folder, vectors, distinct, sizes)
 

@@ -53,7 +53,7 @@ def encode_texts_of(
     return encode_corpus(texts, settings.encoding(), revision, run)
 
 
-def with_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
+def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
     """Which of the distinct documents that were encoded have a vector in the folder, in their order."""
     ids = pa.chunked_array([pa.array([document.id for document in documents], pa.string())])
     held = [text_keys(table["id"]) for table in folder.shards("train", ["id"])]
@@ -126,7 +126,7 @@ def encode_positives(
     column = _columns(settings, settings.corpus_column)
     texts = ReadCorpus("outputs", [settings.pairs], column, None, inputs, read=read)
     folder = encode_corpus(texts, settings.encoding(), revision, run)
-    there = with_vector(folder, read())
+    there = have_vector(folder, read())
     number = np.empty(len(first), np.int64)
     number[order] = np.where(there, np.cumsum(there) - 1, -1)
     other[lacking] = number[of_row]

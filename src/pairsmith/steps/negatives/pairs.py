@@ -65,7 +65,7 @@ def of_query(queries: NDArray[np.int64], keys: Keys) -> Keys:
 class Pairs:
     """The rows that were read, and what their texts are, by numbers.
 
-    Rows that are pairs twice, or whose positive has no vector, keep their query.
+    Rows that repeat an earlier pair, or whose positive has no vector, keep their query.
 
     Attributes:
         table: the rows as ``PAIR``, mapped from a file.

@@ -26,7 +26,7 @@ from pairsmith.steps.negatives.encoding import (
     encode_positives,
     encode_queries,
     encode_texts_of,
-    with_vector,
+    have_vector,
 )
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
 from pairsmith.steps.negatives.labelled import Labelled
@@ -80,22 +80,38 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
 
         columns = {"query_column": settings.query_column, "positive_column": settings.positive_column}
         pairs = collect_pairs(read_query_pairs(source, **columns), scratch("pairs"), source)
+
+        def labelled() -> Labelled | None:
+            path = settings.labelled
+            return Labelled.of(read_query_pairs(path, **columns), pairs, path) if path else None
+
+        labelled()  # what is wrong with it is told before hours of encoding
+        # Queries, the corpus and the positives as vectors.
         asked = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
         held = encode_texts_of(texts, settings, of_corpus, revision, run.part("corpus"))
         if run.rank is not None:
             return writer.folder()  # what follows needs the vectors of all ranks
-        pairs = pairs.with_queries(with_vector(asked, pairs.queries()))
-        queries, corpus = VectorFile.write(asked, scratch("queries")), Encoded.of(held, scratch("corpus"))
-        passages, copies = Texts(corpus, scratch("texts")), corpus_keys(corpus, scratch("keys"))
-        place, both, part = places_in(copies, pairs), {**of_pairs, **of_corpus}, run.part("positives")
+        pairs = pairs.with_queries(have_vector(asked, pairs.queries()))
+        queries = VectorFile.write(asked, scratch("queries"))
+        corpus = Encoded.of(held, scratch("corpus"))
+        passages = Texts(corpus, scratch("texts"))
+        copies = corpus_keys(corpus, scratch("keys"))
         positives = encode_positives(
-            pairs, place, passages, settings, both, revision, part, scratch("positives")
+            pairs,
+            places_in(copies, pairs),
+            passages,
+            settings,
+            {**of_pairs, **of_corpus},
+            revision,
+            run.part("positives"),
+            scratch("positives"),
         )
         pairs = positives.pairs
         if not len(pairs.good):
             raise InputError(
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
+        # The nearest texts of each query that may be negatives, at the ranks that are wanted.
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in (asked, held)}
         found = find_nearest(queries, corpus, settings, encodings, run)
         files = scratch("ids"), scratch("cosines")
@@ -108,6 +124,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                 f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
                 f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
             )
+        # How similar they and the positives are to the query, by cosine or a judge's score.
         of_rows = np.full(len(pairs.fault), np.nan, np.float32)
         for rows in in_parts(pairs.good):
             of_rows[rows] = positives.similarities(rows, queries, corpus)
@@ -117,14 +134,14 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             judged = judge_all(todo, settings, judge, searched, run.part("scores"))
             scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.shape)
             todo.unpack(judged, settings.shard_size, scores, of_rows)
+        # The negatives of each pair: those that are clearly less similar than its positive.
         files = scratch("chosen"), scratch("chosen-scores")
         chosen = choose(pairs, candidates, scores, of_rows, settings, files)
         counts = _counts(positives, chosen, len(corpus), left_out, settings)
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false = ""
-        if settings.labelled:
-            known = Labelled.of(read_query_pairs(settings.labelled, **columns), pairs, settings.labelled)
+        if known := labelled():
             false = _false_negatives(known, pairs, candidates, chosen, copies)
             run.progress.say(false)
         for number in range(-(-len(pairs.fault) // SHARD_ROWS)):

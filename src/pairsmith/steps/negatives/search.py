@@ -180,7 +180,7 @@ class Nearest:
 
     @classmethod
     def empty(cls, count: int, width: int, files: tuple[Path, Path]) -> Self:
-        """Nobody's neighbours, in new files."""
+        """Room for the neighbours of ``count`` queries, in new files; each place holds ``NOBODY``."""
         for file in files:
             with storage_errors(file), file.open("wb") as out:
                 out.truncate(4 * count * width)
