@@ -71,6 +71,8 @@ def test_a_long_text_is_cut_before_the_other(tiny_gpt2):
     judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32", max_length=20)
     prompt = judge.prompt("the cat " * 50, "\n", 6)
     assert len(prompt) == 14
+    assert judge.prompt("the cat " * 50, "\n", 5) == prompt  # one prompt for both is computed once
+    assert len(judge.prompt("the cat " * 50, "\n", 7)) == 12
     assert prompt[-1:] == judge.tokens("\n")
     assert np.isfinite(likelihood_ratios(judge, ["the " * 90, "the"], ["a " * 90, ""], cue="\n")).all()
 
