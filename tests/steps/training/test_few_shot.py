@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -538,6 +539,22 @@ def test_few_seeds_are_said_and_the_same_seed_counts_once(corpora, tiny_bert, ca
     assert "only 2 seeds" in said
     card = (corpora / "out/README.md").read_text()
     assert "| seeds | 2 |\n| duplicate seeds left out | 2 |" in card
+
+
+@pytest.mark.parametrize("trains", ["biencoder", "reader"])
+def test_seeds_without_an_answer_are_counted(corpora, tiny_bert, trains, capsys):
+    seeds = MAKERS["reading"](corpora / "some.jsonl", [0, 1, 2, 3])
+    rows = [json.loads(line) for line in Path(seeds).read_text().splitlines()]
+    rows[2]["answers"] = {"text": [], "answer_start": []}
+    write(Path(seeds), rows)
+    out = corpora / "out"
+    if trains == "biencoder":
+        train_biencoder(biencoder(corpora, tiny_bert, seeds=str(seeds)), Run(out, Progress()))
+    else:
+        given = TrainReaderSettings(seeds=str(seeds), base=str(tiny_bert), steps=1, batch_size=2, device="cpu")
+        train_reader(given, Run(out, Progress()))
+    assert "1 of 4 seeds have no answer and are left out" in capsys.readouterr().err
+    assert "| seeds | 3 |\n| seeds without an answer left out | 1 |" in (out / "README.md").read_text()
 
 
 TWICE = {

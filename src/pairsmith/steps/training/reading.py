@@ -40,12 +40,13 @@ class Seeds(Generic[E]):
     """Distinct seeds in their order.
 
     ``repeated`` is the number of duplicates that were left out, ``unmatched`` that of pairs whose score is
-    too low for a positive.
+    too low for a positive, and ``unanswered`` that of questions without an answer.
     """
 
     each: list[E]
     repeated: int
     unmatched: int = 0
+    unanswered: int = 0
 
     def tell(self, progress: Progress) -> None:
         """Say how many seeds were left out and why, and warn if there are too few to learn much."""
@@ -56,6 +57,9 @@ class Seeds(Generic[E]):
                 f"{self.unmatched:,} of {whole:,} pairs have a score below --least-score, so they are no "
                 "positives and are left out"
             )
+        if self.unanswered:
+            whole = count + self.repeated + self.unanswered
+            progress.say(f"{self.unanswered:,} of {whole:,} seeds have no answer and are left out")
         if self.repeated:
             whole = count + self.repeated
             progress.say(f"{self.repeated:,} of {whole:,} seeds are duplicates and are left out")
@@ -69,6 +73,7 @@ class Seeds(Generic[E]):
         left_out = {
             "duplicate seeds left out": self.repeated,
             "pairs below the least score left out": self.unmatched,
+            "seeds without an answer left out": self.unanswered,
         }
         return {"seeds": len(self.each), **{name: count for name, count in left_out.items() if count}}
 
@@ -129,7 +134,10 @@ def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example
     """The seeds in a source, of kind ``pairs`` those scored ``least`` or more."""
     found = list(each_example(source, kind))
     positives = matching(found, kind, least, source)
-    return replace(_once(positives, lambda example: example, source), unmatched=len(found) - len(positives))
+    seeds = _once(positives, lambda example: example, source)
+    if kind == "reading":
+        return replace(seeds, unanswered=_unanswered(source))
+    return replace(seeds, unmatched=len(found) - len(positives))
 
 
 def matching(examples: Sequence[Example], kind: KindName, least: float, source: str) -> list[Example]:
@@ -153,7 +161,12 @@ def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings
 
 def read_asked_seeds(source: str) -> Seeds[Question]:
     """The seeds of a reader; duplicates have the same question, passage and answers."""
-    return _once(read_questions(source), lambda each: (each.question, each.context, each.answers), source)
+    seeds = _once(read_questions(source), lambda each: (each.question, each.context, each.answers), source)
+    return replace(seeds, unanswered=_unanswered(source))
+
+
+def _unanswered(source: str) -> int:
+    return sum(not question.answers for question in read_questions(source, unanswered=True))
 
 
 def _once(found: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
 from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.summarizer import train_summarizer_on, turned
 from pairsmith.metrics.rouge import check_rouge
-from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
+from pairsmith.steps.training.reading import SeedData, read_seeds
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
@@ -45,7 +46,7 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     if settings.validation:
         check_rouge()
     found = read_seeds(settings.seeds, settings.kind)
-    seeds = Seeds([turned(each, settings.kind) for each in found.each], found.repeated)
+    seeds = replace(found, each=[turned(each, settings.kind) for each in found.each])
     examples = read_examples(settings.validation, settings.kind) if settings.validation else []
     validation = [turned(each, settings.kind) for each in examples]
     return SeedData(seeds, validation, added_examples(settings, [*seeds.each, *validation]))
