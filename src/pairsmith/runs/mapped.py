@@ -178,9 +178,19 @@ def _left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[lis
 def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
     """The folder that ``commit`` fills, shard by shard, with its card; a finished one is left unchanged."""
     if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
+        return nothing_to_do(writer, run)
     commit()
+    return finished(writer, card, run)
+
+
+def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
+    """The folder of a step that is finished already."""
+    run.progress.say(f"{run.out} is finished already; nothing to do")
+    return writer.folder()
+
+
+def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
+    """Finish the folder of a step, and say what it holds."""
     folder = writer.finish(card)
     run.progress.say(summary(folder))
     return folder

@@ -5,7 +5,7 @@ from typing import Protocol, TypedDict, TypeVar
 
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import Run, hash_source, refuse_source
 
 S = TypeVar("S", bound=Settings)
 
@@ -36,19 +36,6 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
         elif given:
             changes[name] = [found for each in given if (found := change(name, each)) is not None]
     return settings.model_copy(update=changes)
-
-
-def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
-    """The folder of a step that is finished already."""
-    run.progress.say(f"{run.out} is finished already; nothing to do")
-    return writer.folder()
-
-
-def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
-    """Finish the folder of a step, and say what it holds."""
-    folder = writer.finish(card)
-    run.progress.say(summary(folder))
-    return folder
 
 
 class LoadOptions(TypedDict):

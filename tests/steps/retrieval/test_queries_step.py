@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 
 import pytest
 from tests.conftest import make_llama
@@ -10,7 +11,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.chunk_rows import QueryExample, read_chunks, read_query_examples
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.retrieval.queries import chunks as chunks_of
-from pairsmith.steps.retrieval.queries import write_queries
+from pairsmith.steps.retrieval.queries import hardly_known, write_queries
 from pairsmith.steps.retrieval.settings import QueriesSettings
 
 
@@ -104,6 +105,34 @@ def test_the_command_and_its_errors(model, chunks, tmp_path, capsys):
     with pytest.raises(InputError):
         write_queries(settings(model, str(empty)), Run(tmp_path / "no", Silent()))
     assert not (tmp_path / "no" / "data").exists()
+
+
+def test_chunks_that_have_fewer_queries_than_wanted_are_counted(model, chunks, tmp_path):
+    heard = Heard()
+    written = write_queries(settings(model, chunks, tries=1), Run(tmp_path / "out", heard))
+    counts = Counter(row["chunk"] for row in written.table().to_pylist())
+    whole = sum(count == 2 for count in counts.values())
+    assert whole < 6  # the model writes badly
+    assert (
+        f"{6 - whole} of 6 chunks have fewer than 2 queries, {6 - len(counts)} of them none; a larger --tries "
+        "gives more"
+    ) in heard.lines
+    assert f"| chunks with none | {6 - len(counts)} |" in (tmp_path / "out" / "README.md").read_text()
+
+
+ENGLISH = "The museum opens every day except on Mondays, and children under twelve do not pay."
+GERMAN = "Der Antrag muss schriftlich bei der zuständigen Behörde eingereicht werden."
+GREEK = "Το μουσείο είναι ανοιχτό κάθε μέρα εκτός από τη Δευτέρα."
+
+
+@pytest.mark.parametrize(("texts", "dense"), [([ENGLISH] * 3, 0), ([ENGLISH] * 3 + [GERMAN, GREEK], 2)])
+def test_a_language_that_the_model_hardly_knows_is_told(tmp_path, texts, dense):
+    rows = [{"id": str(number), "text": f"{text} {number}"} for number, text in enumerate(texts)]
+    given = settings("pairsmith:tiny", lines(tmp_path / "chunks.jsonl", rows))
+    warning = hardly_known(given)
+    assert (
+        warning.startswith(f"{dense} of the first 5 chunks have fewer than 3 bytes") if dense else not warning
+    )
 
 
 def test_only_the_first_chunks_with_a_limit(model, chunks, tmp_path):

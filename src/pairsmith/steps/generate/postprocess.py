@@ -39,9 +39,10 @@ from pairsmith.data.text.folding import folded
 from pairsmith.methods.dino.requests import Row, quotable
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
 from pairsmith.runs.folder import open_training_rows, read_manifest
+from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import refuse_sources
 
 
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:

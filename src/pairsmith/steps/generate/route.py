@@ -19,6 +19,7 @@ from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote, remote_revision
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice, execute
+from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, remarks, steering_of
 from pairsmith.steps.generate.closing import Examples, closing_lines
@@ -27,7 +28,7 @@ from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
 from pairsmith.steps.generate.until import generate_until
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, model_of
-from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 
 ANSWERS = "answers.sqlite"
 """The cache of a server's answers, in the run folder."""

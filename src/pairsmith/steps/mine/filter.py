@@ -33,7 +33,15 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import TrainingRows, open_training_rows
-from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
+from pairsmith.runs.mapped import (
+    Made,
+    RowShard,
+    commit_rows,
+    finished,
+    nothing_to_do,
+    shard_count,
+    start_part,
+)
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import (
@@ -53,7 +61,7 @@ from pairsmith.steps.mine.ranking import (
     ranks,
 )
 from pairsmith.steps.mine.settings import FilterSettings, OnePer
-from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000

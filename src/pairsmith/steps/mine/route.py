@@ -27,6 +27,7 @@ from pairsmith.data.schemas import (
 from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
 from pairsmith.search.margin import Pairs
 from pairsmith.search.selection import PairFile, choose_from_files
@@ -35,7 +36,7 @@ from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_o
 from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.mine.neighbours import SearchGroup, check_index, find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import refuse_sources
 
 SHARD_ROWS = 100_000
 """Most pairs, and most texts that are copies, in a shard."""

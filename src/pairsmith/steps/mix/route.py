@@ -17,9 +17,10 @@ from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
 from pairsmith.runs.folder import MANIFEST
+from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.steps.shared import hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 
 
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:

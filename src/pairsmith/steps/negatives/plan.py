@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from math import ceil
 
 import numpy as np
@@ -13,8 +13,7 @@ import torch
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
-from pairsmith.data.beir import in_beir
-from pairsmith.data.documents import read_documents
+from pairsmith.data.query_columns import pick_pair, texts_of
 from pairsmith.data.query_pairs import QueryPair, read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
@@ -25,7 +24,7 @@ from pairsmith.search.exact import one_way_search
 from pairsmith.steps.mine.judges import load_judge
 from pairsmith.steps.negatives.search import looked_up
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.planning import sample_of, sharded, spread, timed
+from pairsmith.steps.planning import counted, sample_of, sharded, some_passages, spread, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 256
@@ -48,7 +47,8 @@ def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINI
     width = encoder.get_embedding_dimension() or 1
     encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
     pairs, pair_count = _pairs(settings, before)
-    texts, text_count = _corpus(settings, before)
+    corpus, text_count = some_passages(settings.corpus, before, CALIBRATION_TEXTS, settings.corpus_column)
+    texts = spread(corpus, CALIBRATION_TEXTS)
     if not (pairs and texts):
         raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
     _, each_query, _ = timed(lambda: encode, [query for query, _ in pairs])
@@ -79,41 +79,28 @@ def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINI
 
 def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str, str]], int]:
     """Some pairs, and the number of all."""
-    columns = {"query_column": settings.query_column, "positive_column": settings.positive_column}
     sample = sample_of(settings.pairs, before)
     if sample is not None:
-        names = set(sample.column_names)
-        query = next((n for n in (settings.query_column, "query", "question", "input") if n in names), None)
-        other = next(
-            (n for n in (settings.positive_column, "positive", "context", "output") if n in names), None
+        query, other = pick_pair(
+            dict.fromkeys(sample.column_names),
+            settings.pairs,
+            query=settings.query_column,
+            positive=settings.positive_column,
         )
-        if query is None or other is None:
-            raise InputError(f"{settings.pairs} will have no columns of queries and positives: {names}")
-        rows = sample.slice(0, CALIBRATION_TEXTS).select([query, other]).to_pylist()
-        return [(row[query], row[other]) for row in rows], sum(before[settings.pairs].rows.values())
-    read: Iterator[QueryPair] = read_query_pairs(to_train_on(settings.pairs, "taken"), **columns)
+        pairs = (
+            (row[query], positive)
+            for row in sample.slice(0, CALIBRATION_TEXTS).to_pylist()
+            for positive in texts_of(row, other, settings.pairs)
+        )
+        return [pair for pair in pairs if all(pair)], counted(settings.pairs, before, sample.num_rows)
+    read: Iterator[QueryPair] = read_query_pairs(
+        to_train_on(settings.pairs, "taken"),
+        query_column=settings.query_column,
+        positive_column=settings.positive_column,
+    )
     good = ((pair.query, pair.positive) for pair in read if pair.query and pair.positive)
     some = list(islice(good, CALIBRATION_TEXTS))
     return some, len(some) + sum(1 for _ in good)
-
-
-def _corpus(settings: NegativesSettings, before: Before) -> tuple[list[str], int]:
-    """Some texts of the corpus, and the number of all."""
-    held = [each for each in settings.corpus if each in before]
-    column = settings.corpus_column
-    sources = (in_beir(each) for each in settings.corpus if each not in before)
-    read = chain.from_iterable(read_documents(source, column=column, titles=True) for source in sources)
-    some = [document.document for document in islice(read, CALIBRATION_TEXTS)]
-    count = len(some) + sum(1 for _ in read)
-    for each in held:
-        sample = before[each].sample
-        names = sample.column_names if sample is not None else []
-        known = [column] if column else ["document", "text", "input", "passage", "context"]
-        name = next((name for name in known if name in names), None)
-        if sample is not None and name:
-            some += [text for text in sample[name].to_pylist()[:CALIBRATION_TEXTS] if text]
-        count += sum(before[each].rows.values())
-    return list(spread(some, CALIBRATION_TEXTS)), count
 
 
 def _search_seconds(width: int, settings: NegativesSettings) -> float:

@@ -17,6 +17,7 @@ from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.mine.neighbours import check_index
@@ -40,7 +41,7 @@ from pairsmith.steps.negatives.search import (
     looked_up,
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 from pairsmith.steps.vectors import VectorFile
 
 SHARD_ROWS = 10_000

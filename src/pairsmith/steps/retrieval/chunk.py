@@ -24,12 +24,12 @@ from pairsmith.methods.retrieval.chunks import cut_sections
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS
-from pairsmith.runs.mapped import Made, RecordShard, commit_records, start_part
+from pairsmith.runs.mapped import Made, RecordShard, commit_records, finished, nothing_to_do, start_part
 from pairsmith.runs.sorting import first_of_each
 from pairsmith.runs.storage import canonical_json, hash_bytes
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.settings import ChunkSettings
-from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 
 _CUT: pa.Schema = pa.schema([*CHUNK, ("key", pa.string())])
 """A chunk, and the id that all copies of its text share."""

@@ -23,7 +23,7 @@ from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.retrieval.consistency import closest, near_copies, own_places
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
-from pairsmith.runs.mapped import start_part
+from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
@@ -31,7 +31,7 @@ from pairsmith.steps.retrieval.query_rows import Evaluation, Texts, read_evaluat
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
 from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
-from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000
 """Most queries in a shard."""

@@ -9,24 +9,29 @@ from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.model_files import META
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.chunk_rows import Chunk, read_chunks, read_query_examples
 from pairsmith.data.schemas import REJECT, text_schema, to_table
 from pairsmith.methods.retrieval.queries import QueryWriter
 from pairsmith.models.heads import writes_as
+from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import is_remote
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
+from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, finished, nothing_to_do
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
 QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
+_LOOKED_AT, _FEW_BYTES = 1_000, 3
+"""Of so many chunks it is looked at whether tokens have fewer bytes than this."""
 
 
 def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
@@ -45,6 +50,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
+    wanted = settings.queries
     writer = FolderWriter.start(
         run,
         step="queries",
@@ -54,8 +60,11 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         models=models,
         planned=-(-count // settings.shard_size),
     )
-    commit = partial(
-        commit_records,
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    if strange := hardly_known(settings):
+        run.progress.say(strange)
+    commit_records(
         writer,
         partial(_load_worker, settings, models),
         partial(chunks, settings),
@@ -66,7 +75,42 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         title="write queries",
         unit="chunks",
     )
-    return completed(writer, run, commit, _card(settings, sources))
+    whole, some = _chunks_with(writer, wanted)
+    if whole < count and run.rank is None:
+        run.progress.say(
+            f"{count - whole:,} of {count:,} chunks have fewer than {wanted} queries, {count - some:,} of "
+            "them none; a larger --tries gives more"
+        )
+    counts = {"chunks": count, f"chunks with {wanted} queries": whole, "chunks with none": count - some}
+    return finished(writer, _card(settings, sources, counts), run)
+
+
+def hardly_known(settings: QueriesSettings) -> str:
+    """A warning if the model's tokenizer needs many tokens for the chunks, as for a language it was not made
+    for; empty if not.
+
+    SmolLM2's tokens have 4.7 bytes of English in the mean, and of other languages mostly fewer than 3.
+    """
+    model = load_model(settings.model, device=META)  # the tokenizer alone
+    first = [chunk.text for chunk in islice(chunks(settings), _LOOKED_AT)]
+    dense = sum(len(text.encode()) < _FEW_BYTES * len(model.encode(text)) for text in first)
+    if dense < len(first) / 4:
+        return ""
+    return (
+        f"{dense:,} of the first {len(first):,} chunks have fewer than {_FEW_BYTES} bytes for each token of "
+        f"{model_display_name(settings.model)}: they may be in a language that the model hardly knows, or no "
+        "running text, and queries for them poor"
+    )
+
+
+def _chunks_with(writer: FolderWriter, wanted: int) -> tuple[int, int]:
+    """How many chunks have ``wanted`` queries, and how many have any; a chunk's queries are in one shard."""
+    whole = some = 0
+    for made in filter(None, map(writer.made, writer.done)):
+        each = pc.value_counts(made[0]["train"]["chunk"]).field("counts").to_numpy()
+        some += len(each)
+        whole += int((each >= wanted).sum())
+    return whole, some
 
 
 def _identifying(settings: QueriesSettings) -> dict[str, Any]:
@@ -98,8 +142,6 @@ def _once(settings: QueriesSettings) -> Iterator[Chunk]:
 
 def load_writer(settings: QueriesSettings) -> QueryWriter:
     """Load the model and the examples."""
-    from pairsmith.models.language.loading import load_model
-
     examples = read_query_examples(settings.examples)[: settings.shown] if settings.examples else []
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     return QueryWriter(model, settings.options, examples)
@@ -124,9 +166,10 @@ def _load_worker(
     return work
 
 
-def _card(settings: QueriesSettings, sources: list[str]) -> Card:
+def _card(settings: QueriesSettings, sources: list[str], counts: dict[str, int]) -> Card:
     return Card(
         title="Search queries for chunks of documents",
+        counts=counts,
         description=f"Queries written by {model_display_name(settings.model)} for chunks of documents of the "
         f"kinds {', '.join(settings.kinds)}.",
         columns={
