@@ -36,7 +36,7 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
     asked = made.get("max_steps") or made.get("steps")  # few on purpose
     if isinstance(steps, int) and 0 < steps < FEW_STEPS and not asked:
         yield Finding(
-            f"the training had only {steps} steps, too few to learn much",
+            f"the training had only {steps} step{'s' if steps > 1 else ''}, too few to learn much",
             "Make more rows, or give a smaller --batch-size or more --epochs.",
         )
     for what in ("queries", "count"):
