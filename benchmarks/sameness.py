@@ -54,7 +54,7 @@ def ways(work: Path, recipe: str) -> dict[str, Any]:
 
     def run(way: str, **settings: Any) -> None:
         begun = time.monotonic()
-        run_small(work, recipe, runs / way, *(f"{name}={value}" for name, value in settings.items()))
+        run_small(work, recipe, runs / way, *(f"*.{name}={value}" for name, value in settings.items()))
         made = files(runs / way)
         found[way] = {
             "files": len(made),
