@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.beir import read_retrieval
+from pairsmith.data.beir import in_beir, read_retrieval
 
 DOCUMENTS = [
     {"_id": "d1", "title": "Horns", "text": "Ann plays the horn."},
@@ -68,6 +68,17 @@ def test_the_package_beir_reads_the_same(put):
     assert {
         name: f"{each['title'] or ''}\n{each['text']}".strip() for name, each in corpus.items()
     } == ours.documents
+
+
+def test_a_folders_corpus_and_queries_may_be_compressed(put, tmp_path):
+    folder = tmp_path / "set"
+    assert in_beir(put()) == str(folder / "corpus.jsonl")
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (folder / name).rename(folder / f"{name}.gz")
+    assert in_beir(str(folder)) == str(folder / "corpus.jsonl.gz")
+    assert in_beir(str(folder), "queries.jsonl") == str(folder / "queries.jsonl.gz")
+    (folder / "corpus.jsonl.gz").unlink()
+    assert in_beir(str(folder)) == str(folder)
 
 
 def test_files_may_be_compressed_or_begin_with_a_mark(put):

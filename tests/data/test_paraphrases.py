@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.paraphrases import Paraphrase, read_paraphrases
+from pairsmith.data.paraphrases import Paraphrase, labelled_pairs, read_paraphrases
 
 
 def read(path):
@@ -47,6 +47,15 @@ def test_faults_are_told_with_their_place(tmp_path, rows, message):
     path.write_text(rows)
     with pytest.raises(InputError, match=message):
         read(path)
+
+
+def test_no_negatives_are_sampled_of_texts_without_words(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\n!\t?\n…\t.\n")
+    with pytest.raises(
+        InputError, match=r"pairs.tsv: the texts hold no words, so no negatives .* give labels"
+    ):
+        labelled_pairs(str(path), seed=1)
 
 
 def test_a_file_that_is_not_there_is_told_at_once(tmp_path):

@@ -4,6 +4,8 @@ import pytest
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS
+from pairsmith.data.chunk_rows import QueryExample, read_query_examples
+from pairsmith.data.query_columns import pick_pair, positive_column
 from pairsmith.data.query_rows import read_query_rows
 
 
@@ -40,6 +42,20 @@ def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):
     assert by_text == {"what sails": {"a": 1, "b": 1}, "what stands": {"b": 1}, "what flies": {"c": 1}}
     assert {fault: len(ids) for fault, ids in found.faults.items()} == {REPEATED: 1, UNKNOWN_DOCUMENTS: 1}
     assert found.faults[UNKNOWN_DOCUMENTS] == ["c"]
+
+
+def test_texts_that_answer_queries_are_found_in_any_letter_case(tmp_path, corpus):
+    data = lines(tmp_path / "rows.jsonl", {"Query": "what stands", "Positive": "They stand."})
+    (relevant,) = read_query_rows(data, corpus).relevance.values()
+    assert relevant == {"b": 1}
+    assert read_query_examples(data) == [QueryExample("what stands", "They stand.")]
+
+
+def test_a_column_of_queries_is_none_of_answers():
+    row = {"Document": "a query", "output": "a text"}
+    assert positive_column(row, "Document") == "output"
+    assert pick_pair(row, "rows", query="Document") == ("Document", "output")
+    assert positive_column({"Document": "a query"}, "Document") is None
 
 
 def test_queries_of_another_corpus_are_refused(tmp_path, corpus):

@@ -4,6 +4,7 @@ import pytest
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
+from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Answer, read_questions
 
 ROW = {
@@ -38,10 +39,23 @@ def test_a_row_with_a_teachers_distributions(tmp_path):
 def test_an_answer_may_stand_nowhere_and_there_may_be_no_teacher(tmp_path):
     rows = [{"context": " A man plays.", "question": "Who?"}]
     rows.append(rows[0] | {"answers": {"text": [], "answer_start": []}, "starts": None})
-    assert read(tmp_path / "rows.jsonl", *rows) == [
-        GeneratedQuestion(str(number), " A man plays.", "Who?", "", None, None, None, None)
-        for number in range(2)
-    ]
+    unanswered = GeneratedQuestion(
+        text_id("Who? A man plays."), " A man plays.", "Who?", "", None, None, None, None
+    )
+    assert read(tmp_path / "rows.jsonl", *rows) == [unanswered, unanswered]
+
+
+def test_questions_of_two_files_without_ids_have_different_ones(tmp_path):
+    row = {"context": "A man plays.", "question": "Who?", "answers": ROW["answers"]}
+    (one,) = read(tmp_path / "one.jsonl", row)
+    (other,) = read(tmp_path / "other.jsonl", row | {"question": "What?"})
+    assert one.id != other.id
+    assert one.id == next(read_questions(tmp_path / "one.jsonl")).id
+
+
+def test_the_number_0_is_an_id(tmp_path):
+    _, second = read(tmp_path / "rows.jsonl", ROW, ROW | {"id": 0})
+    assert second.id == "0"
 
 
 def test_mined_questions_are_read(tmp_path):

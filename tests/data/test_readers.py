@@ -10,9 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.chunk_rows import read_passages
+from pairsmith.data.documents import read_documents
+from pairsmith.data.labelled_rows import read_labelled_rows
+from pairsmith.data.paraphrases import read_paraphrases
+from pairsmith.data.query_pairs import read_query_pairs
+from pairsmith.data.query_rows import read_query_rows
+from pairsmith.data.questions import read_asked
 from pairsmith.data.readers import TextRecord, read_pairs, read_texts
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
+from pairsmith.data.squad import read_questions
 from pairsmith.runs import model_display_name, sources_of
 
 
@@ -154,6 +162,31 @@ class TestJson:
         assert "in.jsonl:1: not JSON" in fault(put("in.jsonl", '{"text":' + "[" * 200_000))
 
 
+PAIR = {"sentence1": "a", "sentence2": "b", "label": 1}
+ANSWERED = {"context": "a", "question": "b", "answers": {"text": ["a"], "answer_start": [0]}}
+
+
+@pytest.mark.parametrize(
+    ("read", "row", "column"),
+    [
+        (read_documents, {"text": "a"}, "id"),
+        (read_passages, {"text": "a"}, "id"),
+        (read_passages, {"text": "a"}, "_id"),
+        (read_passages, {"text": "a"}, "document"),
+        (lambda path: read_query_pairs(str(path)), {"query": "a", "positive": "b"}, "qid"),
+        (lambda path: read_query_rows(str(path), [str(path)]).queries, {"query": "a", "text": "b"}, "chunk"),
+        (lambda path: read_labelled_rows(str(path))[1], PAIR, "id"),
+        (read_paraphrases, PAIR, "id"),
+        (read_questions, ANSWERED, "id"),
+        (read_asked, ANSWERED, "id"),
+    ],
+)
+def test_half_a_character_in_an_id_is_refused(put, read, row, column):
+    path = put("in.jsonl", json.dumps({**row, column: "a\ud800"}) + "\n")
+    with pytest.raises(InputError, match=rf"in.jsonl:1: column '{column}' holds half a character"):
+        list(read(path))
+
+
 class TestTables:
     def test_columns_by_preference_and_without_regard_to_case(self, put):
         assert texts(put("a.csv", "question,Sentence\nq,s\n")) == ["s"]
@@ -162,7 +195,7 @@ class TestTables:
     def test_no_column_lists_what_is_there(self, put):
         message = fault(put("in.csv", "id,body\n1,a\n"))
         assert "has none of the columns text, sentence, sentence1, input, document, question" in message
-        assert message.endswith("it has: id, body")
+        assert message.endswith("name the column with the texts; it has: id, body")
 
     def test_an_unknown_column_names_the_nearest(self, put):
         message = fault(put("in.csv", "id,headline\n1,a\n"), columns=["headlines"])

@@ -1,6 +1,7 @@
 """Descriptions in Croissant, read by the specification's own library."""
 
 import json
+from datetime import datetime, timedelta
 
 import mlcroissant
 import pyarrow as pa
@@ -144,11 +145,35 @@ def test_the_same_folder_gives_the_same_bytes_and_other_rows_another_version(tmp
     assert first["version"] != describe(other.manifest, schemas_of(other))["version"]
 
 
-def test_a_column_of_a_type_that_it_has_no_name_for(tmp_path):
-    folder = made(tmp_path / "in", SCORED_PAIR, scored)
-    schema = pa.schema([("id", pa.string()), ("when", pa.duration("s"))])
-    with pytest.raises(ValueError, match="column when is of type duration"):
-        describe(folder.manifest, {"data": schema})
+def test_columns_of_other_types_are_described(tmp_path):
+    when = datetime(2024, 5, 6, 7, 8)
+    columns = [
+        ("note", pa.null(), None, "sc:Text"),
+        ("day", pa.date32(), when.date(), "sc:Date"),
+        ("when", pa.timestamp("us"), when, "sc:DateTime"),
+        ("took", pa.duration("s"), timedelta(seconds=3), "sc:Text"),
+        ("at", pa.time64("us"), when.time(), "sc:Time"),
+        ("count", pa.uint8(), 7, "cr:UInt8"),
+    ]
+    schema = pa.schema([("id", pa.string()), *((name, kind) for name, kind, *_ in columns)])
+    folder = made(
+        tmp_path / "in", schema, lambda n: {"id": str(n), **{name: value for name, _, value, _ in columns}}
+    )
+    path = exported(folder, tmp_path / "out")
+    opened(path)
+    (fields,) = (each["field"] for each in json.loads(path.read_text())["recordSet"] if each["@id"] == "data")
+    types = {field["name"]: field["dataType"] for field in fields}
+    assert types.items() >= {name: said for name, _, _, said in columns}.items()
+
+
+def test_its_own_library_reads_columns_without_values_and_dates(tmp_path):
+    schema = pa.schema([("id", pa.string()), ("note", pa.null()), ("when", pa.timestamp("us"))])
+    when = datetime(2024, 5, 6, 7, 8)
+    folder = made(tmp_path / "in", schema, lambda n: {"id": str(n), "note": None, "when": when})
+    found = [plain(record) for record in opened(exported(folder, tmp_path / "out")).records("data")]
+    assert sorted(row["id"] for row in found) == [str(n) for n in range(6)]
+    assert {row["when"] for row in found} == {when}
+    assert not any(row["note"] == row["note"] and row["note"] for row in found)
 
 
 def test_only_a_dataset_folder_can_be_described(tmp_path):

@@ -99,6 +99,31 @@ def test_what_is_no_run_is_refused(tmp_path):
         status_lines(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"planned": "7"},
+        {"shards": 3},
+        {"shards": [{"files": 3}]},
+        {"shards": [{"files": [{"rows": "3", "split": "train"}]}]},
+        {"shards": [{"files": [], "reasons": {"copy: equal": "2"}}]},
+    ],
+)
+def test_a_manifest_with_values_of_other_types_is_damaged(done, damage):
+    manifest = done / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | damage))
+    with pytest.raises(FolderError, match=r"manifest\.json is damaged; run the command that wrote it again"):
+        status_lines(done)
+
+
+def test_a_journal_with_values_of_other_types_is_damaged(work, out):
+    work.commit(work.start(out), 0)
+    journal = out / "journal/00000.jsonl"
+    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"files": 3}))
+    with pytest.raises(FolderError, match=r"journal is damaged; run the command that wrote it again"):
+        status_lines(out)
+
+
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):
     (tmp_path / "log.jsonl").mkdir()
     log(tmp_path, "start")

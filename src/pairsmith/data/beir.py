@@ -16,7 +16,15 @@ from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
 from pairsmith.data.documents import with_title
 from pairsmith.data.readers import column_text, parse_score, with_names
-from pairsmith.data.sources import Columns, Source, is_hub_data, missing, open_source, open_table
+from pairsmith.data.sources import (
+    Columns,
+    Source,
+    is_hub_data,
+    missing,
+    open_source,
+    open_table,
+    plain_or_gzip,
+)
 from pairsmith.data.splits import Say
 
 _ID = ("_id", "id")
@@ -156,7 +164,7 @@ _EXPECTED = "expected a folder in BEIR's layout: corpus.jsonl, queries.jsonl and
 
 
 def _file(folder: Place, name: str) -> Place:
-    found = next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
+    found = plain_or_gzip(folder, name)
     if found is None:
         raise InputError(f"{folder} has no {name}; {_EXPECTED}")
     return found
@@ -242,8 +250,7 @@ def _id(row: Columns, column: str, where: str) -> str:
 
 
 def in_beir(source: str, name: str = "corpus.jsonl") -> str:
-    """The file of this name where the source is a folder that holds it, as BEIR's do; else the source."""
+    """The file ``name`` or ``name.gz`` in a source that is a folder such as BEIR's; the source if none is."""
     folder = place(source)
-    if is_folder(folder) and size_of(folder / name) is not None:
-        return str(folder / name)
-    return source
+    found = plain_or_gzip(folder, name) if is_folder(folder) else None
+    return source if found is None else str(found)

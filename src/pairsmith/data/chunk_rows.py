@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairsmith.core.paths import Place
 from pairsmith.data.documents import TitledText, read_titled
-from pairsmith.data.query_columns import PASSAGES, POSITIVES, QUERIES_ALONE, texts_of
+from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, positive_column, texts_of
 from pairsmith.data.readers import at_least_one, column_text, with_names
 from pairsmith.data.sources import Source, open_source
 
@@ -64,7 +64,7 @@ def read_query_examples(source: str | Place) -> list[QueryExample]:
     opened = open_source(source)
     examples = []
     for where, row, (name,) in with_names(opened, QUERIES_ALONE):
-        found = next((column for column in POSITIVES if column in row and column != name), None)
+        found = positive_column(row, name)
         text = texts_of(row, found, where)[0] if found else ""
         if query := column_text(row, name, where):
             examples.append(QueryExample(query, text))

@@ -7,7 +7,15 @@ from datetime import date, datetime
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
-from pairsmith.data.readers import at_least_one, column_text, kind_of, text_id, with_names
+from pairsmith.data.readers import (
+    NAME_TEXTS,
+    at_least_one,
+    column_text,
+    given_id,
+    kind_of,
+    text_id,
+    with_names,
+)
 from pairsmith.data.schemas import text_schema
 from pairsmith.data.sources import Columns, Source, open_source
 
@@ -62,7 +70,7 @@ def _documents(
 ) -> Iterator[Document]:
     wanted = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
-    for number, (where, row, names) in enumerate(with_names(source, *wanted)):
+    for number, (where, row, names) in enumerate(with_names(source, *wanted, remedy=NAME_TEXTS)):
         name = names[0]
         if not number:
             summary_name = next((each for each in SUMMARY_COLUMNS if each in row and each != name), None)
@@ -71,7 +79,7 @@ def _documents(
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
             if titles and row.get("title") and name != "title":
                 document = with_title(_joined(row, "title", where), document)
-            yield Document(row_id(row, document), document, summary, group, where)
+            yield Document(row_id(row, document, where), document, summary, group, where)
 
 
 def with_title(title: str, text: str) -> str:
@@ -80,10 +88,9 @@ def with_title(title: str, text: str) -> str:
     return f"{title}\n{text}" if title else text
 
 
-def row_id(row: Columns, text: str) -> str:
-    """The value of column ``id`` in ``row``; if there is none, the id of ``text``."""
-    given = row.get("id")
-    return str(given).strip() if given is not None and str(given).strip() else text_id(text)
+def row_id(row: Columns, text: str, where: str, name: str = "id") -> str:
+    """The id that ``row`` has in column ``name``; if the row gives none, the id of ``text``."""
+    return given_id(row, where, name) or text_id(text)
 
 
 def _joined(row: Columns, name: str, where: str) -> str:
@@ -151,7 +158,7 @@ def read_titled(
     if title_column:
         wanted.append([title_column])
     title_name = title_column
-    for number, (where, row, names) in enumerate(with_names(opened, *wanted)):
+    for number, (where, row, names) in enumerate(with_names(opened, *wanted, remedy=NAME_TEXTS)):
         if not number:
             title_name = names[1] if title_column else "title" if "title" in row else None
         text = _joined(row, names[0], where)
@@ -159,6 +166,5 @@ def read_titled(
         if title_name and title_name != names[0] and (title_column or title_name in row):
             title = " ".join(_joined(row, title_name, where).split())
         key = "_id" if "_id" in row else "id"  # as in BEIR's files
-        part_of = row.get("document") if names[0] != "document" else None
-        document = "" if part_of is None else str(part_of).strip()
-        yield TitledText(row_id({"id": row.get(key)}, text), title, text, where, document)
+        document = given_id(row, where, "document") if names[0] != "document" else ""
+        yield TitledText(row_id(row, text, where, key), title, text, where, document)

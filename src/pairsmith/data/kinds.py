@@ -9,7 +9,8 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
-from pairsmith.data.readers import column_text, parse_score, text_id, whole_id
+from pairsmith.data.labelled_texts import read_label
+from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
 from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
@@ -58,7 +59,7 @@ def is_whole(row: Row, kind: Kind) -> bool:
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
-def lack(kind: Kind) -> tuple[str, str]:
+def what_is_missing(kind: Kind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
     if kind is _SUMMARIES:
         return "no summary", "it is blank"
@@ -83,25 +84,23 @@ def _questions(source: str | Source) -> Iterator[Row]:
 
 
 def _documents(source: str | Source) -> Iterator[Row]:
-    for document in read_documents(source):
+    for document in read_documents(source, column="document"):
         yield {"id": document.id, "document": document.document, "summary": document.summary}
 
 
 def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
-    """A reader of rows whose columns are texts, with a score as a number."""
+    """A reader of rows whose columns are texts and labels, with a score as a number."""
 
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
-            found: dict[str, Any] = {"id": whole_id(row, where) or str(number)}
+            found: dict[str, Any] = {"id": given_id(row, where) or str(number)}
             for column in schema.names[1:]:
                 if column == "score":
                     found[column] = parse_score(row.get(column), where)
-                elif column == "label" and not isinstance(row.get(column), str | None):
-                    found[column] = str(row[column])
-                elif not (text := column_text(row, column, where)):
-                    raise InputError(f"{where}: {column} is blank; fill it or drop the row")
+                elif column == "label":
+                    found[column] = read_label(row, column, where)
                 else:
-                    found[column] = text
+                    found[column] = filled_text(row, column, where)
             yield found
 
     return read
@@ -110,27 +109,36 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
 def _negatives(source: str | Source) -> Iterator[Row]:
     """Rows as ``negatives`` writes them; scores and ids may be missing."""
     for number, (where, row) in enumerate(open_source(source).rows(), start=1):
-        query, positive = (column_text(row, name, where) for name in ("query", "positive"))
-        others = row["negatives"]
-        if not isinstance(others, list) or not all(isinstance(text, str) and text for text in others):
+        query, positive = (filled_text(row, name, where) for name in ("query", "positive"))
+        given = row.get("negatives")
+        if not isinstance(given, list):
             raise InputError(f"{where}: negatives has to be a list of texts")
-        if not query or not positive:
-            raise InputError(f"{where}: {'positive' if query else 'query'} is blank; fill it or drop the row")
-        ids = row.get("negative_ids") or [text_id(text) for text in others]
-        scores = row.get("scores")
-        if len(ids) != len(others) or (scores is not None and len(scores) != len(others)):
-            raise InputError(f"{where}: scores and negative_ids have to be as many as the negatives")
+        negatives = [filled_text({"negatives": text}, "negatives", where) for text in given]
+        scores, ids = (_as_many(row, name, len(negatives), where) for name in ("scores", "negative_ids"))
         yield {
-            "id": whole_id(row, where) or str(number),
+            "id": given_id(row, where) or str(number),
             "query": query,
             "positive": positive,
-            "negatives": others,
+            "negatives": negatives,
             "score": None if row.get("score") is None else parse_score(row["score"], where),
             "scores": None if scores is None else [parse_score(score, where) for score in scores],
-            "query_id": str(row.get("query_id") or text_id(query)),
-            "positive_id": str(row.get("positive_id") or text_id(positive)),
-            "negative_ids": [str(each) for each in ids],
+            "query_id": given_id(row, where, "query_id") or text_id(query),
+            "positive_id": given_id(row, where, "positive_id") or text_id(positive),
+            "negative_ids": [
+                given_id({"negative_ids": name}, where, "negative_ids") or text_id(text)
+                for name, text in zip(ids or [None] * len(negatives), negatives, strict=True)
+            ],
         }
+
+
+def _as_many(row: Row, name: str, count: int, where: str) -> list[Any] | None:
+    """The list in a column, an item for each of ``count`` negatives; None where the row has no value."""
+    value = row.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != count:
+        raise InputError(f"{where}: {name} has to be a list with an item for each of the {count} negatives")
+    return value
 
 
 QUESTIONS = Kind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)

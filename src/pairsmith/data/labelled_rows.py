@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.labelled_texts import read_label
-from pairsmith.data.readers import column_text, parse_score, text_id
+from pairsmith.data.readers import column_text, filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -56,7 +56,7 @@ def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]
     given: set[str] = set()
     for where, row in rows:
         values = [_value(row, name, where) for name in names]
-        name = str(row["id"]) if row.get("id") not in (None, "") else text_id("\n".join(map(str, values)))
+        name = given_id(row, where) or text_id("\n".join(map(str, values)))
         whole = name
         while whole in given or not seen[name]:
             seen[name] += 1
@@ -68,4 +68,7 @@ def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]
 def _value(row: Columns, name: str, where: str) -> str | float:
     if name == "score":
         return parse_score(row.get(name), where)
-    return read_label(row, name, where) if name == "label" else column_text(row, name, where)
+    if name == "label":
+        return read_label(row, name, where)
+    # A blank second text, or a blank text alone, is left to the filters, which make a reject of it.
+    return (filled_text if name == "sentence1" else column_text)(row, name, where)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import InputError, choices
-from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, whole_id
+from pairsmith.data.readers import (
+    TEXT_COLUMNS,
+    column_text,
+    find_column,
+    given_id,
+    pick_column,
+    refuse_half_characters,
+)
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 
@@ -78,7 +85,7 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     for where, row in opened.rows():
         name = name or _column(row, text_column, _TEXTS, opened.name, "text")
         others = {key: _as_text(value, key, where) for key, value in row.items() if key not in (name, "id")}
-        yield TextRow(whole_id(row, where), column_text(row, name, where), others)
+        yield TextRow(given_id(row, where), column_text(row, name, where), others)
     if not name:
         raise InputError(f"{opened.name} holds no texts")
 
@@ -89,10 +96,7 @@ def _as_text(value: Any, name: str, where: str) -> str | None:
         if value is None or isinstance(value, str)
         else json.dumps(value, ensure_ascii=False, default=str)
     )
-    try:
-        (name + (text or "")).encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError(f"{where}: column {name!r} holds half a character (an unpaired surrogate)") from None
+    refuse_half_characters(text or "", name, where)
     return text
 
 
@@ -110,13 +114,13 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
 def _column(row: Columns, given: str | None, usual: Sequence[str], source: str, what: str) -> str:
     if given is not None:
         return pick_column(row, [given], source)
-    folded_names = {name.casefold() for name in row}
-    if not any(name in folded_names for name in usual):
+    found = find_column(row, usual)
+    if found is None:
         raise InputError(
             f"{source} has none of the columns {', '.join(usual)}; name the one with the {what}s with "
             f"--{what}-column; it has: {', '.join(row)}"
         )
-    return pick_column(row, usual, source)
+    return found
 
 
 def read_label(row: Columns, name: str, where: str) -> str:

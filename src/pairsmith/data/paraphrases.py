@@ -3,6 +3,7 @@
 MRPC as it was released, PAWS, Quora's questions, and any file with two columns of texts and their labels.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, place
-from pairsmith.data.readers import at_least_one, two_texts, with_names
+from pairsmith.data.readers import at_least_one, find_column, given_id, two_texts, with_names
 from pairsmith.data.sources import Columns, Source, open_source, open_table
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
@@ -21,6 +22,7 @@ _NEAR = 50
 """Number of most similar texts from which a negative is drawn."""
 _AT_ONCE = 100
 """Texts that are compared with all others at once."""
+_WORD = re.compile(r"\w+")
 _VALUES = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
@@ -52,16 +54,10 @@ def _paraphrases(source: Source) -> Iterator[Paraphrase]:
     label: str | None = None
     for number, (where, row, names) in enumerate(with_names(source, _FIRST, _SECOND)):
         if not number:
-            label = _label_column(row)
+            label = find_column(row, _LABELS)
         texts = two_texts(row, names, where)
-        given = row.get("id")
-        name = "" if given is None else str(given).strip()
-        yield Paraphrase(*texts, None if label is None else _label(row, label, where), name)
-
-
-def _label_column(row: Columns) -> str | None:
-    folded = {name.casefold(): name for name in row}
-    return next((folded[name.casefold()] for name in _LABELS if name.casefold() in folded), None)
+        found = None if label is None else _label(row, label, where)
+        yield Paraphrase(*texts, found, given_id(row, where))
 
 
 def _label(row: Columns, name: str, where: str) -> bool:
@@ -76,6 +72,10 @@ def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
     """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``."""
     pairs = list(read_paraphrases(source))
     if pairs[0].label is None:
+        if not any(_WORD.search(text) for pair in pairs for text in (pair.sentence1, pair.sentence2)):
+            raise InputError(
+                f"{source}: the texts hold no words, so no negatives can be sampled; give labels"
+            )
         return with_negatives(pairs, seed), "sampled"
     labels = {pair.label for pair in pairs}
     if len(labels) < 2:
@@ -91,12 +91,13 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
 
     Each first text is paired with another pair's second text, drawn from the ``_NEAR`` ones with the largest
     tf-idf cosine, so that not every negative is easy. Some may be paraphrases that nobody has labelled, so
-    figures on them must be reported as figures on sampled negatives. There must be 2 distinct pairs or more.
+    figures on them must be reported as figures on sampled negatives. There must be 2 distinct pairs or
+    more, and at least one word in them.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     firsts, seconds = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
-    vectors = TfidfVectorizer(token_pattern=r"\w+").fit([*firsts, *seconds])
+    vectors = TfidfVectorizer(token_pattern=_WORD.pattern).fit([*firsts, *seconds])
     a, b = vectors.transform(firsts), vectors.transform(seconds)
     rng = np.random.default_rng(seed)
     same: dict[str, set[str]] = {}

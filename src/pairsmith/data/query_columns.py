@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.readers import NAME_TEXTS, column_text, find_column, pick_column
 from pairsmith.data.sources import Columns
 
 QUERIES = ("query", "question", "anchor", "input", "sentence1")
@@ -22,6 +22,16 @@ def texts_of(row: Columns, name: str, where: str) -> Sequence[str]:
     return [column_text(row, name, where)]
 
 
+def positive_column(row: Columns, query: str) -> str | None:
+    """The column with the texts that answer the queries in the column ``query``; None if there is none."""
+    return find_column(row, _positives_beside(query))
+
+
+def _positives_beside(query: str) -> Sequence[str]:
+    """The columns in which answers are looked for when the queries are in the column ``query``."""
+    return [name for name in POSITIVES if name != query.casefold()]
+
+
 def pick_pair(
     row: Columns, source: str, *, query: str | None = None, positive: str | None = None
 ) -> tuple[str, str]:
@@ -30,9 +40,9 @@ def pick_pair(
     Pairs of sentences with a grade are refused, unless their columns are given: of some of them the second
     sentence is no answer to the first.
     """
-    asked = pick_column(row, [query] if query else QUERIES, source)
-    wanted = [positive] if positive else [name for name in POSITIVES if name != asked]
-    right = pick_column(row, wanted, source)
+    asked = pick_column(row, [query] if query else QUERIES, source, NAME_TEXTS)
+    wanted = [positive] if positive else _positives_beside(asked)
+    right = pick_column(row, wanted, source, NAME_TEXTS)
     graded = [name for name in row if name.casefold() in ("score", "label")]
     if not positive and right.casefold() == "sentence2" and graded:
         raise InputError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairsmith.data.documents import with_title
 from pairsmith.data.query_columns import pick_pair, texts_of
-from pairsmith.data.readers import column_text
+from pairsmith.data.readers import column_text, given_id
 from pairsmith.data.sources import open_source
 
 ID_COLUMNS = ("query_id", "query-id", "qid")
@@ -36,8 +36,7 @@ def read_query_pairs(
         if names is None:
             both = pick_pair(row, opened.name, query=query_column, positive=positive_column)
             names = *both, next((name for name in ID_COLUMNS if name in row), None)
-        given = row[names[2]] if names[2] and names[2] in row else None
-        query_id = "" if given is None else str(given).strip()
+        query_id = given_id(row, where, names[2]) if names[2] else ""
         title = row.get("title")
         for text in texts_of(row, names[1], where):
             whole = with_title(title, text) if isinstance(title, str) and text else text

@@ -7,8 +7,8 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import TitledText
-from pairsmith.data.query_columns import POSITIVES, QUERIES_ALONE, texts_of
-from pairsmith.data.readers import column_text, text_id, with_names
+from pairsmith.data.query_columns import QUERIES_ALONE, positive_column, texts_of
+from pairsmith.data.readers import column_text, given_id, text_id, with_names
 from pairsmith.data.sources import open_source
 
 
@@ -49,10 +49,10 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
     relevance: dict[str, dict[str, int]] = defaultdict(dict)
     for where, row, (name,) in with_names(open_source(data), QUERIES_ALONE):
         query = column_text(row, name, where)
-        column = next((each for each in POSITIVES if each in row and each != name), None)
+        column = positive_column(row, name)
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
-        named = "" if row.get("chunk") is None else str(row["chunk"])
+        named = given_id(row, where, "chunk")
         for text in texts_of(row, column, where) if column and named not in documents else [""]:
             relevant = named if named in documents else of_text.get(text, named or text_id(text))
             if relevant in relevance[text_id(query)]:

@@ -9,17 +9,18 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
+from pairsmith.data.documents import row_id
 from pairsmith.data.readers import column_text, pick_column
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.squad import (
     Question,
     answer_pairs,
+    locate_answer,
     official,
     one_a_row,
     question_column,
     read_questions,
-    standing,
 )
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
@@ -111,8 +112,9 @@ def read_asked(source: str | Place) -> Iterator[GeneratedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
 
     ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
-    (input in rows of ``mine``) and answers, and with a teacher's starts and ends. An answer that is not at
-    its stated offset is taken where it first occurs.
+    (input in rows of ``mine``) and answers, and with a teacher's starts and ends. A question without an id
+    gets one from its text and passage. An answer that is not at its stated offset is taken where it first
+    occurs.
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
@@ -128,7 +130,7 @@ def _of_people(question: Question) -> GeneratedQuestion:
 def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]:
     """The questions in rows that come with their locations."""
     reads = asks = ""
-    for number, (where, row) in enumerate(one_a_row(rows)):
+    for where, row in one_a_row(rows):
         if not asks:
             reads = pick_column(row, ["context"], where)
             asks = pick_column(row, [question_column(row)], where)
@@ -137,7 +139,7 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, "answers", context, where)
         yield GeneratedQuestion(
-            str(row.get("id") or number),
+            row_id(row, question + context, where),
             context,
             question,
             str(row.get("written") or (context[slice(*answer)] if answer else "")),
@@ -161,7 +163,7 @@ def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span
 
 def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:
     for text, start in answer_pairs(row.get(column), where):
-        found = standing(text, start, context, where)
+        found = locate_answer(text, start, context, where)
         return found.start, found.start + len(found.text)
     return None
 

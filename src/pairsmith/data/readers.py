@@ -28,6 +28,10 @@ class TextRecord:
 
 ID_LENGTH = 16
 
+NAME_TEXTS = "name the column with the texts"
+"""What to do about a missing column, where the user can say which column has the texts."""
+_RENAME = "rename the column that holds them to one of these"
+
 
 def text_id(text: str) -> str:
     """The id of a text: 16 hexadecimal digits of its SHA-256, so equal texts share it."""
@@ -48,7 +52,7 @@ def read_texts(source: str | Place, *, columns: Sequence[str] = ()) -> Iterator[
     wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
     found = (
         TextRecord(text, where)
-        for where, row, names in with_names(opened, *wanted)
+        for where, row, names in with_names(opened, *wanted, remedy=NAME_TEXTS)
         for name in names
         if (text := column_text(row, name, where))
     )
@@ -93,11 +97,16 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
         yield GradedPair(*two_texts(row, names, where), score)
 
 
-def with_names(source: Source, *wanted: Sequence[str]) -> Iterator[tuple[str, Columns, list[str]]]:
-    """The rows of a source, and for each list of ``wanted`` columns the one that the first row has."""
+def with_names(
+    source: Source, *wanted: Sequence[str], remedy: str = _RENAME
+) -> Iterator[tuple[str, Columns, list[str]]]:
+    """The rows of a source, and for each list of ``wanted`` columns the one that the first row has.
+
+    ``remedy`` is as for ``pick_column``.
+    """
     names: list[str] = []
     for where, row in source.rows():
-        names = names or [pick_column(row, known, source.name) for known in wanted]
+        names = names or [pick_column(row, known, source.name, remedy) for known in wanted]
         yield where, row, names
 
 
@@ -120,20 +129,32 @@ def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]
     return first, second
 
 
-def pick_column(row: Columns, wanted: Iterable[str], source: str) -> str:
-    """The first of ``wanted`` among the columns of ``row``; an exact match of letter case is preferred."""
-    wanted = list(wanted)
+def find_column(row: Columns, wanted: Iterable[str]) -> str | None:
+    """The first of ``wanted`` among the columns of ``row``, None if there is none of them.
+
+    Columns match in any letter case; one that matches exactly is preferred.
+    """
     folded = {name.casefold(): name for name in reversed(list(row))}
     for name in wanted:
         if name in row:
             return name
         if name.casefold() in folded:
             return folded[name.casefold()]
+    return None
+
+
+def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = _RENAME) -> str:
+    """The column that ``find_column`` finds; an ``InputError`` if there is none.
+
+    ``remedy`` says in the error what the user can do where several columns were looked for.
+    """
+    found = find_column(row, wanted)
+    if found is not None:
+        return found
     if len(wanted) == 1:
         raise InputError(f"{source} has no column {wanted[0]!r}; {choices(wanted[0], row)}")
     raise InputError(
-        f"{source} has none of the columns {', '.join(wanted)}; name the column with the texts; "
-        f"it has: {', '.join(row)}"
+        f"{source} has none of the columns {', '.join(wanted)}; {remedy}; it has: {', '.join(row)}"
     )
 
 
@@ -146,18 +167,32 @@ def column_text(row: Columns, name: str, where: str) -> str:
         return ""
     if not isinstance(value, str):
         raise InputError(f"{where}: column {name!r} holds {kind_of(value)}, not text")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError(f"{where}: column {name!r} holds half a character (an unpaired surrogate)") from None
+    refuse_half_characters(value, name, where)
     return value.strip()
 
 
-def whole_id(row: Columns, where: str) -> str:
-    """A row's id from its column ``id``; empty without one."""
-    value = row.get("id")
+def filled_text(row: Columns, name: str, where: str) -> str:
+    """The text in column ``name``, stripped; an ``InputError`` if it is blank."""
+    text = column_text(row, name, where)
+    if not text:
+        raise InputError(f"{where}: {name} is blank; fill it or drop the row")
+    return text
+
+
+def refuse_half_characters(text: str, name: str, where: str) -> None:
+    """Raise an ``InputError`` if a text or its column's name cannot be written as UTF-8."""
+    try:
+        name.encode("utf-8")
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: column {name!r} holds half a character (an unpaired surrogate)") from None
+
+
+def given_id(row: Columns, where: str, name: str = "id") -> str:
+    """The id that a row has in column ``name``, a number as its text; empty if the row gives no id."""
+    value = row.get(name)
     if isinstance(value, str):
-        return column_text(row, "id", where)
+        return column_text(row, name, where)
     return "" if value is None else str(value)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.data.labelled_texts import read_label
 from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, read_texts, with_names
 from pairsmith.data.sources import Source, open_source
 
@@ -51,7 +52,7 @@ def _labelled(source: Source) -> Iterator[Opinion]:
         text = column_text(row, text_column, where)
         if not text:
             continue
-        value = str(row.get(label_column)).strip().casefold()
+        value = read_label(row, label_column, where).casefold()
         if value not in _VALUES:
             raise InputError(
                 f"{where}: {label_column} is {value[:40]!r}; expected 0 or 1, or negative or positive"

@@ -146,6 +146,11 @@ def read_lines(path: Place) -> Iterator[tuple[int, str]]:
             ) from error
 
 
+def plain_or_gzip(folder: Place, name: str) -> Place | None:
+    """The file ``name`` in ``folder``, or else ``name.gz``; None if neither exists."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
+
+
 @contextmanager
 def _open(path: Place) -> Iterator[IO[bytes]]:
     with path.open("rb") as stream:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import row_id
-from pairsmith.data.readers import column_text, pick_column, whole_id
+from pairsmith.data.readers import column_text, pick_column
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
 
@@ -118,9 +118,8 @@ def _question(row: Columns, names: Sequence[str], where: str) -> Question:
     context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
     title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
-    whole_id(row, where)
     return Question(
-        id=row_id(row, question + context),
+        id=row_id(row, question + context, where),
         title=title,
         context=context,
         question=question,
@@ -139,7 +138,7 @@ def _whole(row: Columns, name: str, where: str) -> str:
 def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
-    return tuple(standing(text, start, context, where) for text, start in answer_pairs(row[name], where))
+    return tuple(locate_answer(text, start, context, where) for text, start in answer_pairs(row[name], where))
 
 
 def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
@@ -157,7 +156,7 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
     )
 
 
-def standing(text: object, start: object, context: str, where: str) -> Answer:
+def locate_answer(text: object, start: object, context: str, where: str) -> Answer:
     """The answer with its place in the context: at ``start``, else where it first occurs."""
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")

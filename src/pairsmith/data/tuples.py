@@ -50,24 +50,26 @@ def _examples(source: Source, scored: bool) -> Iterator[RetrievalExample]:
     names: tuple[str, str] | None = None
     for where, row in source.rows():
         names = names or pick_pair(row, source.name)
-        for right in texts_of(row, names[1], where):
-            yield _example(row, where, names, right, scored)
+        for positive in texts_of(row, names[1], where):
+            yield _example(row, where, names, positive, scored)
 
 
-def _example(row: Columns, where: str, names: tuple[str, str], right: str, scored: bool) -> RetrievalExample:
-    asked, title = column_text(row, names[0], where), row.get("title")
-    if not asked or not right:
-        blank = names[1] if asked else names[0]
+def _example(
+    row: Columns, where: str, names: tuple[str, str], positive: str, scored: bool
+) -> RetrievalExample:
+    query, title = column_text(row, names[0], where), row.get("title")
+    if not query or not positive:
+        blank = names[1] if query else names[0]
         raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
-    wrong = _negatives(row, where)
-    scores = _scores(row, len(wrong), where) if scored else ()
-    kept = [number for number, text in enumerate(wrong) if text]
+    negatives = _negatives(row, where)
+    scores = _scores(row, len(negatives), where) if scored else ()
+    kept = [number for number, text in enumerate(negatives) if text]
     if scored and not kept:
         raise InputError(f"{where}: the row has no negative, whose score could be learned; drop it")
     return RetrievalExample(
-        asked,
-        with_title(title, right) if isinstance(title, str) else right,
-        tuple(wrong[number] for number in kept),
+        query,
+        with_title(title, positive) if isinstance(title, str) else positive,
+        tuple(negatives[number] for number in kept),
         (scores[0], *(scores[1 + number] for number in kept)) if scored else (),
     )
 

@@ -54,6 +54,7 @@ _CONTEXT = dict(sorted((_OTHER_WORDS | {word: f"cr:{word}" for word in _OWN_WORD
 _TYPES = {
     pa.string(): "sc:Text", pa.large_string(): "sc:Text", pa.bool_(): "sc:Boolean",
     pa.int8(): "cr:Int8", pa.int16(): "cr:Int16", pa.int32(): "cr:Int32", pa.int64(): "cr:Int64",
+    pa.uint8(): "cr:UInt8", pa.uint16(): "cr:UInt16", pa.uint32(): "cr:UInt32", pa.uint64(): "cr:UInt64",
     pa.float16(): "cr:Float16", pa.float32(): "cr:Float32", pa.float64(): "cr:Float64",
 }  # fmt: skip
 
@@ -219,14 +220,17 @@ def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
         inner = [kind.field(place) for place in range(kind.num_fields)]
         return found | {"subField": [_plain(f"{identifier}/{x.name}", x.name, x.type) for x in inner]}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return found | {"dataType": _type(kind.value_type, name), "isArray": True, "arrayShape": "-1"}
-    return found | {"dataType": _type(kind, name)}
+        return found | {"dataType": _type(kind.value_type), "isArray": True, "arrayShape": "-1"}
+    return found | {"dataType": _type(kind)}
 
 
-def _type(kind: pa.DataType, name: str) -> str:
-    if kind not in _TYPES:
-        raise ValueError(f"column {name} is of type {kind}, which has no name in Croissant")
-    return _TYPES[kind]
+def _type(kind: pa.DataType) -> str:
+    """The name of a type in Croissant; that of texts for a type that it has no name for."""
+    if pa.types.is_timestamp(kind):
+        return "sc:DateTime"
+    if pa.types.is_date(kind):
+        return "sc:Date"
+    return "sc:Time" if pa.types.is_time(kind) else _TYPES.get(kind, "sc:Text")
 
 
 def _leaves(field: JSONLD, path: tuple[str, ...]) -> Iterator[tuple[JSONLD, tuple[str, ...]]]:

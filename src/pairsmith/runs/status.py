@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pairsmith.core.errors import FolderError, one_line
+from pairsmith.core.errors import DamagedError, FolderError, one_line
 from pairsmith.core.paths import Place, inside, is_folder, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST, REJECTS, DatasetFolder, run_of
+from pairsmith.runs.folder import JOURNAL, MANIFEST, REJECTS, DatasetFolder, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 from pairsmith.runs.ranks import rank_folders
@@ -159,11 +159,13 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
         entries = manifest.get("shards", [])
     else:
         entries = [entry for entry in _last_lines(folder) if entry.get("run", "") == run]
-    rows, reasons = 0, Counter[str]()
-    for entry in entries:
-        rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
-        reasons.update(entry.get("reasons", {}))
+    try:
+        rows, reasons = _totals(entries)
+    except (AttributeError, LookupError, TypeError):
+        raise _damaged(folder / (MANIFEST if complete else JOURNAL)) from None
     planned = manifest.get("planned")
+    if not isinstance(planned, int | None):
+        raise _damaged(folder / MANIFEST)
     rate, seconds = _pace(folder)
     asked = manifest.get("asked")
     whole = sum(not asked or entry.get("asked") == asked for entry in entries)
@@ -180,6 +182,20 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
         left=left,
         labels=_labels(folder) if complete and whole <= _MOST_COUNTED else {},
     )
+
+
+def _totals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Counter[str]]:
+    """The kept rows of finished shards, and the rejects by reason; entries of another form raise an error."""
+    rows, reasons = 0, Counter[str]()
+    for entry in entries:
+        rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
+        for reason, number in entry.get("reasons", {}).items():
+            reasons[reason] += number
+    return rows, reasons
+
+
+def _damaged(path: Place) -> DamagedError:
+    return DamagedError(f"{path} is damaged; run the command that wrote it again")
 
 
 def _labels(folder: Place) -> Mapping[str, int]:

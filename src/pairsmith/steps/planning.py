@@ -2,10 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import pyarrow as pa
 
+from pairsmith.data.beir import in_beir
+from pairsmith.data.chunk_rows import read_passages
+from pairsmith.data.readers import NAME_TEXTS, pick_column
+from pairsmith.data.sources import Source
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 
 T = TypeVar("T")
@@ -39,6 +44,45 @@ def spread(items: Sequence[T], count: int) -> Sequence[T]:
 def sample_of(source: str, before: Before) -> pa.Table | None:
     """Some rows of a source that an earlier step will make; None for a source that exists."""
     return before[source].sample if source in before else None
+
+
+def sample_texts(sample: pa.Table, names: Sequence[str], source: str) -> list[str]:
+    """The texts that are not blank in the first of the columns ``names`` that the sample of a source has."""
+    name = pick_column(dict.fromkeys(sample.column_names), names, source, NAME_TEXTS)
+    return [text for text in sample[name].to_pylist() if text]
+
+
+def readable(source: str, before: Before) -> str | Source:
+    """What readers of rows take: a source that exists, or the sample of one that a step will make."""
+    sample = sample_of(source, before)
+    if sample is None:
+        return source
+    return Source(source, lambda: ((source, row) for row in sample.to_pylist()))
+
+
+def counted(source: str, before: Before, there: int) -> int:
+    """How many rows an earlier step will make; for a source that exists the number that are ``there``."""
+    return sum(before[source].rows.values()) if source in before else there
+
+
+def some_passages(
+    corpus: Sequence[str], before: Before, most: int, column: str | None = None
+) -> tuple[list[str], int]:
+    """Some texts that may answer queries, each with its title, and the number of all.
+
+    Args:
+        corpus: sources as for ``read_passages``, folders in BEIR's layout, and what earlier steps will make.
+        before: the estimates of the earlier steps.
+        most: the number of texts that are returned of each source.
+        column: as for ``read_passages``.
+    """
+    some, count = list[str](), 0
+    for source in corpus:
+        rows = read_passages(readable(in_beir(source), before), column)
+        first = [row.whole for row in islice(rows, most)]
+        some += first
+        count += counted(source, before, len(first) + sum(1 for _ in rows))
+    return some, count
 
 
 def sharded(

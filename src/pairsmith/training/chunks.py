@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pairsmith.models.encode import batches_by_length, tokens_at_once
+from pairsmith.training.processes import Processes
 
 Features = Mapping[str, Any]
 
@@ -77,6 +78,18 @@ def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, A
     else:
         found = [checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks]
     return torch.cat(found)[inputs["order"].argsort()]
+
+
+def mean_of_losses(
+    losses: Callable[[Features], Tensor], chunks: Sequence[Features], model: nn.Module, count: int | Tensor
+) -> dict[str, Tensor]:
+    """A mapping with ``loss``, ``()`` float32: ``sum_of_losses`` divided by the ``count`` of what it is over.
+
+    Processes that share a training divide by the mean of their counts, as their gradients are averaged: so
+    each example of the whole batch weighs as much as in one process.
+    """
+    total = sum_of_losses(losses, chunks, model)
+    return {"loss": total / Processes.here().mean(count, total.device)}
 
 
 def sum_of_losses(

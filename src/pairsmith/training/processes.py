@@ -9,7 +9,9 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import torch
 import torch.distributed
+from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Quiet
@@ -50,6 +52,14 @@ class Processes:
         self.wait()
         if self.size > 1:
             torch.distributed.destroy_process_group()
+
+    def mean(self, count: int | Tensor, device: torch.device) -> int | Tensor:
+        """The mean of a number that each process has; every process has to ask for it."""
+        if self.size == 1:
+            return count
+        total = torch.as_tensor(count, dtype=torch.float32, device=device).clone()
+        torch.distributed.all_reduce(total)
+        return total / self.size
 
     def arguments(self, device: str) -> dict[str, Any]:
         """What the trainer has to know of them."""

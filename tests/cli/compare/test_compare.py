@@ -126,6 +126,15 @@ def test_the_recipe_of_a_seed(file, tmp_path):
     ]  # fmt: skip
 
 
+def test_a_split_of_an_earlier_step_of_the_way_can_be_read(file, tmp_path):
+    data = yaml.safe_load(file.read_text())
+    more = {"name": "last", "step": "mix", "settings": {"data": ["@clean:train", "@clean/data", "@cleaner"]}}
+    data["ways"]["written"]["steps"].append(more)
+    steps = as_recipe(Comparison.model_validate(data), 1, tmp_path)["steps"]
+    (last,) = (step for step in steps if step["name"] == "written-last")
+    assert last["settings"]["data"] == ["@written-clean:train", "@written-clean/data", "@cleaner"]
+
+
 def test_without_rows_of_people_ways_are_trained_on_alone(file, tmp_path):
     data = yaml.safe_load(file.read_text())
     del data["labelled"]

@@ -119,6 +119,11 @@ def test_an_unknown_name_lists_the_built_in_tasks_and_the_nearest():
     )
 
 
+def test_a_name_that_is_too_long_for_a_path_is_unknown():
+    with pytest.raises(TaskError, match="no built-in task is called 'xxx"):
+        load_task("x" * 300)
+
+
 def test_a_built_in_name_wins_over_a_file_of_that_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("sts").write_text(GOOD)

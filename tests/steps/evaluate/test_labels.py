@@ -3,9 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate import labels as module
 from pairsmith.steps.evaluate.labels import evaluate_labels, labelled_pairs, labels_table, separation
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
@@ -63,6 +64,16 @@ def test_a_file_is_measured_with_a_line_for_each_pair(file, tiny_bert, tmp_path)
     lines = (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
     assert [json.loads(line)["label"] for line in lines] == ["1", "0"]
     assert json.loads(lines[0])["cosine"] == 1.0
+
+
+def test_vectors_that_are_not_finite_are_an_error_and_leave_no_results(
+    file, tiny_bert, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "encode_texts", lambda _, texts, **__: np.full((len(texts), 2), np.inf))
+    settings = EvaluateLabelsSettings(model=str(tiny_bert), data=str(file), device="cpu", bootstrap=0)
+    with pytest.raises(ModelError, match="the model gives vectors that are not finite"):
+        evaluate_labels(settings, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out" / "results.json").exists()
 
 
 def test_rows_without_labels_are_refused_with_what_they_have(tmp_path):

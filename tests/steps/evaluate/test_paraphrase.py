@@ -1,6 +1,8 @@
+import gzip
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
@@ -11,6 +13,7 @@ from pairsmith.data.paraphrases import Paraphrase, with_negatives
 from pairsmith.metrics.pair_scores import pair_scores
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import paraphrase
 from pairsmith.steps.evaluate.few_shot_paraphrase import SCALE, Head, f1, last_layers, tune
 from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, usual_layer
@@ -214,6 +217,21 @@ def test_splits_may_be_lists_of_ids_as_for_paws(tmp_path):
     (tmp_path / "ids" / "2-21" / "train_ids.tsv").write_text("7\n")
     with pytest.raises(InputError, match="train_ids.tsv: .*train.tsv has no row with the id '7'"):
         training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+    (tmp_path / "ids" / "2-21" / "train_ids.tsv").write_bytes("10\né\n".encode("latin1"))
+    with pytest.raises(InputError, match="train_ids.tsv:2: not UTF-8"):
+        training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+
+
+def test_lists_of_ids_may_be_compressed_and_begin_with_a_mark(tmp_path):
+    rows = ["id\tsentence1\tsentence2\tlabel\n", *(f"{n}\ta{n}\tb\t{n % 2}\n" for n in range(2))]
+    (tmp_path / "train.tsv").write_text("".join(rows))
+    ids = split_files(tmp_path / "ids", "train_ids.tsv", lambda _: ["\ufeff0\n1\n"])
+    for split in (13, 21):
+        file = tmp_path / "ids" / f"2-{split}" / "train_ids.tsv"
+        file.with_name("train_ids.tsv.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    found = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+    assert [pair.sentence1 for pair in found.pairs[21]] == ["a0", "a1"]
 
 
 def test_changed_splits_are_another_evaluation(tmp_path, tiny_bert, data):
@@ -287,6 +305,15 @@ def test_a_plan_scores_some_pairs_and_tunes_for_one_pass(tiny_bert, data):
     assert found.disk > 4096
     trained = settings.model_copy(update={"model": "@later"})
     assert plan_evaluate_paraphrase(trained, {"@later": found}, str(tiny_bert)).disk == found.disk
+
+
+@pytest.mark.parametrize(("labels", "times"), [({"label": ["1", "0"]}, 1), ({}, 2)])
+def test_a_plan_reads_pairs_that_an_earlier_step_will_make(tiny_bert, labels, times):
+    """Each pair takes 80 bytes and its ten letters; pairs without labels get as many negatives."""
+    sample = pa.table({"sentence1": ["A man", "Cold!"], "sentence2": ["A dog", "Warm!"], **labels})
+    before = {"@pairs": Estimate(1.0, 1, 1, {"train": 30}, sample=sample)}
+    settings = EvaluateParaphraseSettings(model=str(tiny_bert), data="@pairs", device="cpu")
+    assert plan_evaluate_paraphrase(settings, before).disk == 4096 + times * 30 * 90
 
 
 def test_too_few_texts_for_negatives_are_told():

@@ -13,8 +13,10 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import ANSWER_TOKENS, Prediction
 from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import qa as module
 from pairsmith.steps.evaluate import results as files
+from pairsmith.steps.evaluate.plan import plan_evaluate_qa
 from pairsmith.steps.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 
@@ -354,3 +356,11 @@ def test_settings_refuse_what_makes_no_sense(wrong):
 
 def test_the_longest_answer_is_that_of_the_method():
     assert EvaluateQaSettings(model="m", data="d").max_answer_tokens == ANSWER_TOKENS
+
+
+def test_a_plan_reads_questions_that_an_earlier_step_will_make(reader, data):
+    there = plan_evaluate_qa(settings(reader, data), {})
+    sample = pa.Table.from_pylist([json.loads(line) for line in data.read_text().splitlines()])
+    before = {"@questions": Estimate(1.0, 1, 1, {"train": 40}, sample=sample)}
+    later = plan_evaluate_qa(settings(reader, "@questions"), before)
+    assert later.disk - 4096 == 10 * (there.disk - 4096) > 0

@@ -14,7 +14,8 @@ from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate import kept_search, retrievers
+from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.evaluate import kept_search, plan, retrievers
 from pairsmith.steps.evaluate.plan import plan_evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
@@ -366,13 +367,55 @@ def test_models_that_cannot_rank_are_refused(data, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("model", ["bm25", "@later", "tiny_bert"])
 def test_the_plan(model, data, tiny_bert):
-    from pairsmith.runs.estimate import Estimate
-
     before = {"@later": Estimate(seconds=1, memory=1, disk=1, rows={})}
     named = str(tiny_bert) if model == "tiny_bert" else model
     found = plan_evaluate_retrieval(settings(named, data), before, base=str(tiny_bert))
     assert 0 < found.seconds < 60
     assert found.disk > 20 * 300
+
+
+def jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_the_plan_counts_what_earlier_steps_will_make_and_what_exists(tmp_path, tiny_bert, monkeypatch):
+    ranked = []
+    monkeypatch.setattr(plan, "timed", lambda load, sample: ranked.extend(sample) or (1.0, 1.0, None))
+    corpus = jsonl(tmp_path / "corpus.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(30)])
+    queries = jsonl(tmp_path / "queries.jsonl", [{"query": f"query {n}", "chunk": "1"} for n in range(5)])
+    samples = {
+        "@queries": pa.table({"id": ["q"], "query": ["asked later"], "chunk": ["1"]}),
+        "@chunks": pa.table({"id": ["c"], "document": ["a/b.txt"], "text": ["cut later"]}),
+    }
+    before = {
+        name: Estimate(1, 1, 1, rows={"train": 1000}, sample=sample) for name, sample in samples.items()
+    }
+
+    def planned(data, *given):
+        ranked.clear()
+        return plan_evaluate_retrieval(settings(tiny_bert, data, corpus=[*given], keep=0), before)
+
+    found = planned("@queries", corpus)
+    assert (found.seconds, found.disk) == (1 + 30 + 1000, 4096 + 1000 * 300)
+    assert {"text 29", "asked later"} <= set(ranked)
+    found = planned(queries, "@chunks")
+    assert (found.seconds, found.disk) == (1 + 1000 + 5, 4096 + 5 * 300)
+    assert ranked == ["cut later", *(f"query {n}" for n in range(5))]
+
+
+def test_the_plan_for_a_folder_of_an_earlier_step_loads_the_model(tiny_bert):
+    before = {"@export": Estimate(1, 1, 1, rows={})}
+    assert plan_evaluate_retrieval(settings(tiny_bert, "@export"), before).seconds > 0
+
+
+def test_a_query_that_is_a_text_of_the_corpus_is_not_said_to_be_its_own(tmp_path, capsys):
+    """The text has no id, so that it gets the one that the query gets, too."""
+    pytest.importorskip("bm25s")
+    corpus = jsonl(tmp_path / "corpus.jsonl", [{"text": f"word{n} here"} for n in range(5)])
+    data = jsonl(tmp_path / "rows.jsonl", [{"query": "word1 here", "positive": "word2 here"}])
+    evaluate_retrieval(settings("bm25", data, corpus=[corpus]), Run(tmp_path / "out", Progress()))
+    assert "exclude-own" not in capsys.readouterr().err
 
 
 def test_rows_of_queries_with_their_chunks(tmp_path):

@@ -2,6 +2,7 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import sentiment_scores
 from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
 from pairsmith.steps.evaluate.sentiment import (
@@ -287,6 +289,15 @@ def test_opinions_in_two_files_or_in_one(tmp_path):
         '{"text": "good", "label": "positive"}\n{"text": " ", "label": 0}\n{"text": "bad", "label": 0}\n'
     )
     assert list(read_opinions(path)) == [Opinion("good", True), Opinion("bad", False)]
+    path.write_text(
+        '{"text": "a", "label": 1.0}\n{"text": "b", "label": "0.0"}\n{"text": "c", "label": false}\n'
+    )
+    assert [each.positive for each in read_opinions(path)] == [True, False, False]
+    path.write_text('{"text": "good", "stars": 3}\n')
+    with pytest.raises(
+        InputError, match="columns label, sentiment; rename the column that holds them to one"
+    ):
+        list(read_opinions(path))
     path.write_text('{"text": "good", "label": 3}\n')
     with pytest.raises(InputError, match=r"rows.jsonl:1: label is '3'"):
         list(read_opinions(path))
@@ -302,6 +313,12 @@ def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
         assert found.disk > 4096
     later = plan_evaluate_sentiment(settings("@later", data), {"@later": found}, str(tiny_bert))
     assert later.disk == found.disk
+
+
+def test_a_plan_reads_texts_that_an_earlier_step_will_make(student):
+    sample = pa.table({"id": ["1", "2"], "text": ["A man", "Cold!"], "label": ["0", "1"]})
+    before = {"@texts": Estimate(1.0, 1, 1, {"train": 30}, sample=sample)}
+    assert plan_evaluate_sentiment(settings(student, "@texts"), before).disk == 4096 + 30 * (5 + 120)
 
 
 def test_a_text_without_tokens_is_judged_by_its_special_ones(student):

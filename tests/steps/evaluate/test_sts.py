@@ -180,6 +180,13 @@ def test_fresh_computes_again(evaluated, tiny_bert, graded):
     assert json.loads(path.read_text())["graded"]["pairs"] == 4
 
 
+def test_results_that_were_not_finished_are_computed_again(evaluated, tiny_bert, graded):
+    path = evaluated / "results.json"
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps({"about": whole["about"] | {"complete": False}}))
+    assert evaluate_sts(settings(tiny_bert, graded), Run(evaluated, Silent())) == whole
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -14,6 +14,7 @@ from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.models.summarizer import load_summarizer, summarize
 from pairsmith.runs import Run, hash_file
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import summaries as module
 from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
 from pairsmith.steps.evaluate.results import mean_intervals
@@ -123,6 +124,15 @@ def test_the_lead_is_evaluated_without_a_model(data, tmp_path):
     assert results["abstractiveness"]["written"]["rouge1"] == 100.0
     assert results["about"]["models"] == {"model": "lead:1"}
     assert lines(tmp_path / "out")[0]["summary"] == "A guitar was heard in the town."
+
+
+def test_a_plan_reads_documents_that_an_earlier_step_will_make(data):
+    rows = [{"document": document(n), "summary": summary(n)} for n in range(5)]
+    before = {"@written": Estimate(1.0, 1, 1, {"train": 50}, sample=pa.Table.from_pylist(rows))}
+    there = plan_evaluate_summaries(settings("lead:1", data), {}).disk - 4096
+    for limit, times in ((None, 10), (10, 2), (5, 1)):
+        later = plan_evaluate_summaries(settings("lead:1", "@written", limit=limit), before)
+        assert later.disk - 4096 == times * there > 0
 
 
 def test_of_a_folder_the_split_test_is_measured_on(tmp_path, capsys):

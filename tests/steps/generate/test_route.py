@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import load_dataset
@@ -14,6 +15,8 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.generate import plan
 from pairsmith.steps.generate.checks import remarks
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -436,3 +439,14 @@ def test_labels_that_no_encoder_learns_are_told_before_hours_of_generation(tmp_p
     assert "are numbers in quotation marks" in quoted
     for labels in (("1", "0.5", "0"), ("same", "other"), ("-1", "1")):
         assert not list(remarks(pair_task(tmp_path, *labels)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "texts", "count"), [([], ["a", "b"], 40), (["input", "output"], ["a", "b", "c", "d"], 80)]
+)
+def test_a_plan_reads_the_texts_that_an_earlier_step_will_make(world, columns, texts, count):
+    _, settings = world
+    mined = pa.table({"id": ["1", "2"], "input": ["a", "b"], "output": ["c", "d"]})
+    before = {"@mined": Estimate(1.0, 1, 1, {"train": 40}, sample=mined)}
+    given = settings(inputs="@mined", column=columns)
+    assert plan._inputs(given, given.decoding(load_task(given.task).decoding), before) == (count, texts)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
 from tests.steps.negatives.conftest import lines, texts
@@ -15,8 +16,9 @@ from pairsmith.data.text.folding import folded
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing
+from pairsmith.steps.negatives import choosing, plan
 from pairsmith.steps.negatives.plan import plan_negatives
 from pairsmith.steps.negatives.route import negatives
 
@@ -500,6 +502,26 @@ def test_a_plan_says_what_it_will_cost(world, cross_encoder):
     assert judged.shared > plain.shared
     asked = {"@asked": plain}
     assert plan_negatives(settings(pairs="@asked"), asked).rows == {"train": len(pairs)}
+
+
+def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
+    _, settings, *_ = world
+    encoded = []
+    whole = plan.timed
+    monkeypatch.setattr(plan, "timed", lambda load, sample: encoded.extend(sample) or whole(load, sample))
+    samples = {
+        "@pairs": pa.table({"anchor": ["Who barks?"], "passage": ["A dog barks."], "other": ["x"]}),
+        "@chunks": pa.table(
+            {"id": ["1"], "document": ["a/b.txt"], "title": ["Dogs"], "text": ["They bark."]}
+        ),
+    }
+    before = {name: Estimate(1, 1, 1, {"train": 100}, sample=sample) for name, sample in samples.items()}
+    found = plan_negatives(settings(pairs="@pairs", corpus=["@chunks"]), before)
+    assert encoded == ["Who barks?", "Dogs\nThey bark."]
+    assert found.rows == {"train": 100}
+    before["@pairs"] = Estimate(1, 1, 1, {"train": 100}, sample=pa.table({"other": ["x"]}))
+    with pytest.raises(InputError, match="@pairs has none of the columns query, .* it has: other"):
+        plan_negatives(settings(pairs="@pairs"), before)
 
 
 def test_a_recipe_may_have_the_step(world):

@@ -252,6 +252,10 @@ def test_a_corpus_of_chunks_and_a_plan(world, tmp_path):
     planned = plan_filter_queries(given, {}, str(settings().encoder))
     assert planned.rows == {"train": 1}
     assert planned.seconds > 0
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus.jsonl").rename(tmp_path / "corpus" / "corpus.jsonl")
+    in_beir = given.model_copy(update={"corpus": [str(tmp_path / "corpus")]})
+    assert plan_filter_queries(in_beir, {}, str(settings().encoder)).rows == {"train": 1}
 
 
 def test_all_queries_of_some_chunks_are_held_back(world):

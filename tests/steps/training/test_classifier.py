@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
@@ -20,6 +21,7 @@ from pairsmith.methods.dino.classifier import distinct, train_classifier_on
 from pairsmith.models.classifier import TextClassifier, load_classifier, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.classification import classification_figures, evaluate_classification
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.plan import plan_evaluate_classification
@@ -320,6 +322,16 @@ def test_plans(given, trained, tmp_path):
     assert planned.disk >= (trained / "model.safetensors").stat().st_size
     settings = EvaluateClassificationSettings(model=str(trained), data=write(tmp_path / "t.jsonl", ROWS))
     assert plan_evaluate_classification(settings, {}).seconds > 0
+
+
+@pytest.mark.parametrize("column", [None, "review"])
+def test_the_plan_of_an_evaluation_reads_the_column_that_is_named(trained, column):
+    settings = EvaluateClassificationSettings(model=str(trained), data="@texts", text_column=column)
+    sample = pa.table({"id": ["1"], column or "sentence": ["Ten letters"], "label": ["a"]})
+    before = {"@texts": Estimate(1.0, 1, 1, {"train": 90}, sample=sample)}
+    assert plan_evaluate_classification(settings, before).disk == 4096 + 90 * (11 + 80)
+    before = {"@texts": Estimate(1.0, 1, 1, {"train": 0}, sample=sample.slice(0, 0))}
+    assert plan_evaluate_classification(settings, before).disk == 4096
 
 
 def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, capsys):

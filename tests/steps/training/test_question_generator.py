@@ -2,8 +2,10 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import groupby, pairwise
 
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -18,14 +20,14 @@ from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
-from pairsmith.data.text.instructed import ANSWER, QUESTION, told
+from pairsmith.data.text.instructed import ANSWER, QUESTION, prompt_of
 from pairsmith.methods.mining.writers import IGNORED
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
     causal_limit,
     causal_rows,
     generator_examples,
-    said,
+    target_text,
     token_accuracy,
 )
 from pairsmith.methods.quip.question_groups import QuestionGroups
@@ -84,12 +86,12 @@ def writer():
     return CausalWriter(TrainQuestionGeneratorSettings(base=TINY, data=["here"]), "cpu")
 
 
-EXAMPLES = [Example(text, said(answer, question)) for text, answer, question in ASKED]
+EXAMPLES = [Example(text, target_text(answer, question)) for text, answer, question in ASKED]
 
 
 def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
     for row, example in zip(causal_rows(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
-        assert writer.tokenizer.decode(row.tokens[: row.told]) == told(example.input, ANSWER)
+        assert writer.tokenizer.decode(row.tokens[: row.told]) == prompt_of(example.input, ANSWER)
         assert writer.tokenizer.decode(row.tokens[row.told :]) == example.output
     (chunk,) = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]
@@ -125,7 +127,7 @@ def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
 
 def test_a_token_across_the_border_is_written(writer):
     """The quotation mark before ``'tis`` makes one token with what follows it."""
-    (row,) = causal_rows(writer.tokenizer, [Example("He said so.", said("'tis", "What?"))], 256)
+    (row,) = causal_rows(writer.tokenizer, [Example("He said so.", target_text("'tis", "What?"))], 256)
     assert writer.tokenizer.decode(row.tokens[row.told :]).lstrip() == f'"\'tis{QUESTION}What?"'
 
 
@@ -172,7 +174,7 @@ def test_token_accuracy_counts_what_is_written(writer):
     assert token_accuracy(writer, chunks) == pytest.approx(100 * right / count)
 
 
-TOGETHER = [Example(text, said(answer, question)) for text, answer, question in MANY]
+TOGETHER = [Example(text, target_text(answer, question)) for text, answer, question in MANY]
 
 
 def test_a_passage_that_is_read_once_for_its_questions_has_the_same_loss_and_gradients():
@@ -291,8 +293,8 @@ def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypa
 
 
 def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
-    assert said(" the\nbeach ", "Where?") == f'the beach{QUESTION}Where?"'
-    assert said('"the beach"', "Where?") is said("the beach", 'Where is "it"?') is None
+    assert target_text(" the\nbeach ", "Where?") == f'the beach{QUESTION}Where?"'
+    assert target_text('"the beach"', "Where?") is target_text("the beach", 'Where is "it"?') is None
     quoted = write(tmp_path / "quoted.jsonl", [*ASKED, ("He said it.", "He", 'Who said "it"?')])
     assert list(asker_examples_of(quoted)) == list(asker_examples_of(data)) == EXAMPLES
 
@@ -381,3 +383,18 @@ def test_both_steps_are_planned(data):
         TINY,
     )
     assert asked.rows == {"train": 4}
+
+
+def test_a_plan_asks_about_texts_that_an_earlier_step_will_make(data):
+    chunks = pa.table({"id": ["1", "2"], "document": ["a", "a"], "text": ["A man sings.", "Two dogs run."]})
+    before = {
+        "asker": Estimate(seconds=1.0, memory=1, disk=1, rows={}),
+        "@chunks": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 50}, sample=chunks),
+    }
+    settings = AskSettings(inputs=["@chunks"], model="asker", questions=2, device="cpu")
+    asked = plan_ask(settings, before, TINY)
+    assert asked.rows == {"train": 100}
+    assert {"A man sings.", "Two dogs run."} == set(asked.sample["context"].to_pylist())
+    both = AskSettings(inputs=["@chunks", data], column="context", model="asker", questions=2, device="cpu")
+    renamed = replace(before["@chunks"], sample=chunks.rename_columns(["id", "document", "context"]))
+    assert plan_ask(both, {**before, "@chunks": renamed}, TINY).rows == {"train": 2 * (50 + 2)}

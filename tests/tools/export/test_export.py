@@ -322,6 +322,18 @@ def test_a_table_for_each_split_and_for_squad(tmp_path):
     assert [row["id"] for row in csv.DictReader(table.splitlines())] == ["q1", "q3", "q2"]
 
 
+@pytest.mark.parametrize(
+    "row",
+    [{"text": "a\ud800", "label": "b"}, {"text": ["a", "\ud800"]}, {"text": {"\ud800": 1}}],
+    ids=["text", "list", "object"],
+)
+def test_a_text_that_no_table_can_hold_is_told_before_anything_is_written(tmp_path, row):
+    source = lines(tmp_path / "t.jsonl", [{"text": "a"}, row])
+    with pytest.raises(InputError, match="train, row 2: column 'text' holds half a character"):
+        exported(tmp_path, source, "csv")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_table_of_nothing_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("text,label\n")
     with pytest.raises(InputError, match="has no rows"):

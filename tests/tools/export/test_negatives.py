@@ -141,7 +141,7 @@ def test_the_package_beir_opens_positives_and_negatives(tmp_path, source):
             "needs the columns score and scores, which row 1 lacks",
         ),
         ({"negatives": "text"}, "triplets", InputError, "negatives has to be a list of texts"),
-        ({"scores": [1.0]}, "triplets", InputError, "scores and negative_ids have to be as many"),
+        ({"scores": [1.0]}, "triplets", InputError, "scores has to be a list with an item for each of the 2"),
         ({"query": " "}, "triplets", InputError, "query is blank"),
     ],
 )

@@ -311,6 +311,11 @@ def test_rows_that_name_paths_are_not_sent(tmp_path):
         dry(folder.path, tmp_path / "out")
 
 
+def test_rows_without_a_source_are_not_read(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(DatasetFolder, "table", lambda *_: pytest.fail("the rows were read"))
+    assert dry(rows, tmp_path / "out")
+
+
 def test_a_dry_run_writes_over_its_own_and_over_nothing_else(rows, tmp_path):
     first = {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()}
     assert {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()} == first

@@ -1,5 +1,6 @@
 """Turns a comparison into recipes, which can be read, planned and run on their own."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,11 +81,14 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
 
 
 def _led(value: Any, places: Mapping[str, str]) -> Any:
-    """``value`` with references (``@name``, ``@name/part``) to the keys of ``places`` replaced."""
+    """``value`` with references to the keys of ``places`` replaced.
+
+    A reference is ``@name``, ``@name/part`` or ``@name:split``.
+    """
 
     def led(text: str) -> str:
-        name, slash, part = text.partition("/")
-        return f"{places[name]}{slash}{part}" if name in places else text
+        name = re.split("[/:]", text, maxsplit=1)[0]
+        return places[name] + text[len(name) :] if name in places else text
 
     return map_texts(value, led)
 

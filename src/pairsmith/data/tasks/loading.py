@@ -35,9 +35,17 @@ def load_task(name_or_path: str | Path) -> TaskSpec:
     """The built-in task of that name, or the one in that YAML file (``.yaml``, ``.yml``, or with a ``/``)."""
     given = str(name_or_path)
     is_path = given.endswith((".yaml", ".yml")) or "/" in given or len(Path(given).parts) > 1
-    if given in builtin_tasks() or not (is_path or Path(given).is_file()):
+    if given in builtin_tasks() or not (is_path or _is_file(given)):
         return read_task(builtin_path(given))
     return read_task(Path(given))
+
+
+def _is_file(name: str) -> bool:
+    """Whether a name is that of a file."""
+    try:
+        return Path(name).is_file()
+    except OSError:  # a text that is too long for a path
+        return False
 
 
 def read_task(path: Path) -> TaskSpec:

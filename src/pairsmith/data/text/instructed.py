@@ -27,15 +27,15 @@ class AskedExample:
     question: str
 
 
-def told(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
+def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
     """The prompt: the instruction with a passage, and the beginning of the model's output."""
     return f"{instruction.replace('{passage}', passage)}\n{begun}"
 
 
-def shown(examples: Sequence[AskedExample], instruction: str = INSTRUCTION) -> str:
+def prompt_of_examples(examples: Sequence[AskedExample], instruction: str = INSTRUCTION) -> str:
     """What stands before a prompt: the examples, each as a prompt with the whole output."""
     parts = (
-        told(each.passage, f"{ANSWER}{each.answer}{QUESTION}{each.question}{END}", instruction)
+        prompt_of(each.passage, f"{ANSWER}{each.answer}{QUESTION}{each.question}{END}", instruction)
         for each in examples
     )
     return "".join(f"{part}\n\n" for part in parts)

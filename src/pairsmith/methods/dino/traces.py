@@ -72,10 +72,14 @@ def traces(
 
 
 def _token(model: SteerableModel, draw: Draw) -> TokenTrace:
-    lowest = int((draw.p_main - draw.p_combined).argmax())
+    most_lowered = int((draw.p_main - draw.p_combined).argmax())
     return TokenTrace(
         model.decode([draw.token]),
         float(draw.p_main[draw.token]),
         float(draw.p_combined[draw.token]),
-        (model.decode([lowest]), float(draw.p_main[lowest]), float(draw.p_combined[lowest])),
+        (
+            model.decode([most_lowered]),
+            float(draw.p_main[most_lowered]),
+            float(draw.p_combined[most_lowered]),
+        ),
     )

@@ -30,7 +30,7 @@ from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import Measure, TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, compute_chunks, sum_of_losses
+from pairsmith.training.chunks import chunked, compute_chunks, mean_of_losses
 from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.settings import TrainCrossencoderSettings
 
@@ -147,7 +147,7 @@ class Scorer(nn.Module):
     def forward(self, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """The loss of a batch: the mean over its rows, or with the binary loss over its pairs."""
         count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)
-        return {"loss": sum_of_losses(self._losses, chunks, self) / count}
+        return mean_of_losses(self._losses, chunks, self, count)
 
     def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
         scores = compute_chunks(self.cross.scores, chunk["pairs"])

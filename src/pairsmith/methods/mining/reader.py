@@ -30,7 +30,7 @@ from pairsmith.models.reader import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.chunks import chunked, mean_of_losses
 from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
@@ -180,7 +180,7 @@ class SpanMarker(nn.Module):
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch."""
         count = len(windows["order"])
-        return {"loss": sum_of_losses(self._losses, windows["chunks"], self) / count}
+        return mean_of_losses(self._losses, windows["chunks"], self, count)
 
     def _losses(self, features: Mapping[str, Any]) -> Tensor:
         found = self.model(**features["inputs"])

@@ -20,7 +20,7 @@ from pairsmith.models.language.prefix_batches import (
     prefix_inputs,
     prefix_rows,
 )
-from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.chunks import chunked, mean_of_losses
 
 IGNORED = -100
 """The label of positions that do not count in the loss, such as padding."""
@@ -49,7 +49,7 @@ class Writer(nn.Module, ABC):
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The loss of a batch: the mean over all target tokens."""
         tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
-        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
+        return mean_of_losses(self._losses, pairs["chunks"], self, tokens)
 
     def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The loss of each text."""

@@ -8,7 +8,14 @@ from itertools import islice
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
-from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, shown, told
+from pairsmith.data.text.instructed import (
+    ANSWER,
+    END,
+    QUESTION,
+    prompt_of,
+    prompt_of_examples,
+    room_for_passage,
+)
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
@@ -85,10 +92,10 @@ class CausalGenerator:
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The tokens of the instruction with the passage, and of the beginning of the model's output."""
         instruction = self._options.instruction
-        before = shown(self._options.examples, instruction)
+        before = prompt_of_examples(self._options.examples, instruction)
         if self._options.chat:
             return tuple(self.model.encode_chat(before + instruction.replace("{passage}", passage), begun))
-        return tuple(self.model.encode(before + told(passage, begun, instruction)))
+        return tuple(self.model.encode(before + prompt_of(passage, begun, instruction)))
 
     def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Group]:
         """Sample a continuation of each prompt with its stream of random numbers, up to a quotation mark."""
@@ -104,8 +111,8 @@ class CausalGenerator:
 
 def _written(answer: Group, question: Group | None) -> WrittenQuestion:
     if question is None:
-        wrong = _fault(answer, "no answer", "long answer") or "long answer"
-        return WrittenQuestion(answer.text.strip(), "", wrong)
+        reason = _fault(answer, "no answer", "long answer") or "long answer"
+        return WrittenQuestion(answer.text.strip(), "", reason)
     fault = _fault(question, "no question", "long question")
     return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
 

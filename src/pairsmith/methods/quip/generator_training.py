@@ -15,7 +15,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
+from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import Row, WithLoss, rows_of
 from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
@@ -131,7 +131,7 @@ def _form(
     """The most tokens in a passage, and the function that turns answer and question into a target text."""
     if writes_as(settings.base) == "decoder":
         room = causal_limit(settings.base, tokenizer)
-        return min(settings.max_length or room, room), said
+        return min(settings.max_length or room, room), target_text
     return passage_limit(tokenizer, settings.max_length), _in_one_sequence
 
 
@@ -155,7 +155,7 @@ def causal_limit(base: str, tokenizer: Any) -> int:
             "tokenizer.json"
         )
     context = context_of(config)
-    around = len(_tokens(tokenizer, told("", ANSWER + QUESTION))[0])
+    around = len(_tokens(tokenizer, prompt_of("", ANSWER + QUESTION))[0])
     room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
     if room < 1:
         raise ModelError(
@@ -175,7 +175,7 @@ def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
     return tokens, ends
 
 
-def said(answer: str, question: str) -> str | None:
+def target_text(answer: str, question: str) -> str | None:
     """The target text after ``ANSWER``; None if a quotation mark in answer or question would end it early."""
     answer, question = " ".join(answer.split()), " ".join(question.split())
     return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
@@ -184,7 +184,7 @@ def said(answer: str, question: str) -> str | None:
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Continuation]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
-        given = told(example.input, ANSWER)
+        given = prompt_of(example.input, ANSWER)
         tokens, ends = _tokens(tokenizer, given + example.output)
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))

@@ -195,11 +195,11 @@ def diverse(answers: Sequence[str], count: int) -> list[int]:
             left.append(place)
     taken: list[int] = []
 
-    def likeness(place: int) -> float:
+    def largest_f1(place: int) -> float:
         return f1(answers[place], [answers[other] for other in taken]) if taken else 0.0
 
     while left and len(taken) < count:
-        best = min(left, key=likeness)
+        best = min(left, key=largest_f1)
         left.remove(best)
         taken.append(best)
     return taken

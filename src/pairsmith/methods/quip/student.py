@@ -36,7 +36,7 @@ from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, grouped, sum_of_losses
+from pairsmith.training.chunks import chunked, grouped, mean_of_losses
 from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.processes import Processes
 from pairsmith.training.question_settings import InfuseSettings
@@ -225,7 +225,7 @@ class Student(nn.Module):
         """The mean loss of a batch's questions."""
         chunks = passages["chunks"]
         count = sum(len(chunk["start_places"]) for chunk in chunks)
-        return {"loss": sum_of_losses(self._losses, chunks, self) / count}
+        return mean_of_losses(self._losses, chunks, self, count)
 
     def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
         """The loss of each question."""

@@ -48,8 +48,8 @@ def train_retriever_on(
     that is read here.
     """
     check_examples(examples, settings)
-    right = Positives(examples)
-    draw = drawn_rows(examples, right, settings.negatives)
+    positives = Positives(examples)
+    draw = drawn_rows(examples, positives, settings.negatives)
 
     def make() -> tuple[Retriever, TrainingTask[Row]]:
         torch.manual_seed(settings.seed)
@@ -105,17 +105,19 @@ def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieve
 class Row:
     """A query, one of its positives, some negatives, and scores of the positive and of these.
 
-    ``right`` are all positives of the query, as ``Positives`` gives them.
+    ``positives`` are all of the query, as ``Positives`` gives them.
     """
 
     query: str
     positive: str
-    right: frozenset[int]
+    positives: frozenset[int]
     negatives: Sequence[str]
     scores: Sequence[float]
 
 
-def drawn_rows(examples: Sequence[RetrievalExample], right: Positives, negatives: int | None) -> MakeRow[Row]:
+def drawn_rows(
+    examples: Sequence[RetrievalExample], positives: Positives, negatives: int | None
+) -> MakeRow[Row]:
     """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
 
     def make_row(example: int, _: int, rng: np.random.Generator) -> Row:
@@ -125,7 +127,9 @@ def drawn_rows(examples: Sequence[RetrievalExample], right: Positives, negatives
         if negatives is not None and negatives < count:
             kept = sorted(rng.choice(count, negatives, replace=False).tolist())
         scores = [each.scores[0], *(each.scores[1 + i] for i in kept)] if each.scores else []
-        return Row(each.query, each.positive, right.of(each.query), [each.negatives[i] for i in kept], scores)
+        return Row(
+            each.query, each.positive, positives.of(each.query), [each.negatives[i] for i in kept], scores
+        )
 
     return make_row
 
@@ -160,7 +164,7 @@ class Retriever(nn.Module):
         }
         if self._distillation is None:
             keys = [Positives.key(text) for text in documents]
-            made["same"] = torch.tensor([[key in row.right for key in keys] for row in rows])
+            made["same"] = torch.tensor([[key in row.positives for key in keys] for row in rows])
         else:
             made["scores"] = torch.tensor([row.scores for row in rows]) / self._temperature
         return made
@@ -200,7 +204,7 @@ def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) 
 
     None if a vector is not finite.
     """
-    right = Positives(examples)
+    of_queries = Positives(examples)
     queries = list(dict.fromkeys(each.query for each in examples))
     documents = list(dict.fromkeys(text for each in examples for text in (each.positive, *each.negatives)))
 
@@ -218,6 +222,6 @@ def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) 
             np.ones(len(positives), np.int64),
             NEAREST,
         )
-        for places, positives in zip(ranked, map(right.of, queries), strict=True)
+        for places, positives in zip(ranked, map(of_queries.of, queries), strict=True)
     ]
     return 100.0 * float(np.mean(figures))

@@ -8,12 +8,13 @@ import pyarrow as pa
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.labelled_texts import read_text_rows
+from pairsmith.data.readers import TEXT_COLUMNS
 from pairsmith.data.schemas import CLASSIFIED_TEXT
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.classify.settings import ClassifySettings
-from pairsmith.steps.planning import sample_of, sharded, timed
+from pairsmith.steps.planning import counted, sample_of, sample_texts, sharded, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 256
@@ -25,8 +26,9 @@ def plan_classify(settings: ClassifySettings, before: Before, base: str = MINILM
     """Encode some of the texts, as if all were kept; ``base`` stands in for a classifier not yet trained."""
     sample = sample_of(settings.data, before)
     if sample is not None:
-        name = settings.text_column or ("text" if "text" in sample.column_names else sample.column_names[0])
-        texts, count = sample[name].to_pylist(), sum(before[settings.data].rows.values())
+        names = [settings.text_column] if settings.text_column else TEXT_COLUMNS
+        texts = sample_texts(sample, names, settings.data)
+        count = counted(settings.data, before, len(texts))
     else:
         rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
         texts = list(islice(rows, CALIBRATION_TEXTS))

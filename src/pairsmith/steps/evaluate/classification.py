@@ -27,9 +27,9 @@ from pairsmith.steps.evaluate.results import (
     Evaluated,
     at_splits,
     evaluate_once,
-    is_of_step,
     rounded,
     with_interval,
+    written_by_program,
 )
 from pairsmith.steps.shared import load_options
 
@@ -69,7 +69,7 @@ def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Ev
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     if unknown := sorted(set(gold) - set(classifier.labels)):
         raise InputError(_unknown(settings, unknown, classifier.labels))
-    by_program = is_of_step(settings.data, "generate", "postprocess")
+    by_program = written_by_program(settings.data, "generate", "postprocess")
     if by_program:
         progress.say(
             f"{settings.data}: a program wrote these texts; the figures say how well their labels can be "

@@ -18,7 +18,7 @@ from pairsmith.data.sources import open_source
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.similarity import cosine_similarity_rows
-from pairsmith.models.encode import encode_texts
+from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, rounded
@@ -56,6 +56,8 @@ def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:
     rows = {text: row for row, text in enumerate(texts)}
     with progress.task("encode", len(texts), "sentences") as bar:
         vectors = encode_texts(encoder, texts, batch_size=settings.batch_size, advance=bar.advance)
+    if not np.isfinite(vectors).all():
+        raise not_finite("the model gives vectors")
     sides = [vectors[[rows[pair[side]] for pair in pairs]] for side in (0, 1)]
     cosines = cosine_similarity_rows(*sides)
     figures = separation(pairs, cosines, draws=settings.bootstrap, seed=settings.seed)

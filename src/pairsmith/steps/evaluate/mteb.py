@@ -15,7 +15,7 @@ from pairsmith.runs import Run, hash_file, lock, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
-from pairsmith.steps.evaluate.results import RESULTS, Record, is_whole, read_about
+from pairsmith.steps.evaluate.results import RESULTS, Record, begin, read_about, read_finished
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
 from pairsmith.steps.evaluate.sts import hash_pairs
 from pairsmith.steps.shared import load_options
@@ -45,16 +45,12 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
         models = {"model": model_revision(settings.model)}
         identity = Identity.of("evaluate mteb", settings.deciding(), inputs, models)
         there = claim(run, identity, RESULTS, read_about)
-        results: dict[str, Any]
-        if there is not None and not run.fresh and is_whole(run.out, there):
-            run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
-            results = json.loads((run.out / RESULTS).read_bytes())
-        else:
+        results = read_finished(run, there)
+        if results is None:
             rest = settings.not_deciding()
             about = identity.as_record() | redacted_values(rest) | {"mteb": mteb_tasks.VERSION}
             there = None if run.fresh else there
-            write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
-            run.on_begun()
+            begin(run, about)
             figures, files = _evaluated(tasks, settings, run, there)
             mean = round(sum(each["main"] for each in figures.values()) / len(figures), 4)
             about |= {"complete": True, "files": files}

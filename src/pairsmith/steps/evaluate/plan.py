@@ -9,9 +9,13 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.progress import Silent
+from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.labelled_texts import read_labelled_texts
-from pairsmith.data.paraphrases import labelled_pairs
-from pairsmith.data.readers import read_pairs
+from pairsmith.data.paraphrases import Paraphrase, labelled_pairs
+from pairsmith.data.query_columns import QUERIES_ALONE
+from pairsmith.data.readers import TEXT_COLUMNS, read_pairs, two_texts, with_names
+from pairsmith.data.sources import Source
+from pairsmith.data.splits import to_measure_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
 from pairsmith.data.tagged import TaggedSentence
@@ -48,7 +52,7 @@ from pairsmith.steps.evaluate.transfer_settings import (
     EvaluateParaphraseSettings,
     EvaluateSentimentSettings,
 )
-from pairsmith.steps.planning import sample_of, spread, timed
+from pairsmith.steps.planning import counted, readable, sample_of, sample_texts, some_passages, spread, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_SENTENCES = 512
@@ -98,27 +102,38 @@ def plan_evaluate_retrieval(
 
 
 def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
-    """Some documents and queries, existing or from earlier steps; the number of all, and that of queries."""
+    """Some documents and queries, existing or from earlier steps; the number of all, and that of queries.
+
+    An earlier step that will make a folder in BEIR's layout does not say how many there will be: none count.
+    """
     if not {settings.data, *settings.corpus} & before.keys():
         data = retrieval_data(settings, Silent())
         texts = [*filter(None, data.documents.values()), *data.queries.values()]
         return texts, len(texts), len(data.queries)
-    rows = {
-        name: sum(before[name].rows.values()) for name in (settings.data, *settings.corpus) if name in before
-    }
-    samples = (before[name].sample for name in rows)
-    columns = (
-        sample[name]
-        for sample in samples
-        if sample
-        for name in ("text", "query")
-        if name in sample.column_names
-    )
-    return (
-        [text for column in columns for text in column.to_pylist()],
-        sum(rows.values()),
-        rows.get(settings.data, 0),
-    )
+    if not settings.corpus:
+        return ["A text that stands in for those of the folder."], 0, 0
+    texts, count = some_passages(settings.corpus, before, CALIBRATION_SENTENCES)
+    queries, asked = _texts(settings.data, before, lambda: _queries(settings.data), QUERIES_ALONE)
+    return [*texts, *queries], count + asked, asked
+
+
+def _queries(source: str) -> list[str]:
+    """The distinct queries of a source that exists."""
+    examples = read_query_examples(to_measure_on(source, "measured on"))
+    return list(dict.fromkeys(example.query for example in examples))
+
+
+def _texts(
+    source: str, before: Before, read: Callable[[], list[str]], names: Sequence[str]
+) -> tuple[list[str], int]:
+    """The texts that ``read`` returns for a source that exists, or those of an earlier step's sample.
+
+    Those of a sample are in the first of the columns ``names`` that it has. The number of all texts comes
+    with them.
+    """
+    sample = sample_of(source, before)
+    texts = read() if sample is None else sample_texts(sample, names, source)
+    return texts, counted(source, before, len(texts))
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -147,7 +162,8 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str
 def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = MINILM) -> Estimate:
     """Answer a sample of the questions; ``base`` stands in for a reader that an earlier step will train."""
     settings = at_splits(settings)
-    questions = list(read_questions(settings.data))
+    questions = list(read_questions(readable(settings.data, before)))
+    count = counted(settings.data, before, len(questions))
 
     def load() -> Callable[[Sequence[Question]], object]:
         answers: Callable[..., object]
@@ -164,7 +180,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = M
 
     loading, each, _ = timed(load, spread(questions, CALIBRATION_QUESTIONS), few=4)
     size = sum(len(question.question) + len(question.context) // 8 for question in questions)
-    return _estimate(loading + each * len(questions), size)
+    return _estimate(loading + each * count, size * count // len(questions))
 
 
 def plan_evaluate_summaries(
@@ -172,14 +188,16 @@ def plan_evaluate_summaries(
 ) -> Estimate:
     """Summarise a sample of the documents; ``base`` stands in for a model that is still to be trained."""
     settings = at_splits(settings)
-    documents = labelled_documents(settings.data, settings.limit)
+    documents = labelled_documents(readable(settings.data, before), settings.limit)
+    count = counted(settings.data, before, len(documents))
+    count = min(count, settings.limit or count)
     untrained = settings.model in before
     known = settings.model_copy(update={"model": base}) if untrained else settings
     load = partial(summarizer, known, Silent(), fresh_decoder=untrained)
     sample = [document.document for document in spread(documents, CALIBRATION_DOCUMENTS)]
     loading, each, _ = timed(load, sample, few=1)
     size = sum(2 * len(document.summary) + 100 for document in documents)
-    return _estimate(loading + each * len(documents), size)
+    return _estimate(loading + each * count, size * count // len(documents))
 
 
 def plan_evaluate_paraphrase(
@@ -187,7 +205,7 @@ def plan_evaluate_paraphrase(
 ) -> Estimate:
     """Score a sample of the pairs; ``base`` stands in for an encoder that is still to be trained."""
     settings = at_splits(settings)
-    pairs, _ = labelled_pairs(settings.data, settings.seed)
+    pairs, count = _some_pairs(settings, before)
     judged = sum(1 for _ in read_pairs(settings.judgements)) if settings.judgements else 0
     begun = time.monotonic()
     model = base if settings.model in before else settings.model
@@ -204,8 +222,22 @@ def plan_evaluate_paraphrase(
         tune(encoder, some, layers, settings, settings.splits[0], epochs=1)
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
-    seconds += warming + each * (len(pairs) * rounds + judged)
-    return _estimate(seconds, sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs))
+    seconds += warming + each * (count * rounds + judged)
+    size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs)
+    return _estimate(seconds, size * count // max(1, len(pairs)))
+
+
+def _some_pairs(settings: EvaluateParaphraseSettings, before: Before) -> tuple[list[Paraphrase], int]:
+    """The pairs of existing data, or those of an earlier step's sample, and the number of all."""
+    given = readable(settings.data, before)
+    if not isinstance(given, Source):
+        pairs, _ = labelled_pairs(given, settings.seed)
+        return pairs, len(pairs)
+    rows = list(with_names(given, ["sentence1"], ["sentence2"]))
+    pairs = [Paraphrase(*two_texts(row, names, where), None) for where, row, names in rows]
+    count = counted(settings.data, before, len(pairs))
+    # Pairs without labels get as many negatives.
+    return pairs, count if any("label" in row for _, row, _ in rows) else 2 * count
 
 
 def plan_evaluate_sentiment(
@@ -213,7 +245,12 @@ def plan_evaluate_sentiment(
 ) -> Estimate:
     """Encode a sample of the texts; ``base`` stands in for an encoder that is still to be trained."""
     settings = at_splits(settings)
-    texts = [opinion.text for opinion in labelled_opinions(settings.data)]
+    texts, count = _texts(
+        settings.data,
+        before,
+        lambda: [opinion.text for opinion in labelled_opinions(settings.data)],
+        TEXT_COLUMNS,
+    )
     untrained = settings.model in before
 
     def load() -> Callable[[Sequence[str]], object]:
@@ -226,21 +263,22 @@ def plan_evaluate_sentiment(
 
     with torch.inference_mode():
         loading, each, _ = timed(load, spread(texts, CALIBRATION_PAIRS))
-    return _estimate(loading + each * len(texts), sum(len(text) + 120 for text in texts))
+    size = sum(len(text) + 120 for text in texts) * count // max(1, len(texts))
+    return _estimate(loading + each * count, size)
 
 
 def plan_evaluate_classification(
     settings: EvaluateClassificationSettings, before: Before, base: str = MINILM
 ) -> Estimate:
     """Encode a sample of the texts, which an earlier step may make; ``base`` stands in for a classifier's."""
-    sample = sample_of(settings.data, before)
-    if sample is not None:
-        texts, count = sample["text"].to_pylist(), sum(before[settings.data].rows.values())
-    else:
-        read = read_labelled_texts(
-            at_splits(settings).data, text_column=settings.text_column, label_column=settings.label_column
-        )
-        texts, count = read.texts, len(read.texts)
+    settings = at_splits(settings)
+    columns = {"text_column": settings.text_column, "label_column": settings.label_column}
+    texts, count = _texts(
+        settings.data,
+        before,
+        lambda: read_labelled_texts(settings.data, **columns).texts,
+        [settings.text_column] if settings.text_column else TEXT_COLUMNS,
+    )
     model = base if settings.model in before else settings.model
 
     def load() -> Callable[[Sequence[str]], object]:
@@ -248,7 +286,7 @@ def plan_evaluate_classification(
         return partial(encode_texts, encoder, batch_size=settings.batch_size)
 
     loading, each, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
-    size = sum(len(text) + 80 for text in texts) * count // len(texts)
+    size = sum(len(text) + 80 for text in texts) * count // max(1, len(texts))
     return _estimate(loading + each * count, size)
 
 

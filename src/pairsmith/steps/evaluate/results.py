@@ -28,8 +28,8 @@ AGAINST = "against"
 
 Figures = Mapping[str, Any]
 Predictions = Iterable[Mapping[str, Any]]
-Evaluated = tuple[Figures, Predictions]
-"""The figures of ``results.json``, and a line of ``predictions.jsonl`` for each row."""
+Evaluated = tuple[Figures, Predictions | None]
+"""The figures of ``results.json``, and a line of ``predictions.jsonl`` for each row; None: no such file."""
 
 S = TypeVar("S", bound=Settings)
 
@@ -50,10 +50,10 @@ def at_splits(settings: S, say: Say | None = None) -> S:
     return with_sources(settings, ("data", "judgements", "train"), at_split)
 
 
-def is_of_step(source: str, *steps: str) -> bool:
-    """Whether a source is a folder that one of these steps wrote from what a language model had written.
+def written_by_program(source: str, *steps: str) -> bool:
+    """Whether one of these steps wrote the folder, from texts of a language model.
 
-    ``postprocess`` then knows the task, and ``filter-queries`` the kind of each query.
+    Rows that ``postprocess`` made without a task, or ``filter-queries`` without a column kind, do not count.
     """
     own = own_folder(source)
     if own is None:
@@ -102,7 +102,7 @@ def evaluate_once(
         settings: of the evaluation; those that change no figure are only recorded in ``about``.
         inputs: hashes of the data, by name.
         models: revisions of the models, by name.
-        compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
+        compute: returns the figures and the predictions, see ``Evaluated``.
         table: makes of the results what is shown to the user.
         kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
         beside: returns a comparison of the finished folder with something else, which does not identify the
@@ -120,18 +120,15 @@ def evaluate_once(
         # Nothing is lost by other settings as long as nothing is kept.
         extends=lambda there: kept is not None and not there.complete and kept.is_empty(),
     )
-    results: dict[str, Any]
-    if there is not None and not run.fresh and is_whole(run.out, there):
-        run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
-        results = json.loads((run.out / RESULTS).read_bytes())
-    else:
+    results = read_finished(run, there)
+    if results is None:
         if there is not None and there.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
         if kept:
             if run.fresh:
                 kept.remove()
-            _begin(run, about)
+            begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
     compared_before = results.pop(AGAINST, None)
@@ -162,24 +159,38 @@ def is_whole(out: Place, record: Record) -> bool:
         )
 
 
-def _begin(run: Run, about: Mapping[str, Any]) -> None:
+def read_finished(run: Run, there: Record | None) -> dict[str, Any] | None:
+    """The results that the run's folder holds; None if they are to be computed.
+
+    ``there`` is the record that ``claim`` found in the folder.
+    """
+    if there is None or run.fresh or not is_whole(run.out, there):
+        return None
+    run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
+    results: dict[str, Any] = json.loads((run.out / RESULTS).read_bytes())
+    return results
+
+
+def begin(run: Run, about: Mapping[str, Any]) -> None:
     """Write a record without figures, so that the folder says whose it is."""
     write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
     run.on_begun()
 
 
 def write_results(
-    run: Run, figures: Figures, predictions: Predictions, about: Mapping[str, Any]
+    run: Run, figures: Figures, predictions: Predictions | None, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write both files, in an order that lets a run stopped at any moment be continued.
 
     The content of ``results.json`` is returned: ``figures``, and ``about`` with the predictions' hash.
     """
-    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions]
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions or ()]
     data = "".join(f"{line}\n" for line in lines).encode()
-    _begin(run, about)
-    write_atomic(run.out / PREDICTIONS, data)
-    files = {PREDICTIONS: hash_bytes(data)}
+    begin(run, about)
+    files: dict[str, str] = {}
+    if predictions is not None:
+        write_atomic(run.out / PREDICTIONS, data)
+        files[PREDICTIONS] = hash_bytes(data)
     results = {**figures, "about": {**about, "complete": True, "files": files}}
     write_json(run.out / RESULTS, results)
     return results

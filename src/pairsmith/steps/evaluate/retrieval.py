@@ -21,9 +21,9 @@ from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
     Evaluated,
     evaluate_once,
-    is_of_step,
     mean_intervals,
     with_interval,
+    written_by_program,
 )
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, bm25_revision, ranked_grades, retrieve
@@ -48,7 +48,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     revision = bm25_revision() if settings.model == BM25 else model_revision(settings.model)
     data = retrieval_data(settings, run.progress)
     data.tell(run.progress.say)
-    if not settings.exclude_own:
+    if not settings.exclude_own and not settings.corpus:  # rows of queries have no ids of documents
         tell_own(data, run.progress)
     digest = data.digest()
     if settings.against is not None:
@@ -86,7 +86,7 @@ def _compute(
     each = figures_of_queries(data, rankings)
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in each.items()}
     limits = mean_intervals(each, bootstrap=settings.bootstrap, seed=settings.seed)
-    by_program = is_of_step(settings.data, "filter-queries", "queries")
+    by_program = written_by_program(settings.data, "filter-queries", "queries")
     if by_program:
         run.progress.say(
             f"{settings.data}: a program wrote these queries, and filter-queries kept those whose chunk its "

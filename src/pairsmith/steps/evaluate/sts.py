@@ -1,14 +1,14 @@
 """Semantic textual similarity: does the cosine of sentence vectors rank pairs as people do (D11, D12)?"""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, ModelError, redacted_values
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sts import StsSuite, read_sts
@@ -16,10 +16,8 @@ from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
-from pairsmith.runs import Run, lock, settled, write_json
-from pairsmith.runs.claim import claim
-from pairsmith.runs.identity import Identity
-from pairsmith.steps.evaluate.results import RESULTS, hash_rows, read_about, rounded, with_interval
+from pairsmith.runs import Run, settled
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, hash_rows, rounded, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.shared import load_options
 
@@ -70,37 +68,31 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     """
     settings = settled(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
-    identity = Identity.of(
+    return evaluate_once(
+        run,
         "evaluate sts",
-        settings.deciding(),
+        settings,
         inputs={"data": hash_pairs(suites)},
         models={"model": model_revision(settings.model)},
+        compute=partial(_compute, settings, suites, run.progress),
+        table=lambda results: sts_table({suite.name: results[suite.name] for suite in suites}),
     )
-    there = claim(run, identity, RESULTS, read_about)
-    results: dict[str, Any]
-    if there is not None and not run.fresh:
-        run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
-        results = json.loads((run.out / RESULTS).read_bytes())
-    else:
-        encode = encoder_of(settings, run.progress)
-        scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
-        results = {name: score.to_json() for name, score in scores.items()}
-        trained_on = frozenset() if settings.model.startswith(GLOVE) else read_trained_on(settings.model)
-        for suite in suites if trained_on else ():
-            known = sum(fingerprint_of(each.sentence1, each.sentence2) in trained_on for each in suite.pairs)
-            results[suite.name]["trained_on"] = known
-            if known:
-                run.progress.say(
-                    f"{suite.name}: {known:,} of {len(suite.pairs):,} pairs are among those that the encoder "
-                    "was trained on; its figure is better than it would be on others"
-                )
-        about = identity.as_record() | {"complete": True}
-        results["about"] = about | redacted_values(settings.not_deciding())
-        write_json(run.out / RESULTS, results)
-        run.on_begun()
-    lock.release(run.out)
-    run.progress.result(sts_table({suite.name: results[suite.name] for suite in suites}))
-    return results
+
+
+def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress: Progress) -> Evaluated:
+    encode = encoder_of(settings, progress)
+    scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
+    figures = {name: score.to_json() for name, score in scores.items()}
+    trained_on = frozenset() if settings.model.startswith(GLOVE) else read_trained_on(settings.model)
+    for suite in suites if trained_on else ():
+        known = sum(fingerprint_of(each.sentence1, each.sentence2) in trained_on for each in suite.pairs)
+        figures[suite.name]["trained_on"] = known
+        if known:
+            progress.say(
+                f"{suite.name}: {known:,} of {len(suite.pairs):,} pairs are among those that the encoder was "
+                "trained on; its figure is better than it would be on others"
+            )
+    return figures, None
 
 
 def sts_scores(

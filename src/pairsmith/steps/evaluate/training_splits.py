@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import is_folder, place, reaching, size_of
+from pairsmith.core.paths import is_folder, place, reaching
 from pairsmith.data.paraphrases import Paraphrase, labelled_pairs
+from pairsmith.data.sources import plain_or_gzip, read_lines
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
 
@@ -89,20 +90,21 @@ def _has_splits(train: str) -> bool:
 
 
 def _file(folder: str, settings: EvaluateParaphraseSettings, split: int, name: str) -> str:
-    """The file of one split, e.g. ``16-13/train.tsv``."""
-    path = place(folder) / f"{settings.shots}-{split}" / name
-    with reaching(path, InputError):
-        if size_of(path) is None:
-            raise InputError(
-                f"{path} does not exist; expected a file {settings.shots}-N/{name} for each of --splits N"
-            )
+    """The file of one split, e.g. ``16-13/train.tsv``, also ``.gz``."""
+    parent = place(folder) / f"{settings.shots}-{split}"
+    with reaching(parent, InputError):
+        path = plain_or_gzip(parent, name)
+    if path is None:
+        raise InputError(
+            f"{parent / name} does not exist; expected a file {settings.shots}-N/{name} for each of "
+            "--splits N"
+        )
     return str(path)
 
 
 def _ids(source: str) -> list[str]:
     """The ids in a file, one on each line."""
-    with place(source).open(encoding="utf-8-sig") as file:
-        found = [line.strip() for line in file if line.strip()]
+    found = [name for _, line in read_lines(place(source)) if (name := line.strip())]
     if not found:
         raise InputError(f"{source} holds no ids")
     return found

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import torch
 
+from pairsmith.data.readers import TEXT_COLUMNS
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
@@ -22,7 +23,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.generate.shards import Shard, shards_of
 from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
-from pairsmith.steps.planning import sample_of, sharded
+from pairsmith.steps.planning import counted, sample_of, sample_texts, sharded
 
 CALIBRATION_SECONDS = 15.0
 """Seconds for which a language model generates texts to measure its speed."""
@@ -129,9 +130,9 @@ def _inputs(
             texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
             number = len(texts)
         elif (rows := before[source].sample) is not None:
-            names = settings.column or ["sentence1", "text"]
-            name = next((name for name in names if name in rows.column_names), rows.column_names[0])
-            number, texts = sum(before[source].rows.values()), list(dict.fromkeys(rows[name].to_pylist()))
+            columns: list[Sequence[str]] = [[name] for name in settings.column] or [TEXT_COLUMNS]
+            every = (text for names in columns for text in sample_texts(rows, names, source))
+            number, texts = counted(source, before, rows.num_rows) * len(columns), list(dict.fromkeys(every))
         else:
             continue
         taken = int(min(number, left))

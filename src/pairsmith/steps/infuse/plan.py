@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
+from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.questions import ASKED, GeneratedQuestion, asked_in, read_asked
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
@@ -26,7 +27,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.infuse.ask import load_generator, shown_examples, texts
 from pairsmith.steps.infuse.relabel import rows_of
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
-from pairsmith.steps.planning import sample_of, sharded, spread, timed
+from pairsmith.steps.planning import counted, readable, sample_of, sharded, spread, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 8
@@ -58,9 +59,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     Untrained, it writes up to the token limit, which is more than a trained one does.
     """
     started = time.monotonic()
-    every = texts(settings)
-    some = list(islice(every, CALIBRATION_TEXTS))
-    count = len(some) + sum(1 for _ in every)
+    some, count = _some_texts(settings, before)
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
     asker = _untrained(once, base) if untrained else load_generator(once)
@@ -95,6 +94,19 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
         tokens=made * 20,
         sample=sample,
     )
+
+
+def _some_texts(settings: AskSettings, before: Before) -> tuple[list[Document], int]:
+    """Some of the texts, of each earlier step and of all sources that exist, and the number of all."""
+    later = [source for source in settings.inputs if source in before]
+    there = [source for source in settings.inputs if source not in before]
+    every = texts(settings.model_copy(update={"inputs": there}))
+    some = list(islice(every, CALIBRATION_TEXTS))
+    count = len(some) + sum(1 for _ in every)
+    for source in later:
+        some += islice(read_documents(readable(source, before), column=settings.column), CALIBRATION_TEXTS)
+        count += counted(source, before, 0)
+    return some, count
 
 
 def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:

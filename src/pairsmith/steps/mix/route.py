@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, size_of
-from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
+from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, what_is_missing, scored_as
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
@@ -133,7 +133,7 @@ def mixed(
             origin = f"{source}/{earlier[source][at]}" if earlier.get(source) else source
             row = {**given, "source": origin}
             if not is_whole(row, kind):
-                rejects.append(Reject.of(str(row["id"]), *lack(kind), row))
+                rejects.append(Reject.of(str(row["id"]), *what_is_missing(kind), row))
                 continue
             reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
             if reason:

@@ -8,17 +8,15 @@ import pyarrow as pa
 import torch
 
 from pairsmith.core.model_names import MINILM
-from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import read_titled
 from pairsmith.data.files.reading import Given, count_given
 from pairsmith.data.schemas import CHUNK
-from pairsmith.data.sources import Source
 from pairsmith.data.splits import to_train_on
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import nearest
-from pairsmith.steps.planning import sample_of, sharded, timed
+from pairsmith.steps.planning import counted, readable, sample_of, sharded, some_passages, timed
 from pairsmith.steps.retrieval.chunk import chunks_of, documents
 from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
@@ -42,9 +40,8 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
         count = count_given(documents(there)).documents
         sample += islice(documents(there), 0, None, max(1, count // CALIBRATION_DOCUMENTS))
     for source in earlier:
-        rows = sample_of(source, before)
-        found = [] if rows is None else _given(rows, settings)
-        sample += found[:CALIBRATION_DOCUMENTS]
+        if sample_of(source, before) is not None:
+            sample += _given(source, settings, before)[:CALIBRATION_DOCUMENTS]
         count += sum(before[source].rows.values())
     loading = time.monotonic() - begun
     begun = time.monotonic()
@@ -61,9 +58,10 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     )
 
 
-def _given(rows: pa.Table, settings: ChunkSettings) -> list[Given]:
-    """The rows of an earlier step as documents."""
-    titled = read_titled(_source(rows), column=settings.column, title_column=settings.title_column)
+def _given(source: str, settings: ChunkSettings, before: Before) -> list[Given]:
+    """Rows that an earlier step will make, as documents."""
+    rows = readable(source, before)
+    titled = read_titled(rows, column=settings.column, title_column=settings.title_column)
     return [Given(row.id, row.where, None, row.title, row.text) for row in titled]
 
 
@@ -76,11 +74,12 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
     made = sample_of(settings.queries, before)
     if made is None:
         found = QuerySource.find(to_train_on(settings.queries, "filtered"))
-        count, made = found.rows, next(found.tables())
+        rows, made = found.rows, next(found.tables())
     else:
-        count = sum(before[settings.queries].rows.values())
+        rows = made.num_rows
+    count = counted(settings.queries, before, rows)
     written = WrittenQueries.of(made, settings.queries)
-    chunks, corpus = _some_chunks(settings, before)
+    chunks, corpus = some_passages(settings.corpus, before, CALIBRATION_TEXTS, settings.corpus_column)
     asked = count + len(read_evaluation(settings))
     queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
     model = base if settings.encoder in before else settings.encoder
@@ -106,22 +105,3 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
         shards=-(-asked // settings.shard_size) - (-corpus // settings.shard_size),
         sample=written.table.slice(0, CALIBRATION_TEXTS),
     )
-
-
-def _some_chunks(settings: FilterQueriesSettings, before: Before) -> tuple[list[str], int]:
-    """Some chunks with their titles, and the number of all."""
-    some, count = list[str](), 0
-    for source in settings.corpus:
-        sample = sample_of(source, before)
-        given: str | Source = source if sample is None else _source(sample)
-        rows = read_passages(given, settings.corpus_column)
-        first = list(islice(rows, CALIBRATION_TEXTS))
-        some += [row.whole for row in first]
-        there = len(first) + sum(1 for _ in rows)
-        count += there if sample is None else sum(before[source].rows.values())
-    return some, count
-
-
-def _source(rows: pa.Table) -> Source:
-    """The rows of an earlier step as a source."""
-    return Source("the sample", lambda: (("", row) for row in rows.to_pylist()))

@@ -6,7 +6,7 @@ from functools import partial
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
-from pairsmith.data.kinds import WITH_NEGATIVES, is_whole, kind_of, lack
+from pairsmith.data.kinds import WITH_NEGATIVES, is_whole, kind_of, what_is_missing
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official, one_a_row
@@ -80,7 +80,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     every = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
     rows = {split: [row for row in there if is_whole(row, kind)] for split, there in every.items()}
     if left_out := sum(map(len, every.values())) - sum(map(len, rows.values())):
-        what, why = lack(kind)
+        what, why = what_is_missing(kind)
         run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
     if settings.form == "jsonl" and not official(place(settings.data)):
         first = next((row for _, row in one_a_row(open_source(settings.data).rows())), {})

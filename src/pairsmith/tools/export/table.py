@@ -8,6 +8,7 @@ from typing import Any
 
 from pairsmith.core.paths import place
 from pairsmith.data.kinds import QUESTIONS, Row
+from pairsmith.data.readers import refuse_half_characters
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official
@@ -35,7 +36,13 @@ def csv_files(splits: dict[str, list[Row]]) -> Files:
         names = columns_of(rows)
         yield (
             f"{split}.csv",
-            [_line(names), *(_line([_field(row.get(name)) for name in names]) for row in rows)],
+            [
+                _line(names),
+                *(
+                    _line([_field(row.get(name), name, f"{split}, row {number}") for name in names])
+                    for number, row in enumerate(rows, start=1)
+                ),
+            ],
         )
 
 
@@ -56,8 +63,11 @@ def nested(splits: dict[str, list[Row]]) -> list[str]:
     return list(found)
 
 
-def _field(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+def _field(value: Any, name: str, where: str) -> Any:
+    """A value as CSV holds it, lists and objects as JSON; a text that no file can hold is refused."""
+    field = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+    refuse_half_characters(str(field), name, where)
+    return field
 
 
 def _line(values: Sequence[Any]) -> str:

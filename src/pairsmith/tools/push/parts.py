@@ -150,9 +150,9 @@ def _card(file: Path) -> str:
 
 def _check_sources(folder: DatasetFolder, name: str) -> None:
     """Refuse a mixture whose rows give a path as their source, as earlier versions wrote it."""
+    if "source" not in folder.schema().names:
+        return
     for split in folder.splits:
-        if "source" not in folder.table(split).column_names:
-            return
         for source in pc.unique(folder.table(split, ["source"])["source"]).to_pylist():
             if isinstance(source, str) and Path(source).is_absolute():
                 raise FolderError(

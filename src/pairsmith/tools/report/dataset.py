@@ -13,7 +13,7 @@ from pairsmith.core.errors import redacted
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
-from pairsmith.tools.report.label_texts import likeness
+from pairsmith.tools.report.label_texts import similarity_by_label
 from pairsmith.tools.report.origin import made
 from pairsmith.tools.report.overlap import FEWEST
 from pairsmith.tools.report.parts import (
@@ -63,7 +63,7 @@ def dataset_sections(
     else:
         yield Section("Examples", list(examples(found, settings, label_meanings(folder.manifest.settings))))
         yield Section("Labels", list(labels(found, warn)))
-        yield Section("Texts and labels", list(likeness(found, settings, encoder, warn)))
+        yield Section("Texts and labels", list(similarity_by_label(found, settings, encoder, warn)))
         if known:
             yield Section("Evaluation data among the rows", list(overlap(found, warn)))
         yield Section("Lengths", list(lengths(found)))

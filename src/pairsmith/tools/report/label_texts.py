@@ -40,7 +40,7 @@ _ALIKE = (
 )
 
 
-def likeness(
+def similarity_by_label(
     found: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[Finding]
 ) -> Iterator[Block]:
     """How similar the texts of pairs are by label, or whether a classifier can label single texts."""

@@ -1,0 +1,70 @@
+"""Rows of each kind, as training reads them."""
+
+import json
+
+import pytest
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.kinds import kind_of
+from pairsmith.data.readers import text_id
+
+WITH_NEGATIVES = {"query": "q", "positive": "p", "negatives": ["n", "m"]}
+
+
+def read(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return list(kind_of(str(path)).read(str(path)))
+
+
+@pytest.mark.parametrize("texts", [("text",), ("sentence1", "sentence2")])
+def test_labels_that_are_numbers_are_read_as_by_every_reader(tmp_path, texts):
+    labels = [1.0, 1, "1.0", True, 0.5, "x"]
+    rows = [{**dict.fromkeys(texts, "a"), "label": label} for label in labels]
+    found = read(tmp_path / "rows.jsonl", *rows)
+    assert [row["label"] for row in found] == ["1", "1", "1", "true", "0.5", "x"]
+    with pytest.raises(InputError, match=r"rows.jsonl:1: the label is .*; give a word or a number"):
+        read(tmp_path / "rows.jsonl", {**rows[0], "label": ["x"]})
+
+
+def test_the_document_of_a_summary_is_in_the_column_document(tmp_path):
+    row = {"document": "the document", "summary": "s", "text": "another text"}
+    (found,) = read(tmp_path / "rows.jsonl", row)
+    assert (found["document"], found["summary"]) == ("the document", "s")
+
+
+def test_queries_with_negatives_need_no_ids_and_no_scores(tmp_path):
+    bare, full = read(
+        tmp_path / "rows.jsonl",
+        WITH_NEGATIVES,
+        {**WITH_NEGATIVES, "negative_ids": [7, None], "scores": [1, 0.5], "query_id": 0},
+    )
+    assert (bare["scores"], bare["negative_ids"]) == (None, [text_id("n"), text_id("m")])
+    assert (full["scores"], full["negative_ids"]) == ([1.0, 0.5], ["7", text_id("m")])
+    assert (bare["query_id"], full["query_id"]) == (text_id("q"), "0")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"negatives": None}, "negatives has to be a list of texts"),
+        ({"negatives": "n"}, "negatives has to be a list of texts"),
+        ({"negatives": ["n", 3]}, "column 'negatives' holds a number, not text"),
+        ({"negatives": ["n", " "]}, "negatives is blank; fill it or drop the row"),
+        ({"negatives": ["n", "\ud800"]}, "column 'negatives' holds half a character"),
+        ({"scores": 0.5}, "scores has to be a list with an item for each of the 2 negatives"),
+        ({"scores": [0.5]}, "scores has to be a list with an item for each of the 2 negatives"),
+        ({"scores": [0.5, None]}, "the score is 'None', not a number"),
+        ({"negative_ids": 3}, "negative_ids has to be a list with an item for each of the 2 negatives"),
+        ({"negative_ids": ["a", "\ud800"]}, "column 'negative_ids' holds half a character"),
+        ({"query_id": "\ud800"}, "column 'query_id' holds half a character"),
+        ({"positive": " "}, "positive is blank; fill it or drop the row"),
+    ],
+)
+def test_faults_of_queries_with_negatives_are_told_with_their_place(tmp_path, change, message):
+    with pytest.raises(InputError, match=f"rows.jsonl:2: {message}"):
+        read(tmp_path / "rows.jsonl", WITH_NEGATIVES, WITH_NEGATIVES | change)
+
+
+def test_a_row_without_negatives_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"rows.jsonl:2: negatives has to be a list of texts"):
+        read(tmp_path / "rows.jsonl", WITH_NEGATIVES, {"query": "q", "positive": "p"})
