@@ -126,7 +126,9 @@ def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
 
 def _has_record(out: Place, record: str) -> bool:
     """Whether a step's record exists, or a copy that can restore it."""
-    return size_of(out / record) is not None or (record == MANIFEST and size_of(out / MANIFEST_COPY) is not None)
+    return size_of(out / record) is not None or (
+        record == MANIFEST and size_of(out / MANIFEST_COPY) is not None
+    )
 
 
 def _refuse_foreign(out: Place, record: str) -> None:

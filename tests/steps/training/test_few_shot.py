@@ -551,7 +551,9 @@ def test_seeds_without_an_answer_are_counted(corpora, tiny_bert, trains, capsys)
     if trains == "biencoder":
         train_biencoder(biencoder(corpora, tiny_bert, seeds=str(seeds)), Run(out, Progress()))
     else:
-        given = TrainReaderSettings(seeds=str(seeds), base=str(tiny_bert), steps=1, batch_size=2, device="cpu")
+        given = TrainReaderSettings(
+            seeds=str(seeds), base=str(tiny_bert), steps=1, batch_size=2, device="cpu"
+        )
         train_reader(given, Run(out, Progress()))
     assert "1 of 4 seeds have no answer and are left out" in capsys.readouterr().err
     assert "| seeds | 3 |\n| seeds without an answer left out | 1 |" in (out / "README.md").read_text()

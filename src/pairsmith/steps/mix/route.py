@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, size_of
-from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, what_is_missing, scored_as
+from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, scored_as, what_is_missing
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
