@@ -1,10 +1,12 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from pairsmith.cli.recipes import expanded, find_recipe, load_recipe
 from pairsmith.cli.running import figure_of, results_table, run_recipe
@@ -13,7 +15,7 @@ from pairsmith.cli.steps import STEPS, Step
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.core.settings import Settings
+from pairsmith.core.settings import Settings, refuse
 from pairsmith.steps.generate.settings import GenerateSettings
 
 pytestmark = pytest.mark.slow
@@ -189,6 +191,22 @@ def test_an_override_of_all_steps_is_for_those_that_have_the_setting_and_no_over
     assert faults(recipe(), steps, overrides=["*.top_p=2"]) == [
         f"--set {name}.top_p: should be less than or equal to 1, not 2" for name in ("rows", "other")
     ]
+
+
+def test_an_override_of_all_steps_leaves_out_those_in_which_it_has_no_effect(recipe, steps, tmp_path):
+    class Refusing(MakeSettings):
+        @model_validator(mode="after")
+        def _nothing_without_effect(self) -> Self:
+            if self.note == "alone":
+                refuse(self, ("top_p",), "alone")
+            return self
+
+    steps = steps | {"make": replace(steps["make"], settings=Refusing)}
+    overrides = ["*.top_p=0.5", "other.note=alone"]
+    plan = load_recipe(recipe(), steps, overrides=overrides)
+    assert [planned.values.get("top_p") for planned in plan.steps] == [0.5, None, None]
+    (fault,) = faults(recipe(), steps, overrides=["other.top_p=0.5", "other.note=alone"])
+    assert "top_p does nothing alone; leave it out" in fault
 
 
 def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a_step(recipe, steps):

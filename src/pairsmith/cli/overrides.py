@@ -31,8 +31,10 @@ def parsed(texts: Iterable[str]) -> Overrides:
     return found
 
 
-def by_step(overrides: Overrides, entries: Sequence[Any], known: Steps) -> tuple[Overrides, list[str]]:
-    """The overrides with their steps, found among a recipe's entries, and what is wrong with the others.
+def by_step(
+    overrides: Overrides, entries: Sequence[Any], known: Steps
+) -> tuple[Overrides, Overrides, list[str]]:
+    """The overrides with their steps, found among a recipe's entries; those of all steps; and what is wrong.
 
     ``known`` are the kinds of steps. An override that names no step is meant for the only step that gives the
     setting; if none does, for the only one that has it; and if none has, for the only one that takes it from
@@ -40,6 +42,7 @@ def by_step(overrides: Overrides, entries: Sequence[Any], known: Steps) -> tuple
     """
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     found = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
+    of_all: Overrides = {}
     faults: list[str] = []
     for (name, setting), value in sorted(overrides.items()):  # "" is before ALL
         if name == "":
@@ -51,8 +54,9 @@ def by_step(overrides: Overrides, entries: Sequence[Any], known: Steps) -> tuple
             continue
         faults += [fault] if fault else []
         for step in meant:
-            found.setdefault((step, setting), value)
-    return found, faults
+            if (step, setting) not in found:
+                (of_all if name == ALL else found)[step, setting] = value
+    return found, of_all, faults
 
 
 def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> tuple[list[str], str]:

@@ -143,6 +143,7 @@ class _Reader:
     file: YamlFile
     known: Steps
     overrides: Overrides
+    of_all: Overrides = field(default_factory=dict, init=False)  # those of all steps that have the setting
     seed: Any
     names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
@@ -163,7 +164,8 @@ class _Reader:
             for position, entry in enumerate(given if isinstance(given, list) else [])
             for each in expanded(entry)
         ]
-        self.overrides, faults = by_step(self.overrides, [entry for _, entry in entries], self.known)
+        found = by_step(self.overrides, [entry for _, entry in entries], self.known)
+        self.overrides, self.of_all, faults = found
         self.unplaced += faults
         for position, entry in entries:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
@@ -230,6 +232,7 @@ class _Reader:
                 self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
         if self.seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", self.seed)
+        values = self._with_those_of_all(name, step, values)
         found = []
         try:
             step.settings.model_validate(values)
@@ -240,6 +243,22 @@ class _Reader:
                 self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
             else:
                 self._fault((*keys, *fault.where), fault.text)
+        return values
+
+    def _with_those_of_all(self, name: str, step: Step, values: dict[str, Any]) -> dict[str, Any]:
+        """The settings with the overrides of all steps, but for those that have no effect in this step."""
+        for (target, key), value in self.of_all.items():
+            if target == name:
+                changed = values | {key: value}
+                try:
+                    step.settings.model_validate(changed)
+                except ValidationError as error:
+                    # What is wrong with a value has its place; that it does nothing beside others has none.
+                    if any(fault.where for fault in errors_of(error, step.settings)):
+                        self.overrides[name, key] = value
+                    else:
+                        continue
+                values = changed
         return values
 
     def place_name(self, keys: Keys) -> str:
