@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--per-input", type=int, default=14, help="Texts per input in the two shard sizes.")
     parser.add_argument("--recipes", nargs="*", choices=list(RECIPES), default=list(RECIPES))
-    parser.add_argument("--inputs", type=int, default=400, help="Sentences of the recipe of pairs.")
+    parser.add_argument("--inputs", type=int, default=80, help="Sentences of the recipe of pairs.")
     args = parser.parse_args()
     write_recipes(args.work, args.inputs)
     results: dict[str, Any] = {}
