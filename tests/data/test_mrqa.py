@@ -4,7 +4,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import read_asked
+from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import Answer, Question, read_questions
 
 HEADER = {"header": {"dataset": "SQuAD", "split": "train"}}
@@ -42,7 +42,7 @@ def test_a_passage_is_as_many_questions_as_have_an_answer(tmp_path):
 
 
 def test_they_are_read_as_asked_too(tmp_path):
-    found = list(read_asked(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
+    found = list(read_generated_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
     assert [(each.id, each.answer, each.written) for each in found] == [
         ("q1", (2, 5), "man"), ("q2", None, ""), ("q3", (13, 20), "the man"),
     ]  # fmt: skip

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
+from pairsmith.data.questions import Distribution, GeneratedQuestion, read_generated_questions
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Answer, read_questions
 
@@ -19,7 +19,7 @@ ROW = {
 
 def read(path, *rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return list(read_asked(path))
+    return list(read_generated_questions(path))
 
 
 def test_a_row_with_a_teachers_distributions(tmp_path):
@@ -75,7 +75,7 @@ def test_the_official_form_of_squad(tmp_path):
     path = tmp_path / "dev.json"
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A man plays.", "qas": [asked]}]}]}))
-    assert list(read_asked(path)) == [
+    assert list(read_generated_questions(path)) == [
         GeneratedQuestion("q", "A man plays.", "Who?", "man", (2, 5), (2, 5), None, None)
     ]
 
@@ -90,7 +90,7 @@ def test_an_answer_at_another_place_is_taken_where_it_stands_first_by_every_read
         row = {"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]}
     path = tmp_path / form
     path.write_text(json.dumps(row) + "\n")
-    (question,), (found,) = read_questions(path), read_asked(path)
+    (question,), (found,) = read_questions(path), read_generated_questions(path)
     assert (question.answers, found.answer) == ((Answer("man", 2),), (2, 5))
 
 

@@ -16,7 +16,7 @@ from pairsmith.data.labelled_rows import read_labelled_rows
 from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
-from pairsmith.data.questions import read_asked
+from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.readers import TextRecord, read_pairs, read_texts
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
@@ -178,7 +178,7 @@ ANSWERED = {"context": "a", "question": "b", "answers": {"text": ["a"], "answer_
         (lambda path: read_labelled_rows(str(path))[1], PAIR, "id"),
         (read_paraphrases, PAIR, "id"),
         (read_questions, ANSWERED, "id"),
-        (read_asked, ANSWERED, "id"),
+        (read_generated_questions, ANSWERED, "id"),
     ],
 )
 def test_half_a_character_in_an_id_is_refused(put, read, row, column):

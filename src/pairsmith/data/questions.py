@@ -26,12 +26,14 @@ from pairsmith.data.squad import (
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
 """Character positions in a passage and the probability of each; positions left out have probability 0."""
 
-ASKED: pa.Schema = pa.schema([*text_schema("id", "context", "question", "written"), ("answers", ANSWERS)])
+GENERATED_QUESTION: pa.Schema = pa.schema(
+    [*text_schema("id", "context", "question", "written"), ("answers", ANSWERS)]
+)
 """``written`` is the generated answer; ``answers`` is its place in the passage, if it occurs there."""
 
 RELABELLED: pa.Schema = pa.schema(
     [
-        *ASKED,
+        *GENERATED_QUESTION,
         ("written_answers", ANSWERS),
         ("confidence", pa.float32()),
         ("starts", DISTRIBUTION),
@@ -84,7 +86,7 @@ class GeneratedQuestion:
         return self.context[slice(*self.answer)] if self.answer else ""
 
     def columns(self) -> dict[str, Any]:
-        """The row of ``ASKED``, or of ``RELABELLED`` if a teacher has answered."""
+        """The row of ``GENERATED_QUESTION``, or of ``RELABELLED`` if a teacher has answered."""
         row = {
             "id": self.id,
             "context": self.context,
@@ -108,7 +110,7 @@ class GeneratedQuestion:
         return {"text": [self.context[slice(*span)]], "answer_start": [span[0]]}
 
 
-def read_asked(source: str | Place) -> Iterator[GeneratedQuestion]:
+def read_generated_questions(source: str | Place) -> Iterator[GeneratedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
 
     ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
@@ -118,7 +120,7 @@ def read_asked(source: str | Place) -> Iterator[GeneratedQuestion]:
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
-    return asked_in(open_source(source).rows())
+    return generated_questions_in(open_source(source).rows())
 
 
 def _of_people(question: Question) -> GeneratedQuestion:
@@ -127,7 +129,7 @@ def _of_people(question: Question) -> GeneratedQuestion:
     return GeneratedQuestion(question.id, question.context, question.question, first.text, span, span)
 
 
-def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]:
+def generated_questions_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]:
     """The questions in rows that come with their locations."""
     reads = asks = ""
     for where, row in one_a_row(rows):

@@ -16,7 +16,7 @@ from transformers import AutoModel
 import pairsmith
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
+from pairsmith.data.questions import Distribution, GeneratedQuestion, read_generated_questions
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import (
     Student,
@@ -78,7 +78,7 @@ def settings(quick_bert, data, **rest):
 
 
 def trained(some, data):
-    passages = grouped_by_passage(read_asked(data), some)
+    passages = grouped_by_passage(read_generated_questions(data), some)
     return train_student_on(passages, (), some, "cpu").student
 
 
@@ -103,7 +103,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
     from pairsmith.training import chunks
 
     some = settings(quick_bert, data)
-    passages = grouped_by_passage(read_asked(data), some)
+    passages = grouped_by_passage(read_generated_questions(data), some)
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder).eval()
     whole = student(**student.batch(passages))["loss"]
@@ -122,7 +122,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
 
 def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 
-    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     read = encoder.tokens.token_counts([each.text for each in passages])
     many = [replace(each, questions=[*each.questions] * 20) for each in passages]
@@ -142,7 +142,7 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, negatives, monkeypatch):
     from pairsmith.models.span_encoder import SpanEncoder
 
-    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     calls, whole = [], SpanEncoder.token_vectors
     monkeypatch.setattr(
@@ -181,7 +181,7 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
         row["starts"] = {"position": [0, 6], "probability": [0.5, 0.25]}
         row["ends"] = {"position": [5, 12], "probability": [0.375, 0.5]}
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, together=9 if negatives == "batch" else None).eval().double()
     batch = student.batch(passages)
@@ -237,7 +237,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_pat
 
 def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
-    passages = grouped_by_passage(read_asked(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
         float(student(**student.batch(passages))["loss"].detach())
@@ -248,7 +248,7 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
 def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     """The loss of four passages, two together, is the mean over the questions of both twos (Q6)."""
-    passages = [*grouped_by_passage(read_asked(data), settings(quick_bert, data))]
+    passages = [*grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))]
     four = [passages[0], passages[1], passages[1], passages[0]]
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
 
@@ -261,7 +261,7 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     assert loss(four, 9) > loss(four, 2)
     alone = settings(quick_bert, data, negatives="batch", batch_size=1)
     with pytest.raises(SettingsError, match="joins the passages .* there would be one"):
-        train_student_on(grouped_by_passage(read_asked(data), alone), (), alone, "cpu")
+        train_student_on(grouped_by_passage(read_generated_questions(data), alone), (), alone, "cpu")
     with pytest.raises(ValidationError, match="together does nothing with --negatives passage"):
         settings(quick_bert, data, together=3)
 
@@ -351,7 +351,9 @@ def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
     student = Student(encoder).eval()
     losses = []
     for places in ((2,), (2, 30)):
-        passages = grouped_by_passage(read_asked(behind(tmp_path / "rows.jsonl", *places)), some)
+        passages = grouped_by_passage(
+            read_generated_questions(behind(tmp_path / "rows.jsonl", *places)), some
+        )
         known = with_read_answers(encoder.tokens, passages, Silent())
         assert [each.question for each in known[0].questions] == ["Who is number 2?"]
         losses.append(float(student(**student.batch(known))["loss"].detach()))

@@ -11,7 +11,7 @@ from pairsmith.core.model_files import META
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document
 from pairsmith.data.examples import Example
-from pairsmith.data.questions import read_asked
+from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text.windows import passage_limit, passages
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
@@ -92,7 +92,7 @@ def test_what_was_learned_by_heart_is_asked(asker, texts, tmp_path):
         for row in rows
     )
     assert set(folder.rejects()["filter"].to_pylist()) <= {"duplicate", "unfinished", "no separator"}
-    assert len(list(read_asked(str(folder.path)))) == len(rows)
+    assert len(list(read_generated_questions(str(folder.path)))) == len(rows)
     assert len({row["id"] for row in rows}) == len(rows)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import read_asked
+from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.text import Entity
 from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeGenerator, noisy_cloze
 from pairsmith.methods.quip.passages import Passage
@@ -143,7 +143,7 @@ def test_questions_without_a_model_have_places_and_do_not_change(tmp_path):
         assert re.fullmatch(rf"({'|'.join(QUESTION_WORDS)}) .*\?", row["question"])
         assert row["written"] not in row["question"]
     assert {"1894", "Anna Berg"} <= {row["written"] for row in rows}
-    assert len(list(read_asked(str(folder.path)))) == 4
+    assert len(list(read_generated_questions(str(folder.path)))) == 4
     assert "by taking out a name or number" in (folder.path / "README.md").read_text()
     small = settings.model_copy(update={"shard_size": 1, "workers": 2})
     assert ask(small, Run(tmp_path / "small", Silent())).table().to_pylist() == rows

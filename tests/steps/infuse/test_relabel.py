@@ -9,7 +9,7 @@ import torch
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import RELABELLED, Distribution, read_asked
+from pairsmith.data.questions import RELABELLED, Distribution, read_generated_questions
 from pairsmith.data.schemas import REJECT
 from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
@@ -92,7 +92,7 @@ def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path)
     rows = folder.table().to_pylist()
     assert [row["question"] for row in rows] == QUESTIONS
     assert [row["written"] for row in rows] == ["beach"] * 3
-    asked = list(read_asked(str(folder.path)))
+    asked = list(read_generated_questions(str(folder.path)))
     for question in asked:
         assert len(question.starts.positions) == 8
         assert list(question.starts.probabilities) == sorted(question.starts.probabilities, reverse=True)
@@ -149,7 +149,7 @@ def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(te
     for name in ("once", "twice"):
         folder = relabel(settings(teacher, str(source)), Run(tmp_path / name, Silent()))
         source = folder.path
-        assert [each.before for each in read_asked(str(source))] == [(second, second + 1), None]
+        assert [each.before for each in read_generated_questions(str(source))] == [(second, second + 1), None]
         assert [row["written_answers"]["answer_start"] for row in folder.table().to_pylist()] == [
             [second],
             [],
@@ -157,7 +157,7 @@ def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(te
 
 
 def test_rows_of_a_version_with_other_columns_are_not_gone_on_with(teacher, data, tmp_path, monkeypatch):
-    first = next(iter(read_asked(data)))
+    first = next(iter(read_generated_questions(data)))
     with monkeypatch.context() as patch:
         older = pa.schema([field for field in RELABELLED if field.name != "written_answers"])
         patch.setattr(relabelling, "RELABELLED", older)

@@ -36,7 +36,7 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import retrieved, train_crossencoder
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.reading import read_asked_seeds, read_seeds
+from pairsmith.steps.training.reading import read_question_seeds, read_seeds
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import TrainTeacherSettings
@@ -595,7 +595,7 @@ def test_questions_are_the_same_by_their_text_passage_and_answers(tmp_path):
             [("who?", "Ann", 0), ("who?", "Bob", 8), ("who?", "Ann", 0), ("Who?", "Ann", 0)]
         )
     ]
-    found = read_asked_seeds(write(tmp_path / "seeds.jsonl", rows))
+    found = read_question_seeds(write(tmp_path / "seeds.jsonl", rows))
     assert [each.id for each in found.each] == ["0", "1", "3"]
     assert found.repeated == 1
 

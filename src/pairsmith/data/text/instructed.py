@@ -19,7 +19,7 @@ END = '"'
 
 
 @dataclass(frozen=True, slots=True)
-class AskedExample:
+class QuestionExample:
     """A passage with an answer that stands in it, and the question to this answer, as an example."""
 
     passage: str
@@ -32,7 +32,7 @@ def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
     return f"{instruction.replace('{passage}', passage)}\n{begun}"
 
 
-def prompt_of_examples(examples: Sequence[AskedExample], instruction: str = INSTRUCTION) -> str:
+def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = INSTRUCTION) -> str:
     """What stands before a prompt: the examples, each as a prompt with the whole output."""
     parts = (
         prompt_of(each.passage, f"{ANSWER}{each.answer}{QUESTION}{each.question}{END}", instruction)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.text.instructed import INSTRUCTION, AskedExample
+from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
 
 CLOZE = "cloze"
 """The name of the generator without a model."""
@@ -36,7 +36,7 @@ class GenerationOptions:
     separator: str = "<sep>"
     instruction: str = INSTRUCTION
     chat: bool = False
-    examples: tuple[AskedExample, ...] = ()
+    examples: tuple[QuestionExample, ...] = ()
     answers: str = "rule"
 
     def __post_init__(self) -> None:

@@ -21,11 +21,11 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.questions import ASKED
+from pairsmith.data.questions import GENERATED_QUESTION
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
-from pairsmith.data.text.instructed import END, AskedExample
+from pairsmith.data.text.instructed import END, QuestionExample
 from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import CLOZE
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
@@ -81,7 +81,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     writer = FolderWriter.start(
         run,
         step="ask",
-        schema=ASKED,
+        schema=GENERATED_QUESTION,
         settings=deciding,
         inputs=inputs,
         models=models,
@@ -191,7 +191,7 @@ def _load_worker(
         rejects = [*lost, *generator.generate(passages, share)]
         share.finish()
         rows = [question.columns() for passage in passages for question in passage.found.values()]
-        return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
+        return pa.Table.from_pylist(rows, schema=GENERATED_QUESTION), to_table(rejects, REJECT)
 
     return work
 
@@ -226,12 +226,12 @@ def load_generator(settings: AskSettings) -> QuestionGenerator:
     return load_question_generator(settings.model, options, device=settings.device, dtype=settings.dtype)
 
 
-def shown_examples(settings: AskSettings) -> tuple[AskedExample, ...]:
+def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
     """The first questions of ``examples`` that contain no quotation mark, each with its first answer."""
     if settings.examples is None:
         return ()
     asked = (
-        AskedExample(each.context, each.answers[0].text.strip(), each.question)
+        QuestionExample(each.context, each.answers[0].text.strip(), each.question)
         for each in read_questions(settings.examples)
     )
     found = tuple(islice((each for each in asked if END not in each.answer + each.question), settings.shots))

@@ -11,7 +11,12 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.questions import ASKED, GeneratedQuestion, asked_in, read_asked
+from pairsmith.data.questions import (
+    GENERATED_QUESTION,
+    GeneratedQuestion,
+    generated_questions_in,
+    read_generated_questions,
+)
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
@@ -43,10 +48,10 @@ def some_asked(sources: Sequence[str], before: Before) -> tuple[list[GeneratedQu
     for source in sources:
         sample = sample_of(source, before)
         if sample is not None:
-            found += islice(asked_in((source, row) for row in sample.to_pylist()), SOME)
+            found += islice(generated_questions_in((source, row) for row in sample.to_pylist()), SOME)
             count += sum(before[source].rows.values())
         else:
-            every: Iterator[GeneratedQuestion] = read_asked(source)
+            every: Iterator[GeneratedQuestion] = read_generated_questions(source)
             some = list(islice(every, SOME))
             found += some
             count += len(some) + sum(1 for _ in every)
@@ -83,7 +88,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
         made_of = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    sample = pa.Table.from_pylist([question.columns() for question in made_of], schema=ASKED)
+    sample = pa.Table.from_pylist([question.columns() for question in made_of], schema=GENERATED_QUESTION)
     made = round(len(made_of) * asked / len(some))
     return sharded(
         loading=loading,

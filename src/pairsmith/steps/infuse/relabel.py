@@ -13,7 +13,7 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_asked
+from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.method import label_questions
@@ -68,7 +68,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
 
 def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:
     """All questions, one at a time."""
-    return chain.from_iterable([read_asked(source) for source in settings.data])
+    return chain.from_iterable([read_generated_questions(source) for source in settings.data])
 
 
 def _load_teacher(

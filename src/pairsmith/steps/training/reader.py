@@ -9,7 +9,7 @@ from pairsmith.data.squad import Question, read_questions
 from pairsmith.methods.mining.marked import MarkedQuestion
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
-from pairsmith.steps.training.reading import SeedData, read_asked_seeds
+from pairsmith.steps.training.reading import SeedData, read_question_seeds
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainReaderSettings
@@ -37,7 +37,7 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
             f"model {settings.base}: is already a teacher or a student; give the model "
             "that it was trained from as --base"
         )
-    seeds, added = read_asked_seeds(settings.seeds), added_questions(settings)
+    seeds, added = read_question_seeds(settings.seeds), added_questions(settings)
     return SeedData(seeds, list(read_questions(settings.validation)) if settings.validation else [], added)
 
 

@@ -159,7 +159,7 @@ def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings
     return matching(read_examples(source, kind), kind, settings.least_score, source) if source else []
 
 
-def read_asked_seeds(source: str) -> Seeds[Question]:
+def read_question_seeds(source: str) -> Seeds[Question]:
     """The seeds of a reader; duplicates have the same question, passage and answers."""
     seeds = _once(read_questions(source), lambda each: (each.question, each.context, each.answers), source)
     return replace(seeds, unanswered=_unanswered(source))

@@ -4,7 +4,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from pairsmith.data.questions import read_asked
+from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
@@ -26,10 +26,10 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 
 def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageStore]:
     if most is None:  # streamed, as there may be more than fit into memory
-        every = chain.from_iterable(map(read_asked, settings.data))
+        every = chain.from_iterable(map(read_generated_questions, settings.data))
         passages, unread = grouped_by_passage(every, settings), 0
     else:
-        some, unread = first_of(settings.data, read_asked, most)
+        some, unread = first_of(settings.data, read_generated_questions, most)
         passages = grouped_by_passage(some, settings)
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return QuestionData(passages, passages.questions, unread, validation)

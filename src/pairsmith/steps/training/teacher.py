@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import GeneratedQuestion, read_asked
+from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.marked import MarkedQuestion, MarkedStore
 from pairsmith.methods.mining.reader import train_reader_on
@@ -30,7 +30,7 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[MarkedStore]:
     def read(source: str) -> Iterator[MarkedQuestion]:
         if settings.labels == "hard":
-            return map(_at_the_likeliest, read_asked(source))
+            return map(_at_the_likeliest, read_generated_questions(source))
         return map(MarkedQuestion.of, read_questions(source))
 
     if most is None:  # streamed, as there may be more than fit into memory
