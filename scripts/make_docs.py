@@ -81,7 +81,7 @@ The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino
 |---|---|
 | `--out DIR` | Folder to write to: a folder for each step, and `results.json`. Required. |
 | `--seed N` | Replaces the recipe's seed. |
-| `--set STEP.SETTING=VALUE` | Replaces a setting of a step; `*.SETTING`: of all. May be given several times. |
+| `--set STEP.SETTING=VALUE` | Replaces a setting of a step, with `*` of all. May be given several times. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 
 How a recipe is written: [recipes](../recipes.md).
