@@ -45,7 +45,7 @@ def main() -> None:
             partial(two_steps, args.work), args.work / "steps", args.kills
         )
         write(args.json, {"results": results})
-    for name in args.recipes:
+    for name in args.recipes if args.recipe_kills else ():
         made = partial(run_small, args.work, name)
         results[f"recipe: {name}"] = trial(made, args.work / "runs" / name, args.recipe_kills)
         write(args.json, {"results": results})

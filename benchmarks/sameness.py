@@ -21,7 +21,7 @@ from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
 from small_recipes import RECIPES, files, run_small, write_recipes
 
-KILLED_IN = {"pairs": "pairs", "mining": "kept", "questions": "answered", "retriever": "written"}
+KILLED_IN = {"pairs": "pairs", "mining": "kept/scores", "questions": "answered", "retriever": "written"}
 """The step of each recipe in which a Ray node is killed, once a shard of it is finished."""
 SENTENCES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
 
@@ -74,9 +74,16 @@ def ways(work: Path, recipe: str) -> dict[str, Any]:
         run("Ray, two nodes", **ray, workers=2)
         way = "Ray, a node killed"
         journal = runs / way / KILLED_IN[recipe] / "journal" / "00000.jsonl"
-        killer = when(journal, 1, lambda: cluster.remove_node(nodes[1], allow_graceful=False))
+        unfinished = []
+
+        def kill() -> None:
+            unfinished.append(b'"complete": true' not in (journal.parents[1] / "manifest.json").read_bytes())
+            cluster.remove_node(nodes[1], allow_graceful=False)
+
+        killer = when(journal, 1, kill)
         run(way, **ray, workers=2)
         killer.join()
+        found[way]["killed before the end of the step"] = unfinished[0]
     finally:
         cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray has no types for its clusters
     return found

@@ -193,20 +193,44 @@ def test_an_override_of_all_steps_is_for_those_that_have_the_setting_and_no_over
     ]
 
 
-def test_an_override_of_all_steps_leaves_out_those_in_which_it_has_no_effect(recipe, steps, tmp_path):
-    class Refusing(MakeSettings):
-        @model_validator(mode="after")
-        def _nothing_without_effect(self) -> Self:
-            if self.note == "alone":
-                refuse(self, ("top_p",), "alone")
-            return self
+class RefusingSettings(MakeSettings):
+    """Settings of which some have no effect beside others, and some cannot stand together."""
 
-    steps = steps | {"make": replace(steps["make"], settings=Refusing)}
-    overrides = ["*.top_p=0.5", "other.note=alone"]
-    plan = load_recipe(recipe(), steps, overrides=overrides)
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.note == "alone":
+            refuse(self, ("top_p",), "alone")
+        if self.note == "high" and self.top_p < 0.6:
+            raise ValueError("top_p is below 0.6, which is not high")
+        return self
+
+
+@pytest.fixture
+def refusing(steps):
+    return steps | {"make": replace(steps["make"], settings=RefusingSettings)}
+
+
+def test_an_override_of_all_steps_leaves_out_those_in_which_it_has_no_effect(recipe, refusing):
+    plan = load_recipe(recipe(), refusing, overrides=["*.top_p=0.5", "other.note=alone"])
     assert [planned.values.get("top_p") for planned in plan.steps] == [0.5, None, None]
-    (fault,) = faults(recipe(), steps, overrides=["other.top_p=0.5", "other.note=alone"])
+    (fault,) = faults(recipe(), refusing, overrides=["other.top_p=0.5", "other.note=alone"])
     assert "top_p does nothing alone; leave it out" in fault
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (
+            ["*.top_p=0.5", "*.note=alone"],
+            "--set *.top_p: has no effect in any step of the recipe; leave it out",
+        ),
+        (["*.top_p=0.5", "other.note=high"], "top_p is below 0.6, which is not high"),
+        (["*.model=@nothing"], "--set rows.model: @nothing refers to no earlier step"),
+        (["*.inputs=no.txt"], "--set rows.inputs: there is no no.txt in the current folder"),
+    ],
+)
+def test_what_is_wrong_with_an_override_of_all_steps_is_told(recipe, refusing, overrides, expected):
+    assert any(expected in fault for fault in faults(recipe(), refusing, overrides=overrides))
 
 
 def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a_step(recipe, steps):

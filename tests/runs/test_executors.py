@@ -102,14 +102,27 @@ def test_workers_share_the_cores(run, monkeypatch):
     assert one.result[2] == "3"
 
 
-def device_with_two_gpus(worker):
-    torch.cuda.device_count = lambda: 2  # in the worker's process only
-    return lambda item, advance: (worker, pick_device("auto"))
+class DeviceOfTwo:
+    """Work that waits until each of three workers has an item, and says which of two GPUs it has."""
+
+    def __init__(self, marks):
+        self.marks = Path(marks)
+
+    def __call__(self, worker):
+        torch.cuda.device_count = lambda: 2  # in the worker's process only
+
+        def work(item, advance):
+            (self.marks / str(worker)).touch()
+            while len(list(self.marks.iterdir())) < 3:
+                os.sched_yield()
+            return worker, pick_device("auto")
+
+        return work
 
 
-def test_each_worker_has_a_gpu_of_its_own():
-    outcomes = execute(device_with_two_gpus, range(6), lambda _: None, ExecutorChoice("local", 3))
-    assert all(device == f"cuda:{worker % 2}" for worker, device in (each.result for each in outcomes))
+def test_workers_take_one_gpu_after_the_other(tmp_path):
+    outcomes = execute(DeviceOfTwo(tmp_path), range(3), lambda _: None, ExecutorChoice("local", 3))
+    assert sorted(each.result for each in outcomes) == [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0")]
 
 
 def test_a_worker_that_dies_is_replaced_and_its_item_done_again(run):

@@ -65,18 +65,18 @@ def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> 
     for entry in entries:
         given, name = entry.get("settings"), str(entry.get("name"))
         if isinstance(given, Mapping) and setting in given:
-            taken = any(text.startswith("@") for text in texts_in(given[setting]))
-            (taking if taken else giving).append(name)
+            refers = any(text.startswith("@") for text in texts_in(given[setting]))
+            (taking if refers else giving).append(name)
         elif _has(entry, setting, known):
             having.append(name)
-    found = giving or having or taking
-    if len(found) == 1:
-        return found, ""
-    verb = "have" if found is having else "give"
-    said = f"the steps {', '.join(found)} {verb} it" if found else "no step of the recipe has it"
-    example = f"{found[0]}.{setting}=VALUE" if found else "pairs.top_k=10"
-    every = f", or {ALL}.{setting}=VALUE for all of them" if found else ""
-    return [], f"--set {setting}: {said}; expected STEP.SETTING=VALUE, for example {example}{every}"
+    names = giving or having or taking
+    if len(names) == 1:
+        return names, ""
+    example, of_all, fault = "pairs.top_k=10", "", "no step of the recipe has it"
+    if names:
+        fault = f"the steps {', '.join(names)} {'have' if names is having else 'give'} it"
+        example, of_all = f"{names[0]}.{setting}=VALUE", f", or {ALL}.{setting}=VALUE for all of them"
+    return [], f"--set {setting}: {fault}; expected STEP.SETTING=VALUE, for example {example}{of_all}"
 
 
 def _has(entry: Mapping[Any, Any], setting: str, known: Steps) -> bool:

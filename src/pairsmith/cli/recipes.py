@@ -19,14 +19,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from pairsmith.cli.overrides import Overrides, by_step, parsed
+from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, choices
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
-from pairsmith.core.settings import NothingIsEmpty, Settings
+from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
 from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
@@ -144,6 +144,7 @@ class _Reader:
     known: Steps
     overrides: Overrides
     of_all: Overrides = field(default_factory=dict, init=False)  # those of all steps that have the setting
+    idle: set[str] = field(default_factory=set, init=False)  # settings of these that no step has taken
     seed: Any
     names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
@@ -166,11 +167,16 @@ class _Reader:
         ]
         found = by_step(self.overrides, [entry for _, entry in entries], self.known)
         self.overrides, self.of_all, faults = found
+        self.idle = {setting for _, setting in self.of_all}
         self.unplaced += faults
         for position, entry in entries:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
                 self._entry(("steps", position), entry)
                 self.names.append(entry["name"])
+        for setting in sorted(self.idle):
+            self.unplaced.append(
+                f"--set {ALL}.{setting}: has no effect in any step of the recipe; leave it out"
+            )
         for name in sorted({name for name, _ in self.overrides} - set(self.names)):
             self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, self.names)}")
         results = data.get("results")
@@ -218,6 +224,9 @@ class _Reader:
     def _values(self, keys: Keys, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
         values = {key: map_texts(value, self._beside) for key, value in given.items()}
+        of_all = self._those_of_all(name, step, values)
+        self.overrides |= {(name, key): value for key, value in of_all.items()}
+        self.idle -= of_all.keys()
         earlier = [RUN, *self.names] if step.of_runs and self.names else self.names
         for key, value in values.items():
             if (name, key) not in self.overrides:
@@ -232,7 +241,6 @@ class _Reader:
                 self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
         if self.seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", self.seed)
-        values = self._with_those_of_all(name, step, values)
         found = []
         try:
             step.settings.model_validate(values)
@@ -245,21 +253,20 @@ class _Reader:
                 self._fault((*keys, *fault.where), fault.text)
         return values
 
-    def _with_those_of_all(self, name: str, step: Step, values: dict[str, Any]) -> dict[str, Any]:
-        """The settings with the overrides of all steps, but for those that have no effect in this step."""
-        for (target, key), value in self.of_all.items():
-            if target == name:
-                changed = values | {key: value}
-                try:
-                    step.settings.model_validate(changed)
-                except ValidationError as error:
-                    # What is wrong with a value has its place; that it does nothing beside others has none.
-                    if any(fault.where for fault in errors_of(error, step.settings)):
-                        self.overrides[name, key] = value
-                    else:
-                        continue
-                values = changed
-        return values
+    def _those_of_all(self, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The overrides of all steps for one of them, without those that would have no effect in it."""
+        own = {key: value for (target, key), value in self.overrides.items() if target == name}
+        found = {key: value for (target, key), value in self.of_all.items() if target == name}
+        while True:
+            try:
+                step.settings.model_validate({**given, **own, **found})
+            except ValidationError as error:
+                causes = (each.get("ctx", {}).get("error") for each in error.errors())
+                idle = {cause.name for cause in causes if isinstance(cause, NoEffectError)} & found.keys()
+                if idle:
+                    found = {key: value for key, value in found.items() if key not in idle}
+                    continue
+            return found
 
     def place_name(self, keys: Keys) -> str:
         """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.cli.steps import Step
-from pairsmith.core.errors import SettingsError
 from pairsmith.core.paths import files_below
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
 from pairsmith.data.sources import open_source
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate, peak_memory
+from pairsmith.steps.planning import no_sample
 
 SLICE = 256
 """Most rows in a slice."""
@@ -98,7 +98,7 @@ def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, A
     if source in before:
         sample = before[source].sample
         if sample is None:
-            raise SettingsError(f"{source}: plan cannot estimate a step that reads this step's output")
+            raise no_sample(source)
         return sample.slice(0, SLICE).to_pylist(), sum(before[source].rows.values())
     every = (dict(row) for _, row in open_source(source).rows())
     some = list(islice(every, SLICE))

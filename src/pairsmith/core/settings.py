@@ -46,6 +46,14 @@ class Settings(BaseModel):
         return {name for name, extra in extras.items() if isinstance(extra, dict) and mark in extra}
 
 
+class NoEffectError(ValueError):
+    """A setting that would have no effect; ``name`` is the setting's."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} does nothing {why}; leave it out")
+        self.name = name
+
+
 def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
     """Refuse settings that would have no effect; for use in a model's validator.
 
@@ -55,7 +63,7 @@ def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
     fields = type(settings).model_fields
     for name in names:
         if getattr(settings, name) not in (fields[name].default, 0):
-            raise ValueError(f"{name} does nothing {why}; leave it out")
+            raise NoEffectError(name, why)
 
 
 def option_name(field: str) -> str:

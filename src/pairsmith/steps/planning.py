@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.readers import NAME_TEXTS, pick_column
@@ -52,11 +53,18 @@ def sample_texts(sample: pa.Table, names: Sequence[str], source: str) -> list[st
     return [text for text in sample[name].to_pylist() if text]
 
 
+def no_sample(source: str) -> SettingsError:
+    """The error for a step whose input is made by one that gives no sample."""
+    return SettingsError(f"{source}: plan cannot estimate a step that reads this step's output")
+
+
 def readable(source: str, before: Before) -> str | Source:
     """What readers of rows take: a source that exists, or the sample of one that a step will make."""
-    sample = sample_of(source, before)
-    if sample is None:
+    if source not in before:
         return source
+    sample = before[source].sample
+    if sample is None:
+        raise no_sample(source)
     return Source(source, lambda: ((source, row) for row in sample.to_pylist()))
 
 
@@ -72,12 +80,15 @@ def some_passages(
 
     Args:
         corpus: sources as for ``read_passages``, folders in BEIR's layout, and what earlier steps will make.
-        before: the estimates of the earlier steps.
+        before: the estimates of the earlier steps; one without a sample only counts.
         most: the number of texts that are returned of each source.
         column: as for ``read_passages``.
     """
     some, count = list[str](), 0
     for source in corpus:
+        if source in before and before[source].sample is None:
+            count += counted(source, before, 0)
+            continue
         rows = read_passages(readable(in_beir(source), before), column)
         first = [row.whole for row in islice(rows, most)]
         some += first

@@ -73,6 +73,9 @@ def test_a_long_text_is_cut_before_the_other(tiny_gpt2):
     assert len(prompt) == 14
     assert judge.prompt("the cat " * 50, "\n", 5) == prompt  # one prompt for both is computed once
     assert len(judge.prompt("the cat " * 50, "\n", 7)) == 12
+    text = "the cat the cat the"
+    count = len(judge.tokens(text))
+    assert len(judge.prompt(text, "\n", 18 - count)) == count + 2  # all of it fits
     assert prompt[-1:] == judge.tokens("\n")
     assert np.isfinite(likelihood_ratios(judge, ["the " * 90, "the"], ["a " * 90, ""], cue="\n")).all()
 

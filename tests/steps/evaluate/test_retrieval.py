@@ -402,6 +402,10 @@ def test_the_plan_counts_what_earlier_steps_will_make_and_what_exists(tmp_path, 
     found = planned(queries, "@chunks")
     assert (found.seconds, found.disk) == (1 + 1000 + 5, 4096 + 5 * 300)
     assert ranked == ["cut later", *(f"query {n}" for n in range(5))]
+    before["@chunks"] = Estimate(1, 1, 1, rows={"train": 1000})  # a step that gives no sample only counts
+    assert planned(queries, "@chunks").seconds == 1 + 1000 + 5
+    before["@queries"] = Estimate(1, 1, 1, rows={"train": 7})
+    assert planned("@queries", "@chunks").seconds == 1 + 1000 + 7
 
 
 def test_the_plan_for_a_folder_of_an_earlier_step_loads_the_model(tiny_bert):

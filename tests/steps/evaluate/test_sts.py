@@ -135,6 +135,15 @@ def settings(model, data, **rest):
     return EvaluateStsSettings(model=str(model), data=str(data), device="cpu", bootstrap=50, **rest)
 
 
+def test_a_test_set_may_be_called_against(tiny_bert, graded, tmp_path):
+    named = tmp_path / "against.tsv"
+    named.write_bytes(Path(graded).read_bytes())
+    for _ in range(2):  # computed, then read
+        results = evaluate_sts(settings(tiny_bert, named), Run(tmp_path / "out", Silent()))
+        assert results["against"]["pairs"] == 4
+    assert "against" in json.loads((tmp_path / "out" / "results.json").read_text())
+
+
 @pytest.mark.parametrize("pooling", ["default", "mean", "cls"])
 def test_an_encoder_is_evaluated_on_a_file(tiny_bert, graded, tmp_path, capsys, pooling):
     out = tmp_path / "out"

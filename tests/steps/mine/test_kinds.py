@@ -152,6 +152,19 @@ def test_texts_of_days_that_only_one_corpus_has_are_counted(world):
     assert "| outputs of groups without inputs | 0 |" in card
 
 
+def test_a_text_of_two_days_that_is_paired_on_one_is_in_a_pair(world):
+    tmp, settings = world
+    rows = [{"document": document(n), "day": day} for n in range(3) for day in ("a", "b")]
+    write(tmp / "both.jsonl", rows)
+    write(tmp / "one.jsonl", [{"document": document(n), "day": "a"} for n in range(3, 6)])
+    heard = Heard()
+    found = mine(
+        settings("summaries", "both.jsonl", "one.jsonl", group_column="day", k=5), Run(tmp / "out", heard)
+    )
+    assert found.rows
+    assert not any("which are in no pair" in line for line in heard.lines)
+
+
 def test_inputs_whose_every_neighbour_stands_in_them_are_counted(world):
     tmp, settings = world
     write(tmp / "own.jsonl", [{"document": document(0)}])

@@ -54,15 +54,16 @@ class LikelihoodJudge:
     def prompt(self, context: str, cue: str, reserve: int, tail: str = "") -> Prompt:
         """The tokens of ``context``, ``tail`` and ``cue``, so few that ``reserve`` more fit.
 
-        ``context`` is cut first; ``tail`` only if it is too long by itself. Room is kept in eighths of all
-        that fits, so that texts of different lengths follow the same prompt, which is computed once.
+        ``context`` is cut first; ``tail`` only if it is too long by itself. What is cut leaves room in
+        eighths of all that fits, so that texts of different lengths follow one prompt, computed once.
         """
         begin = () if self.tokenizer.bos_token_id is None else (int(self.tokenizer.bos_token_id),)
         ending = self.tokens(cue)
-        step = max(1, self.max_length // 8)
-        most = max(0, self.max_length - len(begin) - len(ending) - -(-reserve // step) * step)
+        room = self.max_length - len(begin) - len(ending)
         body = self.tokens(context + tail)
-        if len(body) > most:
+        if len(body) > max(0, room - reserve):
+            step = max(1, self.max_length // 8)
+            most = max(0, room - -(-reserve // step) * step)
             body = self.tokens(tail)[:most]
             body = (*self.tokens(context)[: max(0, most - len(body))], *body)
         return (*begin, *body, *ending)
@@ -108,8 +109,7 @@ def likelihood_ratios(
     ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
     only after some token. ``given`` is cut where both are longer than the model reads, and a text at half of
     that. Each given text is computed once for all texts behind it; one that is cut, for those for which it is
-    cut at the same token. ``advance`` is called with numbers of
-    pairs.
+    cut at the same token. ``advance`` is called with numbers of pairs.
     """
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
     prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]

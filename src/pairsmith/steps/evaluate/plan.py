@@ -52,7 +52,7 @@ from pairsmith.steps.evaluate.transfer_settings import (
     EvaluateParaphraseSettings,
     EvaluateSentimentSettings,
 )
-from pairsmith.steps.planning import counted, readable, sample_of, sample_texts, some_passages, spread, timed
+from pairsmith.steps.planning import counted, no_sample, readable, sample_texts, some_passages, spread, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_SENTENCES = 512
@@ -101,6 +101,9 @@ def plan_evaluate_retrieval(
     return _estimate(loading + each * count, queries * (300 + 30 * settings.keep))
 
 
+_STAND_IN = "A text that stands in for those of the folder."
+
+
 def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
     """Some documents and queries, existing or from earlier steps; the number of all, and that of queries.
 
@@ -111,10 +114,13 @@ def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> 
         texts = [*filter(None, data.documents.values()), *data.queries.values()]
         return texts, len(texts), len(data.queries)
     if not settings.corpus:
-        return ["A text that stands in for those of the folder."], 0, 0
-    texts, count = some_passages(settings.corpus, before, CALIBRATION_SENTENCES)
-    queries, asked = _texts(settings.data, before, lambda: _queries(settings.data), QUERIES_ALONE)
-    return [*texts, *queries], count + asked, asked
+        return [_STAND_IN], 0, 0
+    texts, text_count = some_passages(settings.corpus, before, CALIBRATION_SENTENCES)
+    if settings.data in before and before[settings.data].sample is None:
+        queries, query_count = list[str](), counted(settings.data, before, 0)
+    else:
+        queries, query_count = _texts(settings.data, before, lambda: _queries(settings.data), QUERIES_ALONE)
+    return [*texts, *queries] or [_STAND_IN], text_count + query_count, query_count
 
 
 def _queries(source: str) -> list[str]:
@@ -131,9 +137,13 @@ def _texts(
     Those of a sample are in the first of the columns ``names`` that it has. The number of all texts comes
     with them.
     """
-    sample = sample_of(source, before)
-    texts = read() if sample is None else sample_texts(sample, names, source)
-    return texts, counted(source, before, len(texts))
+    if source not in before:
+        texts = read()
+        return texts, len(texts)
+    sample = before[source].sample
+    if sample is None:
+        raise no_sample(source)
+    return sample_texts(sample, names, source), counted(source, before, 0)
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -206,7 +216,11 @@ def plan_evaluate_paraphrase(
     """Score a sample of the pairs; ``base`` stands in for an encoder that is still to be trained."""
     settings = at_splits(settings)
     pairs, count = _some_pairs(settings, before)
-    judged = sum(1 for _ in read_pairs(settings.judgements)) if settings.judgements else 0
+    if settings.train and settings.train in before:
+        raise no_sample(settings.train)
+    judged = 0
+    if given := settings.judgements:
+        judged = counted(given, before, 0) if given in before else sum(1 for _ in read_pairs(given))
     begun = time.monotonic()
     model = base if settings.model in before else settings.model
     encoder = load_token_encoder(model, **load_options(settings))

@@ -92,6 +92,7 @@ def evaluate_once(
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
     kept: Kept | None = None,
+    compares: bool = False,
     beside: Callable[[], Figures] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
@@ -105,6 +106,7 @@ def evaluate_once(
         compute: returns the figures and the predictions, see ``Evaluated``.
         table: makes of the results what is shown to the user.
         kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
+        compares: whether results of the step may hold a comparison, under ``AGAINST``.
         beside: returns a comparison of the finished folder with something else, which does not identify the
             evaluation; it replaces an earlier comparison.
 
@@ -131,7 +133,7 @@ def evaluate_once(
             begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
-    compared_before = results.pop(AGAINST, None)
+    compared_before = results.pop(AGAINST, None) if compares else None
     if beside:
         results |= {AGAINST: beside()}
     if beside or compared_before:

@@ -64,6 +64,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
         compute=partial(_compute, settings, data, run, kept),
         table=retrieval_table,
         kept=kept,
+        compares=True,
         beside=partial(_beside, earlier, settings, data, run) if earlier else None,
     )
     if kept:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TrainingDtype
-from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
 from pairsmith.steps.evaluate.settings import Bootstrap, TextLength
 
 
@@ -114,7 +114,7 @@ class EvaluateSentimentSettings(Settings):
     @model_validator(mode="after")
     def _item_of_questions(self) -> Self:
         if self.method == "mask" and self.item != type(self).model_fields["item"].default:
-            raise ValueError("item does nothing with the method mask, which asks no questions; leave it out")
+            raise NoEffectError("item", "with the method mask, which asks no questions")
         return self
 
 

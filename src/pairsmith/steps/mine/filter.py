@@ -305,7 +305,7 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
     found: dict[str, JSON] = settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"})
     if settings.judge == "likelihood":
-        found["cue"] = settings.cue
+        found |= {"cue": settings.cue, "room": "in eighths"}
     return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
 
 

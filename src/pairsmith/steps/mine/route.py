@@ -115,7 +115,10 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
         counts = {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
-        alone = _without_candidates(x, y, groups, forward.has(len(x)), grouped=bool(settings.group_column))
+        has = forward.has(len(x))
+        if settings.retrieval in ("candidates", "max"):  # which take the candidates of the outputs, too
+            has |= backward.has(len(x))
+        alone = _without_candidates(x, y, groups, has, grouped=bool(settings.group_column))
     for what, count in alone.items():
         if count:
             run.progress.say(f"{what}, which are in no pair: {count:,}")
@@ -127,15 +130,25 @@ def _without_candidates(
     x: Encoded, y: Encoded, groups: Sequence[SearchGroup], has: NDArray[np.bool_], *, grouped: bool
 ) -> dict[str, int]:
     """The numbers of texts that nothing could be paired with; ``has`` says which inputs have a candidate."""
-    searched = np.zeros(len(x), np.bool_)
-    firsts = x.firsts() if grouped else None
-    for group in groups:
-        searched[group.x if firsts is None else firsts[group.x]] = True
-    found = {"inputs without a candidate": int((searched & ~has).sum())}
+    inputs = _searched(x, [group.x for group in groups], grouped)
+    found = {"inputs without a candidate": int((inputs & ~has).sum())}
     if grouped:
-        found["inputs of groups without outputs"] = len(x) - sum(len(group.x) for group in groups)
-        found["outputs of groups without inputs"] = len(y) - sum(len(group.y) for group in groups)
+        outputs = _searched(y, [group.y for group in groups], grouped)
+        for name, corpus, searched in (
+            ("inputs of groups without outputs", x, inputs),
+            ("outputs of groups without inputs", y, outputs),
+        ):
+            found[name] = len(np.unique(corpus.firsts())) - int(searched.sum())
     return found
+
+
+def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bool) -> NDArray[np.bool_]:
+    """Which texts of a corpus were searched, ``(n,)``; of a text in several groups, the first."""
+    searched = np.zeros(len(corpus), np.bool_)
+    firsts = corpus.firsts() if grouped else None
+    for some in numbers:
+        searched[some if firsts is None else firsts[some]] = True
+    return searched
 
 
 def _identifying(settings: MineSettings) -> dict[str, JSON]:

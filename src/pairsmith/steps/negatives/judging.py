@@ -87,7 +87,8 @@ def judge_all(
         schema=SCORES,
         settings=settings.model_dump(
             mode="json", include={"judge_kind", "dtype", "shard_size", "first_rank", "last_rank"}
-        ),
+        )
+        | ({"room": "in eighths"} if settings.judge_kind == "likelihood" else {}),
         inputs=inputs,
         models={"judge": revision},
         planned=-(-count // size),

@@ -30,8 +30,10 @@ from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
 QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
-_LOOKED_AT, _FEW_BYTES = 1_000, 3
-"""Of so many chunks it is looked at whether tokens have fewer bytes than this."""
+_TOKENIZED = 1_000
+"""How many chunks are tokenized to see whether the model's tokenizer was made for their language."""
+_FEW_BYTES = 3
+"""Bytes a token: a chunk with fewer is in another language, or no running text."""
 
 
 def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
@@ -50,7 +52,6 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
-    wanted = settings.queries
     writer = FolderWriter.start(
         run,
         step="queries",
@@ -62,8 +63,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    if strange := hardly_known(settings):
-        run.progress.say(strange)
+    if warning := hardly_known(settings):
+        run.progress.say(warning)
     commit_records(
         writer,
         partial(_load_worker, settings, models),
@@ -75,13 +76,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         title="write queries",
         unit="chunks",
     )
-    whole, some = _chunks_with(writer, wanted)
-    if whole < count and run.rank is None:
-        run.progress.say(
-            f"{count - whole:,} of {count:,} chunks have fewer than {wanted} queries, {count - some:,} of "
-            "them none; a larger --tries gives more"
-        )
-    counts = {"chunks": count, f"chunks with {wanted} queries": whole, "chunks with none": count - some}
+    counts = _count_chunks(writer, count, settings.queries, run) if run.rank is None else {}
     return finished(writer, _card(settings, sources, counts), run)
 
 
@@ -92,7 +87,7 @@ def hardly_known(settings: QueriesSettings) -> str:
     SmolLM2's tokens have 4.7 bytes of English in the mean, and of other languages mostly fewer than 3.
     """
     model = load_model(settings.model, device=META)  # the tokenizer alone
-    first = [chunk.text for chunk in islice(chunks(settings), _LOOKED_AT)]
+    first = [chunk.text for chunk in islice(chunks(settings), _TOKENIZED)]
     dense = sum(len(text.encode()) < _FEW_BYTES * len(model.encode(text)) for text in first)
     if dense < len(first) / 4:
         return ""
@@ -103,14 +98,23 @@ def hardly_known(settings: QueriesSettings) -> str:
     )
 
 
-def _chunks_with(writer: FolderWriter, wanted: int) -> tuple[int, int]:
-    """How many chunks have ``wanted`` queries, and how many have any; a chunk's queries are in one shard."""
-    whole = some = 0
+def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run) -> dict[str, int]:
+    """Count the chunks with ``wanted`` queries and those with none, and say how many have too few.
+
+    The queries of a chunk are in one shard.
+    """
+    complete = some = 0
     for made in filter(None, map(writer.made, writer.done)):
-        each = pc.value_counts(made[0]["train"]["chunk"]).field("counts").to_numpy()
-        some += len(each)
-        whole += int((each >= wanted).sum())
-    return whole, some
+        queries = pc.value_counts(made[0]["train"]["chunk"]).field("counts").to_numpy()
+        some += len(queries)
+        complete += int((queries >= wanted).sum())
+    none = chunk_count - some
+    if complete < chunk_count:
+        run.progress.say(
+            f"{chunk_count - complete:,} of {chunk_count:,} chunks have fewer than {wanted} queries, "
+            f"{none:,} of them none; a larger --tries gives more"
+        )
+    return {"chunks": chunk_count, f"chunks with {wanted} queries": complete, "chunks with none": none}
 
 
 def _identifying(settings: QueriesSettings) -> dict[str, Any]:
