@@ -188,6 +188,8 @@ def test_an_override_of_all_steps_is_for_those_that_have_the_setting_and_no_over
     rows, other, after = (planned.settings(tmp_path) for planned in plan.steps)
     assert [(each.top_p, each.seed) for each in (rows, other)] == [(0.5, 4), (0.25, 4)]
     assert after == load_recipe(recipe(), steps).steps[2].settings(tmp_path)
+    plan = load_recipe(recipe(), steps, overrides=["*.model=m"])
+    assert [planned.values.get("model") for planned in plan.steps] == ["m", "m", "@rows"]
     assert faults(recipe(), steps, overrides=["*.top_p=2"]) == [
         f"--set {name}.top_p: should be less than or equal to 1, not 2" for name in ("rows", "other")
     ]

@@ -38,7 +38,8 @@ def by_step(
 
     ``known`` are the kinds of steps. An override that names no step is meant for the only step that gives the
     setting; if none does, for the only one that has it; and if none has, for the only one that takes it from
-    an earlier step. One of all steps does not change a step that has an override of its own.
+    an earlier step. One of all steps changes neither a step that has an override of its own nor one that
+    takes the setting from an earlier step.
     """
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     found = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
@@ -48,7 +49,8 @@ def by_step(
         if name == "":
             meant, fault = _meant(setting, mappings, known)
         elif name == ALL:
-            meant = [str(entry.get("name")) for entry in mappings if _has(entry, setting, known)]
+            having = [entry for entry in mappings if _has(entry, setting, known)]
+            meant = [str(entry.get("name")) for entry in having if not _refers(entry, setting)]
             fault = "" if meant else f"--set {ALL}.{setting}: no step of the recipe has it"
         else:
             continue
@@ -65,8 +67,7 @@ def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> 
     for entry in entries:
         given, name = entry.get("settings"), str(entry.get("name"))
         if isinstance(given, Mapping) and setting in given:
-            refers = any(text.startswith("@") for text in texts_in(given[setting]))
-            (taking if refers else giving).append(name)
+            (taking if _refers(entry, setting) else giving).append(name)
         elif _has(entry, setting, known):
             having.append(name)
     names = giving or having or taking
@@ -77,6 +78,12 @@ def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> 
         fault = f"the steps {', '.join(names)} {'have' if names is having else 'give'} it"
         example, of_all = f"{names[0]}.{setting}=VALUE", f", or {ALL}.{setting}=VALUE for all of them"
     return [], f"--set {setting}: {fault}; expected STEP.SETTING=VALUE, for example {example}{of_all}"
+
+
+def _refers(entry: Mapping[Any, Any], setting: str) -> bool:
+    """Whether an entry takes a setting from an earlier step."""
+    given = entry.get("settings")
+    return isinstance(given, Mapping) and any(text.startswith("@") for text in texts_in(given.get(setting)))
 
 
 def _has(entry: Mapping[Any, Any], setting: str, known: Steps) -> bool:
