@@ -51,7 +51,8 @@ def by_step(
         elif name == ALL:
             having = [entry for entry in mappings if _has(entry, setting, known)]
             meant = [str(entry.get("name")) for entry in having if not _refers(entry, setting)]
-            fault = "" if meant else f"--set {ALL}.{setting}: no step of the recipe has it"
+            why = "every step takes it from an earlier one" if having else "no step of the recipe has it"
+            fault = "" if meant else f"--set {ALL}.{setting}: {why}"
         else:
             continue
         faults += [fault] if fault else []
