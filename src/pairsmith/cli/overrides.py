@@ -34,12 +34,15 @@ def parsed(texts: Iterable[str]) -> Overrides:
 def by_step(
     overrides: Overrides, entries: Sequence[Any], known: Steps
 ) -> tuple[Overrides, Overrides, list[str]]:
-    """The overrides with their steps, found among a recipe's entries; those of all steps; and what is wrong.
+    """Find the step of each override among a recipe's entries.
 
-    ``known`` are the kinds of steps. An override that names no step is meant for the only step that gives the
-    setting; if none does, for the only one that has it; and if none has, for the only one that takes it from
-    an earlier step. One of all steps changes neither a step that has an override of its own nor one that
-    takes the setting from an earlier step.
+    Returned are the overrides of single steps, those of all steps, and an error for each override without a
+    step. ``known`` are the kinds of steps.
+
+    An override that names no step is meant for the only step that gives the setting; if none does, for the
+    only one that has it; and if none has, for the only one that takes it from an earlier step. One of all
+    steps changes neither a step that has an override of its own nor one that takes the setting from an
+    earlier step.
     """
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     found = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}

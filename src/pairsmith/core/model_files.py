@@ -38,7 +38,7 @@ META = "meta"
 """Torch's device without memory. A model on it has a tokenizer and limits, and can compute nothing."""
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 _worker: int | None = None
-"""The number of this process among a machine's workers, from 0; None if it is no worker."""
+"""The number of this worker process on its machine, from 0; None in a process that is no worker."""
 
 
 def work_as(number: int) -> None:

@@ -225,7 +225,7 @@ def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
 
 
 def _type(kind: pa.DataType) -> str:
-    """The name of a type in Croissant; that of texts for a type that it has no name for."""
+    """Croissant's name of a column's type; a type that it does not know is given as text."""
     if pa.types.is_timestamp(kind):
         return "sc:DateTime"
     if pa.types.is_date(kind):

@@ -105,7 +105,7 @@ _STAND_IN = "A text that stands in for those of the folder."
 
 
 def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
-    """Some documents and queries, existing or from earlier steps; the number of all, and that of queries.
+    """A sample of the documents and queries, the number of both together, and the number of queries.
 
     An earlier step that will make a folder in BEIR's layout does not say how many there will be: none count.
     """

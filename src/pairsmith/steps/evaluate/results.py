@@ -51,7 +51,7 @@ def at_splits(settings: S, say: Say | None = None) -> S:
 
 
 def written_by_program(source: str, *steps: str) -> bool:
-    """Whether one of these steps wrote the folder, from texts of a language model.
+    """Whether one of these steps wrote the folder, from texts that a language model had written.
 
     Rows that ``postprocess`` made without a task, or ``filter-queries`` without a column kind, do not count.
     """

@@ -45,6 +45,7 @@ from pairsmith.runs.mapped import (
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import (
+    CUT,
     KnownPairs,
     cue_for,
     known_pairs,
@@ -305,7 +306,7 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
     found: dict[str, JSON] = settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"})
     if settings.judge == "likelihood":
-        found |= {"cue": settings.cue, "room": "in eighths"}
+        found |= {"cue": settings.cue, **CUT}
     return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
 
 

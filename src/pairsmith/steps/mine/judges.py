@@ -18,6 +18,7 @@ from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import TrainingRows
+from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import load_options
@@ -32,6 +33,9 @@ LEAST_SCORE = 0.7
 
 Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
+
+CUT: dict[str, JSON] = {"room": "in eighths"}
+"""How a likelihood judge cuts prompts, for the record of saved scores: another way gives other scores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
 def _without_candidates(
     x: Encoded, y: Encoded, groups: Sequence[SearchGroup], has: NDArray[np.bool_], *, grouped: bool
 ) -> dict[str, int]:
-    """The numbers of texts that nothing could be paired with; ``has`` says which inputs have a candidate."""
+    """How many texts are in no pair, by the reason; ``has``, ``(n,)``, says which inputs have candidates."""
     inputs = _searched(x, [group.x for group in groups], grouped)
     found = {"inputs without a candidate": int((inputs & ~has).sum())}
     if grouped:

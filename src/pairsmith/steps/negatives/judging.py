@@ -16,7 +16,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RowShard, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.encoded import Texts
-from pairsmith.steps.mine.judges import load_judge
+from pairsmith.steps.mine.judges import CUT, load_judge
 from pairsmith.steps.negatives.encoding import Positives
 from pairsmith.steps.negatives.search import NOBODY
 from pairsmith.steps.negatives.settings import NegativesSettings
@@ -88,7 +88,7 @@ def judge_all(
         settings=settings.model_dump(
             mode="json", include={"judge_kind", "dtype", "shard_size", "first_rank", "last_rank"}
         )
-        | ({"room": "in eighths"} if settings.judge_kind == "likelihood" else {}),
+        | (CUT if settings.judge_kind == "likelihood" else {}),
         inputs=inputs,
         models={"judge": revision},
         planned=-(-count // size),

@@ -87,7 +87,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             return Labelled.of(read_query_pairs(path, **columns), pairs, path) if path else None
 
         labelled()  # what is wrong with it is told before hours of encoding
-        # Queries, the corpus and the positives as vectors.
+        # Encode the queries, the corpus and the positives.
         asked = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
         held = encode_texts_of(texts, settings, of_corpus, revision, run.part("corpus"))
         if run.rank is not None:
@@ -112,7 +112,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             raise InputError(
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
-        # The nearest texts of each query that may be negatives, at the ranks that are wanted.
+        # Find the texts nearest to each query that may be its negatives, at the ranks that are set.
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in (asked, held)}
         found = find_nearest(queries, corpus, settings, encodings, run)
         files = scratch("ids"), scratch("cosines")
@@ -125,7 +125,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                 f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
                 f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
             )
-        # How similar they and the positives are to the query, by cosine or a judge's score.
+        # Score these texts and the positives, by their cosine with the query or by a judge.
         of_rows = np.full(len(pairs.fault), np.nan, np.float32)
         for rows in in_parts(pairs.good):
             of_rows[rows] = positives.similarities(rows, queries, corpus)
@@ -135,7 +135,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             judged = judge_all(todo, settings, judge, searched, run.part("scores"))
             scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.shape)
             todo.unpack(judged, settings.shard_size, scores, of_rows)
-        # The negatives of each pair: those that are clearly less similar than its positive.
+        # Choose the negatives of each pair: texts with a clearly lower score than its positive.
         files = scratch("chosen"), scratch("chosen-scores")
         chosen = choose(pairs, candidates, scores, of_rows, settings, files)
         counts = _counts(positives, chosen, len(corpus), left_out, settings)
