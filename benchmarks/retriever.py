@@ -63,11 +63,13 @@ class Files:
 
 @dataclass(frozen=True)
 class Base:
-    """A model to start from, its learning rate, and where what is made of it lies."""
+    """A model to start from, its learning rate, where what is made of it lies, and how many of a row's
+    negatives it learns, if not all."""
 
     model: str
     rate: float
     folder: Path
+    drawn: int | None = None
 
 
 def main() -> None:
@@ -81,12 +83,15 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=2e-5, help="Learning rate.")
     parser.add_argument("--decay", type=float, nargs="*", default=[100.0, 0.0])
     parser.add_argument("--variants", nargs="*", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument(
+        "--drawn", type=int, help="Negatives of each row that are learned, drawn from five. Unset: all."
+    )
     parser.add_argument("--bm25", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
     work = args.work.resolve()
     questions = list(read_questions(args.data / "squad" / "dev-v1.1.from-explorer.json.gz"))
     files = write_files(questions, args.articles, work)
-    base = Base(args.base, args.rate, work / args.base.rpartition(":")[2])
+    base = Base(args.base, args.rate, work / args.base.rpartition(":")[2], args.drawn)
     settings = {"articles": args.articles, "rates": {args.base: args.rate}}
     keep = partial(kept, args.json, settings)
     if args.bm25:
@@ -96,6 +101,8 @@ def main() -> None:
         for decay in args.decay:
             for variant in args.variants:
                 name = f"{variant}, decay {decay:g}" if variant != "people" else variant
+                if args.drawn and variant in ("hard", "judged"):
+                    name += f", {args.drawn} drawn"
                 whose = "written" if variant == "distances" else args.base
                 keep((whose, name, str(seed)), partial(one, files, work, base, seed, decay, variant))
     print(json.dumps(means(results(args.json)), indent=1))
@@ -148,7 +155,10 @@ def one(files: Files, work: Path, base: Base, seed: int, decay: float, variant: 
     rows = Written(files, work / f"seed-{seed}-decay-{decay:g}", seed, decay)
     if variant == "distances":
         return distances(files.chunks, rows.all())
-    how = {"objective": "kl"} if variant == "judged" else {}
+    how: dict[str, Any] = {"objective": "kl"} if variant == "judged" else {}
+    if base.drawn and variant in ("hard", "judged"):
+        how["negatives"] = base.drawn
+        folder = folder.with_name(f"{folder.name}-{base.drawn}")
     made: Mapping[str, Callable[[], DatasetFolder]] = {
         "all": rows.all,
         "kept": rows.kept,

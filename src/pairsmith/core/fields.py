@@ -36,6 +36,15 @@ VectorDtype = Annotated[
         json_schema_extra=ADDED,
     ),
 ]
+JudgeKind = Literal["cross-encoder", "likelihood", "encoder"]
+JudgeOfQueries = Annotated[
+    JudgeKind,
+    Field(
+        description="What the judge is. cross-encoder: it reads query and text together; its scores are not "
+        "normalised. likelihood: how much likelier a causal language model finds the query after the text "
+        "than alone, in nats. encoder: the cosine of another sentence encoder."
+    ),
+]
 TextsAtOnce = Annotated[
     int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
 ]

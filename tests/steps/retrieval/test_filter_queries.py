@@ -410,3 +410,130 @@ def test_an_id_of_two_chunks_is_refused(world):
 def test_settings_without_effect_are_refused(world, changes, message):
     with pytest.raises(ValueError, match=message):
         world[1](**changes)
+
+
+# a judge
+
+
+def judged(model, pairs):
+    """What the judge says of queries and texts, computed one by one."""
+    from pairsmith.models.language.likelihood import likelihood_ratios, load_likelihood_judge
+
+    judge = load_likelihood_judge(str(model), device="cpu", dtype="float32", max_length=None)
+    return [
+        float(likelihood_ratios(judge, [text], [query], cue="\n\n")[0])  # the query after the text
+        for query, text in pairs
+    ]
+
+
+LED_BACK = {"q1": "Apple\napple bread", "q3": "Apple\napple bread", "q4": "Apple\napple bread",
+            "q6": "cheese eggs", "q7": "cheese cheese flour", "q10": "cheese dates"}  # fmt: skip
+"""The queries whose chunk is the nearest, and their chunks with titles."""
+
+
+@pytest.fixture(scope="module")
+def scores(tiny_gpt2):
+    texts = {name: text for name, text, _ in QUERIES}
+    return dict(
+        zip(
+            LED_BACK,
+            judged(tiny_gpt2, [(texts[name], chunk) for name, chunk in LED_BACK.items()]),
+            strict=True,
+        )
+    )
+
+
+def by_judge(settings, model, **changes):
+    given = {"within": 1, "duplicates": 1, "judge": str(model), "judge_kind": "likelihood", "shard_size": 2}
+    return settings(**{**given, **changes})
+
+
+def test_a_judge_scores_queries_that_lead_back_and_those_below_a_threshold_are_left_out(
+    world, tiny_gpt2, scores
+):
+    tmp_path, settings = world
+    threshold = sorted(scores.values())[2]
+    heard = Heard()
+    folder = run(by_judge(settings, tiny_gpt2, threshold=threshold - 1e-4), tmp_path / "out", heard)
+    low = {name for name, score in scores.items() if score < threshold}
+    assert len(low) == 2
+    dropped = lost(folder)
+    assert {name for name, row in dropped.items() if row["filter"] == "judge"} == low
+    # A copy of an earlier query is left out only if that one is kept.
+    copy = {"q3"} if {"q1", "q3"}.isdisjoint(low) else set()
+    assert set(kept(folder)) == set(scores) - low - copy
+    for name, row in kept(folder).items():
+        assert row["judge_score"] == pytest.approx(scores[name], abs=1e-4)
+    for name in low:
+        assert json.loads(dropped[name]["row"])["judge_score"] == pytest.approx(scores[name], abs=1e-4)
+    assert "judge_score" not in json.loads(dropped["q2"]["row"])  # it did not lead back, so it was not judged
+    assert any("2 of these 6 are left out for the judge's scores" in line for line in heard.lines)
+    again = run(settings(queries=str(folder.path), within=1), tmp_path / "again")
+    assert "judge_score" not in again.table().column_names
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.5, 3), (1.0, 6), (0.1, 1)])
+def test_a_share_of_the_queries_with_the_highest_scores_is_kept(world, tiny_gpt2, scores, share, count):
+    tmp_path, settings = world
+    folder = run(by_judge(settings, tiny_gpt2, share=share), tmp_path / "out")
+    best = sorted(scores, key=lambda name: -scores[name])[:count]
+    dropped = {name for name, row in lost(folder).items() if row["filter"] == "judge"}
+    assert dropped == set(scores) - set(best)
+
+
+def test_a_run_that_is_stopped_while_it_judges_ends_with_the_same_bytes(world, tiny_gpt2, monkeypatch):
+    from pairsmith.steps import query_judge
+
+    tmp_path, settings = world
+    given = by_judge(settings, tiny_gpt2, share=0.5)
+    whole = run(given, tmp_path / "whole")
+    load, calls = query_judge.load_judge, []
+
+    def stopping(*args, **rest):
+        judge = load(*args, **rest)
+
+        def score(*rows):
+            calls.append(1)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return judge(*rows)
+
+        return score
+
+    monkeypatch.setattr(query_judge, "load_judge", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(given, tmp_path / "out")
+    again = run(given, tmp_path / "out")
+    assert len(calls) == 4  # three parts of two queries each; the first was saved
+    names = sorted(path.relative_to(whole.path) for path in whole.path.rglob("*.parquet"))
+    assert any("scores" in str(name) for name in names)
+    assert all((whole.path / name).read_bytes() == (again.path / name).read_bytes() for name in names)
+
+
+def test_without_a_query_that_leads_back_nothing_is_judged(world, tiny_gpt2):
+    tmp_path, settings = world
+    queries = lines(tmp_path / "no.jsonl", [{"query": "honey", "positive": "apple bread", "chunk": "c1"}])
+    folder = run(by_judge(settings, tiny_gpt2, share=0.5, queries=queries), tmp_path / "out")
+    assert folder.rows == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"judge": "m"}, "give --threshold or --share"),
+        ({"threshold": 0.5}, "threshold does nothing without a judge"),
+        ({"share": 0.5}, "share does nothing without a judge"),
+        ({"judge_kind": "encoder"}, "judge_kind does nothing without a judge"),
+    ],
+)
+def test_a_judge_wants_a_limit_and_a_limit_a_judge(world, changes, message):
+    _, settings = world
+    with pytest.raises(ValueError, match=message):
+        settings(**changes)
+
+
+def test_a_plan_counts_what_a_judge_takes(world, tiny_gpt2):
+    _, settings = world
+    plain = plan_filter_queries(settings(), {}, str(settings().encoder))
+    judging = plan_filter_queries(by_judge(settings, tiny_gpt2, share=0.5), {}, str(settings().encoder))
+    assert judging.shared > plain.shared

@@ -1,27 +1,20 @@
 """Candidates and positives scored anew by a judge, query by query, each shard saved when it is done."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.core.model_names import check_revision
-from pairsmith.data.schemas import REJECT, rows_at, to_table
-from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
-from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, RowShard, commit_each, start_part
-from pairsmith.runs.work import Advance, Work
+from pairsmith.data.schemas import rows_at
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.mine.encoded import Texts
-from pairsmith.steps.mine.judges import CUT, load_judge
 from pairsmith.steps.negatives.encoding import Positives
 from pairsmith.steps.negatives.search import NOBODY
 from pairsmith.steps.negatives.settings import NegativesSettings
-
-SCORES: pa.Schema = pa.schema([("score", pa.float32())])
+from pairsmith.steps.query_judge import judge_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,66 +74,13 @@ def judge_all(
 ) -> DatasetFolder:
     """Score ``ToJudge.rows`` of ``shard_size`` queries a shard; finished shards are kept."""
     count, size = len(todo.candidates), settings.shard_size
-    writer = start_part(
+    return judge_shards(
+        lambda number: todo.rows(number * size, min((number + 1) * size, count)),
+        -(-count // size),
+        int((todo.candidates != NOBODY).sum()) + len(todo.pairs),
+        settings.judging(),
+        revision,
         run,
-        step="score",
-        schema=SCORES,
-        settings=settings.model_dump(
-            mode="json", include={"judge_kind", "dtype", "shard_size", "first_rank", "last_rank"}
-        )
-        | (CUT if settings.judge_kind == "likelihood" else {}),
+        deciding={"first_rank": settings.first_rank, "last_rank": settings.last_rank},
         inputs=inputs,
-        models={"judge": revision},
-        planned=-(-count // size),
     )
-    if writer.finished:
-        return writer.folder()
-
-    def shards() -> Iterator[RowShard]:
-        for number in range(-(-count // size)):
-            if not writer.is_done(number):
-                yield RowShard(number, todo.rows(number * size, min((number + 1) * size, count)))
-
-    total = int((todo.candidates != NOBODY).sum()) + len(todo.pairs)
-    commit_each(
-        writer,
-        partial(_load_judge, settings, revision),
-        shards(),
-        ExecutorChoice.of(settings),
-        run,
-        title="judge",
-        unit="texts",
-        done=writer.counts.rows,
-        total=total,
-    )
-    assert settings.judge is not None
-    return writer.finish(
-        Card(
-            title=f"Scores of texts by {settings.judge_kind} {model_display_name(settings.judge)}",
-            description="For some queries at a time, the scores of their candidates and of their positives.",
-            columns={"score": "higher is better"},
-            made="The scores were computed from the texts.",
-            tags=(),
-            licence="It contains no texts.",
-            sources=sources_of(models=[settings.judge]),
-        )
-    )
-
-
-def _load_judge(settings: NegativesSettings, revision: str, worker: int) -> Work[RowShard, Made]:
-    """Load the model; what is returned scores the texts of a shard.
-
-    A language model reads the text and then the query: the likelihood of a long text after a query says more
-    about the text.
-    """
-    assert settings.judge is not None
-    check_revision(settings.judge, revision, worker)
-    judge = load_judge(settings.judging())
-
-    def score(shard: RowShard, advance: Advance) -> Made:
-        rows = shard.rows
-        if settings.judge_kind == "likelihood":
-            rows = pa.table({"input": rows["output"], "output": rows["input"]})
-        return pa.table({"score": judge(rows, advance)}, schema=SCORES), to_table([], REJECT)
-
-    return score

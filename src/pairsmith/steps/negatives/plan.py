@@ -1,7 +1,7 @@
 """The cost estimate of ``negatives``: a sample is encoded, searched and judged, timed and extrapolated."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -21,10 +21,10 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import one_way_search
-from pairsmith.steps.mine.judges import load_judge
 from pairsmith.steps.negatives.search import looked_up
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.planning import counted, sample_of, sharded, some_passages, spread, timed
+from pairsmith.steps.query_judge import seconds_to_judge
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 256
@@ -57,7 +57,8 @@ def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINI
     seconds += _search_seconds(width, settings) * pair_count * text_count
     if settings.judge:
         ranks = settings.last_rank - settings.first_rank + 1
-        wait, each = _judge_seconds(settings, before, pairs, texts, base)
+        queries = [query for query, _ in pairs]
+        wait, each = seconds_to_judge(settings.judging(), before, queries, texts, base)
         loading, seconds = loading + wait, seconds + each * pair_count * (ranks + 1)
     length = sum(len(text.encode()) for text in texts) // len(texts)
     vectors = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
@@ -113,29 +114,6 @@ def _search_seconds(width: int, settings: NegativesSettings) -> float:
     begun = time.monotonic()
     one_way_search(x, y, looked_up(settings))
     return (time.monotonic() - begun) / (CALIBRATION_QUERIES * CALIBRATION_ROWS)
-
-
-def _judge_seconds(
-    settings: NegativesSettings,
-    before: Before,
-    pairs: Sequence[tuple[str, str]],
-    texts: Sequence[str],
-    base: str,
-) -> tuple[float, float]:
-    """Seconds to load the judge, and for each text that it scores."""
-    assert settings.judge is not None
-    stand_in = base if settings.judge in before else settings.judge
-    sides = [[pairs[i % len(pairs)][0] for i in range(64)], [texts[i % len(texts)] for i in range(64)]]
-    if settings.judge_kind == "likelihood":
-        sides.reverse()
-    table = pa.table({"input": sides[0], "output": sides[1]})
-
-    def load() -> Callable[[Sequence[int]], object]:
-        judge = load_judge(settings.judging(), stand_in, untrained=settings.judge in before)
-        return lambda numbers: judge(table.take(numbers), lambda _: None)
-
-    loading, each, _ = timed(load, list(range(table.num_rows)))
-    return loading, each
 
 
 def _rows(pairs: Sequence[tuple[str, str]], texts: Sequence[str], settings: NegativesSettings) -> pa.Table:

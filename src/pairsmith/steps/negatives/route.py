@@ -41,6 +41,7 @@ from pairsmith.steps.negatives.search import (
     looked_up,
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.shared import hashes, refuse_sources
 from pairsmith.steps.vectors import VectorFile
 
@@ -193,18 +194,11 @@ def _numbers(ids: NDArray[np.uint32]) -> NDArray[np.int64]:
     return np.where(ids == NOBODY, -1, ids.astype(np.int64))
 
 
-_JUDGES = {
-    "cross-encoder": "unnormalised score of the cross-encoder",
-    "likelihood": "log-likelihood ratio, in nats, by the language model",
-    "encoder": "cosine under the encoder",
-}
-
-
 def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Card:
     judge = [settings.judge] if settings.judge else []
     score = "cosine under the encoder"
     if settings.judge:
-        score = f"{_JUDGES[settings.judge_kind]} {model_display_name(settings.judge)}"
+        score = f"{SCORE_OF[settings.judge_kind]} {model_display_name(settings.judge)}"
     return Card(
         title="Pairs with hard negatives",
         description=(

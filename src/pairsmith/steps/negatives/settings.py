@@ -9,6 +9,7 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     Executor,
+    JudgeOfQueries,
     Rank,
     RayAddress,
     VectorDtype,
@@ -97,12 +98,7 @@ class NegativesSettings(Settings):
         "scores then take the place of the cosines, in all limits and in the rows.",
         json_schema_extra=BY_CONTENT,
     )
-    judge_kind: Literal["cross-encoder", "likelihood", "encoder"] = Field(
-        default="cross-encoder",
-        description="What the judge is. cross-encoder: it reads query and text together; its scores are not "
-        "normalised. likelihood: how much likelier a causal language model finds the query after the text "
-        "than alone, in nats. encoder: the cosine of another sentence encoder.",
-    )
+    judge_kind: JudgeOfQueries = "cross-encoder"
     labelled: str | None = Field(
         default=None,
         description="Pairs, with the same columns as --pairs, that hold all positives of some of the "

@@ -1,7 +1,8 @@
 """The step ``filter-queries``: keep queries that lead back to their chunk, once each.
 
 queries, chunks and evaluation -> vectors -> the rank of each query's own chunk, and its cosine with the
-nearest query of the evaluation -> near-copies of earlier queries left out -> rows
+nearest query of the evaluation -> scores of a judge, if there is one -> near-copies of earlier queries left
+out -> rows
 """
 
 from collections.abc import Callable, Iterator
@@ -21,15 +22,25 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.data.documents import Document
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
-from pairsmith.methods.retrieval.consistency import closest, near_copies, own_places
+from pairsmith.methods.retrieval.consistency import closest, own_places
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
-from pairsmith.steps.retrieval.query_rows import Evaluation, Texts, read_evaluation
+from pairsmith.steps.query_judge import SCORE_OF
+from pairsmith.steps.retrieval.judging import judge_queries
+from pairsmith.steps.retrieval.query_rows import Texts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
+from pairsmith.steps.retrieval.verdicts import (
+    KEPT,
+    Verdicts,
+    leave_out_by_score,
+    leave_out_copies,
+    leave_out_near_test,
+    verdicts_by_rank,
+)
 from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
 from pairsmith.steps.shared import hashes, refuse_sources
 
@@ -42,15 +53,14 @@ _SEARCHED: pa.Schema = pa.schema(
 )
 """Of each query the rank of its chunk (0 without one), its cosine, and that with the nearest query of the
 evaluation."""
-KEPT = ""
 
 
 def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     """Filter queries; see ``FilterQueriesSettings``.
 
-    Vectors are kept in the subfolders ``queries``, ``corpus`` and ``evaluation``, ranks in ``search``. A
-    query that is left out for several reasons is counted under the first of: no query, no chunk, evaluation,
-    inconsistent, duplicate.
+    Vectors are kept in the subfolders ``queries``, ``corpus`` and ``evaluation``, ranks in ``search``, and
+    the scores of a judge in ``scores``. A query that is left out for several reasons is counted under the
+    first of: no query, no chunk, evaluation, inconsistent, judge, duplicate.
     """
     settings = settled(settings, run)
     refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
@@ -66,13 +76,14 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         )
     }
     revision = model_revision(settings.encoder)
+    judge = model_revision(settings.judge) if settings.judge else ""
     writer = FolderWriter.start(
         run,
         step="filter-queries",
-        schema=found.kept_schema,
+        schema=found.kept_schema(judged=settings.judge is not None),
         settings=settings.deciding(),
         inputs={name: digest for each in inputs.values() for name, digest in each.items()},
-        models={"encoder": revision},
+        models={"encoder": revision, **({"judge": judge} if judge else {})},
         planned=-(-found.rows // SHARD_ROWS),
     )
     if writer.finished:
@@ -113,7 +124,26 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         vectors = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
         rows = _Rows.of(written, texts, vectors["queries"], vectors["corpus"], settings)
         ranked = _search(rows, vectors, folders, settings, run.part("search"))
-        verdicts, held = _verdicts(rows, ranked, vectors["queries"], written, evaluation, settings)
+        verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
+        if settings.judge:
+            scores = judge_queries(
+                np.flatnonzero(verdicts.kept),
+                rows.own,
+                written,
+                (vectors["corpus"], folders["corpus"]),
+                settings,
+                judge,
+                {name: folder.manifest.fingerprint for name, folder in folders.items()},
+                run.part("scores"),
+                file("texts"),
+            )
+            leave_out_by_score(verdicts, scores, settings)
+            ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
+        leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
+        held = None
+        if settings.held_back:
+            held = held_back(rows.chunk, verdicts.kept, settings.held_back)
+            leave_out_near_test(verdicts, rows.query, vectors["queries"], held, settings)
         for number in range(-(-len(written) // SHARD_ROWS)):
             if not writer.is_done(number):
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
@@ -205,72 +235,6 @@ def _search(
     return writer.folder().table()
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """Why a query is left out: a filter, ``KEPT`` if it is not, and the reason."""
-
-    filter: str
-    reason: str
-    like: int = -1  # the row that it is a copy of
-
-
-def _verdicts(
-    rows: _Rows,
-    ranked: pa.Table,
-    queries: KeyedVectors,
-    written: WrittenQueries,
-    evaluation: Evaluation,
-    settings: FilterQueriesSettings,
-) -> tuple[list[_Verdict], NDArray[np.bool_] | None]:
-    """The verdict on each row, and a mask of the test split's rows, ``(n,)``; None without such a split.
-
-    A model will be measured on the test split, so training queries near to one of its queries are left out.
-    """
-    keep = _Verdict(KEPT, "")
-    found = [keep] * len(written)
-
-    def leave_out(which: NDArray[np.bool_], filter_: str, reason: str) -> None:
-        for row in np.flatnonzero(which).tolist():
-            if found[row] is keep:
-                found[row] = _Verdict(filter_, reason)
-
-    rank, near = ranked["rank"].to_numpy(), ranked["evaluation"].to_numpy()
-    leave_out(rows.query < 0, "no query", "it is blank, or has no vector")
-    leave_out(rows.own < 0, "no chunk", "its text is not in the corpus, or has no vector")
-    leave_out(np.isin(written.names, evaluation.names), "evaluation", "copies a query of the evaluation")
-    if settings.contaminated < 1:
-        threshold = f"a query of the evaluation has a cosine of {settings.contaminated:g} or more with it"
-        leave_out(near >= np.float32(settings.contaminated), "evaluation", threshold)  # NaN is not
-    reason = f"its chunk is not among the {settings.within} nearest"
-    leave_out(rank > settings.within, "inconsistent", reason)
-    left = np.array([row for row, verdict in enumerate(found) if verdict is keep], np.int64)
-    if len(left):
-        copied = near_copies(queries.every(), rows.query[left], written.names[left], settings.duplicates)
-        for row, like in zip(left.tolist(), copied.tolist(), strict=True):
-            if like >= 0:
-                first = int(left[like])
-                same = written.names[row] == written.names[first]
-                reason = (
-                    "copies an earlier query"
-                    if same
-                    else f"an earlier query has a cosine of {settings.duplicates:g} or more with it"
-                )
-                found[row] = _Verdict("duplicate", reason, first)
-    if not settings.held_back:
-        return found, None
-    kept = np.array([verdict is keep for verdict in found])
-    held = held_back(rows.chunk, kept, settings.held_back)
-    train, test = np.flatnonzero(kept & ~held), np.flatnonzero(kept & held)
-    if settings.contaminated < 1 and len(train) and len(test):
-        every = queries.every()
-        asked, of_test = (every[torch.from_numpy(rows.query[some])] for some in (train, test))
-        threshold = f"a query that is held back has a cosine of {settings.contaminated:g} or more with it"
-        near_test = np.zeros(len(found), bool)
-        near_test[train] = closest(asked, of_test) >= np.float32(settings.contaminated)
-        leave_out(near_test, "evaluation", threshold)
-    return found, held
-
-
 def held_back(chunk: Keys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
     """Which rows are held back, ``(n,)``: all queries of a share of the chunks, at random.
 
@@ -291,14 +255,14 @@ def held_back(chunk: Keys, kept: NDArray[np.bool_], share: float) -> NDArray[np.
 def _shard(
     written: WrittenQueries,
     ranked: pa.Table,
-    verdicts: list[_Verdict],
+    verdicts: Verdicts,
     part: slice,
     held: NDArray[np.bool_] | None,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows that are kept of a part of the queries, by split, and the rejects."""
     some = verdicts[part]
     size = part.stop - part.start
-    table, numbers = written.rows(part), ranked.slice(part.start, size).select(["rank", "similarity"])
+    table, numbers = written.rows(part), ranked.slice(part.start, size).drop_columns(["evaluation"])
     for name in numbers.column_names:
         table = table.append_column(name, numbers[name])
     kept = pa.array([verdict.filter == KEPT for verdict in some])
@@ -308,6 +272,8 @@ def _shard(
             row = table.slice(at, 1).to_pylist()[0]
             if not row["rank"]:
                 del row["rank"], row["similarity"]
+            if row.get("judge_score", 0) is None:
+                del row["judge_score"]
             if verdict.like >= 0:
                 row["like"] = written.name_of(verdict.like)
             rejects.append(Reject.of(written.name_of(part.start + at), verdict.filter, verdict.reason, row))
@@ -318,7 +284,7 @@ def _shard(
     return {"train": table.filter(train), "test": table.filter(test)}, to_table(rejects, REJECT)
 
 
-def _tell(verdicts: list[_Verdict], held: NDArray[np.bool_] | None, share: float, run: Run) -> None:
+def _tell(verdicts: Verdicts, held: NDArray[np.bool_] | None, share: float, run: Run) -> None:
     """Say which share of the queries led back to their chunks, as far as that was looked at."""
     if held is not None and not held.any():
         run.progress.say(f"no queries are held back: {share:g} of their chunks is none, as there are too few")
@@ -330,9 +296,12 @@ def _tell(verdicts: list[_Verdict], held: NDArray[np.bool_] | None, share: float
                 "chunks, or measure on queries of people"
             )
     lost = sum(verdict.filter == "inconsistent" for verdict in verdicts)
-    asked = lost + sum(verdict.filter in (KEPT, "duplicate") for verdict in verdicts)
-    if asked:
-        run.progress.say(f"{asked - lost:,} of {asked:,} queries lead back to their chunks")
+    low = sum(verdict.filter == "judge" for verdict in verdicts)
+    left = low + sum(verdict.filter in (KEPT, "duplicate") for verdict in verdicts)
+    if lost + left:
+        run.progress.say(f"{left:,} of {lost + left:,} queries lead back to their chunks")
+    if low:
+        run.progress.say(f"{low:,} of these {left:,} are left out for the judge's scores")
 
 
 def _search_card(settings: FilterQueriesSettings) -> Card:
@@ -347,21 +316,28 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
 
 
 def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation: int) -> Card:
+    judge = [settings.judge] if settings.judge else []
     return Card(
         title="Queries that lead back to their chunks",
         description=(
             f"Queries whose chunk is among the {settings.within} nearest by "
             f"{model_display_name(settings.encoder)}, each once."
+            + (
+                f" Of those, {model_display_name(settings.judge)} scores these high."
+                if settings.judge
+                else ""
+            )
         ),
         counts={"queries": queries, "chunks": chunks, "queries of the evaluation": evaluation},
         columns={
             "rank": "the rank of the query's chunk among all chunks, from 1",
             "similarity": "the cosine of the query and its chunk",
+            **({"judge_score": f"the {SCORE_OF[settings.judge_kind]}"} if settings.judge else {}),
         },
         made="The queries were chosen by a program; no person has checked each of them.",
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.
-        sources=sources_of(models=[settings.encoder], data=[settings.queries, *settings.corpus]),
+        sources=sources_of(models=[settings.encoder, *judge], data=[settings.queries, *settings.corpus]),
         task="text-retrieval",
     )

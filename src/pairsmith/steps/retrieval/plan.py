@@ -17,6 +17,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import nearest
 from pairsmith.steps.planning import counted, readable, sample_of, sharded, some_passages, timed
+from pairsmith.steps.query_judge import seconds_to_judge
 from pairsmith.steps.retrieval.chunk import chunks_of, documents
 from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
@@ -68,7 +69,7 @@ def _given(source: str, settings: ChunkSettings, before: Before) -> list[Given]:
 def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: str = MINILM) -> Estimate:
     """Encode some queries and chunks, search some vectors, and extrapolate, as if all queries were kept.
 
-    ``base`` stands in for an encoder that is not trained yet.
+    ``base`` stands in for an encoder or a judge that is not trained yet.
     """
     begun = time.monotonic()
     made = sample_of(settings.queries, before)
@@ -92,6 +93,9 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
         loading += more
         seconds += each * total
         size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
+    if settings.judge:
+        more, each = seconds_to_judge(settings.judging(), before, queries, chunks, base)
+        loading, seconds = loading + more, seconds + each * count
     width = encoder.get_embedding_dimension() or 1
     some = torch.nn.functional.normalize(torch.randn(CALIBRATION_VECTORS, width), dim=1)
     begun = time.monotonic()

@@ -5,10 +5,20 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.fields import (
+    BatchTokens,
+    Device,
+    Dtype,
+    Executor,
+    JudgeOfQueries,
+    Rank,
+    RayAddress,
+    Workers,
+    WorldSize,
+)
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
-from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 
 
 class ChunkSettings(Settings):
@@ -200,6 +210,26 @@ class FilterQueriesSettings(Settings):
         description="Drop a query whose cosine with a query of --evaluation, or with one that is held back, "
         "is at least this. Copies are always dropped; 1: nothing else is.",
     )
+    judge: str | None = Field(
+        default=None,
+        description="Model that scores each query whose chunk is among the nearest with that chunk. Give a "
+        "threshold or a share, too.",
+        json_schema_extra=ADDED | BY_CONTENT,
+    )
+    judge_kind: JudgeOfQueries = Field(default="cross-encoder", json_schema_extra=ADDED)
+    threshold: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="Keep a query if the judge's score of it and its chunk is at least this.",
+        json_schema_extra=ADDED,
+    )
+    share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Keep only this share of the queries that are judged, those with the highest scores.",
+        json_schema_extra=ADDED,
+    )
     held_back: float = Field(
         default=0.0,
         ge=0,
@@ -227,6 +257,10 @@ class FilterQueriesSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
+        if self.judge is None:
+            refuse(self, ("judge_kind", "threshold", "share"), "without a judge")
+        elif self.threshold is self.share is None:
+            raise ValueError("of a judge's scores say which are high enough: give --threshold or --share")
         if not self.evaluation:
             refuse(self, ("evaluation_column",), "without evaluation")
             if not self.held_back:
@@ -242,8 +276,15 @@ class FilterQueriesSettings(Settings):
             **self.model_dump(include=_OF_ENCODING),
         )
 
+    def judging(self) -> FilterSettings:
+        """How ``filter`` judges pairs with the same judge."""
+        assert self.judge is not None
+        how = self.model_dump(include=_OF_JUDGING)
+        return FilterSettings(pairs=self.queries, model=self.judge, judge=self.judge_kind, share=1, **how)
 
-_OF_ENCODING = {
-    "encoder", "device", "dtype", "max_length", "batch_tokens", "executor", "workers", "ray_address", "rank",
-    "world_size", "shard_size",
+
+_OF_JUDGING = {
+    "device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size",
+    "shard_size",
 }  # fmt: skip
+_OF_ENCODING = {"encoder", "max_length", *_OF_JUDGING}

@@ -17,10 +17,14 @@ Keys = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class KeyedVectors:
-    """Vectors of distinct texts, numbered from 0, and the ``keys`` of these texts, ``(n,)``."""
+    """Vectors of distinct texts, numbered from 0, and the ``keys`` of these texts, ``(n,)``.
+
+    ``distinct``, ``(rows,)``, tells which rows of the folder these texts are: the first with each text.
+    """
 
     keys: Keys
     vectors: VectorFile
+    distinct: NDArray[np.bool_]
 
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
@@ -32,7 +36,7 @@ class KeyedVectors:
         keys = np.concatenate(every)
         first = np.zeros(len(keys), bool)
         first[np.unique(keys, return_index=True)[1]] = True
-        return cls(keys[first], VectorFile.write(folder, file, first))
+        return cls(keys[first], VectorFile.write(folder, file, first), first)
 
     def __len__(self) -> int:
         """How many texts there are."""

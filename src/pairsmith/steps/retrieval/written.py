@@ -11,12 +11,14 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import is_folder, place, size_of
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import pick_pair
 from pairsmith.data.readers import column_text, text_id
+from pairsmith.data.schemas import rows_at
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.splits import split_of
 from pairsmith.data.text.folding import folded
@@ -27,7 +29,8 @@ from pairsmith.runs.storage import mapped_table
 from pairsmith.steps.retrieval.vectors import Keys
 
 _ADDED = (pa.field("rank", pa.int64()), pa.field("similarity", pa.float32()))
-"""The columns that the filter adds; those of an earlier filter are left out."""
+_JUDGED = pa.field("judge_score", pa.float32())
+"""The columns that the filter adds, the last one with a judge; those of an earlier filter are left out."""
 _AT_ONCE = 10_000
 """Rows, or texts whose keys are computed, that are held in memory at once."""
 
@@ -54,7 +57,7 @@ class WrittenQueries:
     """Rows of queries with the texts that they were written for.
 
     Attributes:
-        table: the rows, without a rank and a similarity of an earlier filter.
+        table: the rows, without what an earlier filter added.
         query: the column of the queries; ``positive``: that of the texts that they were written for.
         source: the name for messages.
     """
@@ -77,6 +80,11 @@ class WrittenQueries:
     def texts(self) -> Iterator[str]:
         """The queries, stripped of white space; blank ones are empty."""
         return self._column(self.query)
+
+    def texts_at(self, rows: NDArray[np.int64]) -> list[str]:
+        """The queries of some rows, likewise."""
+        found = rows_at(self.table.select([self.query]), rows).to_pylist()
+        return [column_text(values, self.query, self.source) for values in found]
 
     def positives(self) -> Iterator[str]:
         """The texts that they were written for, likewise."""
@@ -150,15 +158,14 @@ class QuerySource:
             schema, tables = pa.schema(types.items()), partial(_typed, name, types)
         if not count:
             raise InputError(f"{name} holds no queries")
-        added = {each.name for each in _ADDED}
+        added = {each.name for each in (*_ADDED, _JUDGED)}
         schema = pa.schema([each for each in schema if each.name not in added])
         pick_pair(dict.fromkeys(schema.names), name)
         return cls(name, schema, count, lambda: (table.select(schema.names) for table in tables()))
 
-    @property
-    def kept_schema(self) -> pa.Schema:
+    def kept_schema(self, *, judged: bool) -> pa.Schema:
         """The columns of the rows that are kept."""
-        return pa.schema([*self.schema, *_ADDED])
+        return pa.schema([*self.schema, *_ADDED, *([_JUDGED] if judged else [])])
 
     def mapped(self, file: Path) -> WrittenQueries:
         """The rows, written to ``file`` and mapped from it; at least one has a query."""

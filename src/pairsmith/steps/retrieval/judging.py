@@ -1,0 +1,64 @@
+"""Queries and their chunks, scored by a judge in ``filter-queries``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pairsmith.data.schemas import rows_at
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.storage import mapped_table
+from pairsmith.steps.query_judge import judge_shards
+from pairsmith.steps.retrieval.settings import FilterQueriesSettings
+from pairsmith.steps.retrieval.vectors import KeyedVectors
+from pairsmith.steps.retrieval.written import WrittenQueries
+from pairsmith.steps.vectors import some_rows
+
+_TEXT: pa.Schema = pa.schema([("text", pa.string())])
+
+
+def judge_queries(
+    rows: NDArray[np.int64],
+    own: NDArray[np.int64],
+    written: WrittenQueries,
+    corpus: tuple[KeyedVectors, DatasetFolder],
+    settings: FilterQueriesSettings,
+    revision: str,
+    inputs: Mapping[str, str],
+    run: Run,
+    file: Path,
+) -> NDArray[np.float32]:
+    """Score some queries and their chunks, with titles; returns a score for each of all n queries, ``(n,)``.
+
+    Args:
+        rows: which queries, ascending; the others get NaN.
+        own: the number of each query's chunk in the corpus, ``(n,)``.
+        corpus: its texts, in the order of the vectors; they are written to ``file``.
+        revision: of the judge; ``inputs``: fingerprints of what decides which queries are left.
+    """
+    scores = np.full(len(written), np.nan, np.float32)
+    if not len(rows):
+        return scores
+    vectors, folder = corpus
+    texts = mapped_table((table for _, table in some_rows(folder, vectors.distinct, ["text"])), _TEXT, file)
+    size = settings.shard_size
+
+    def shard(number: int) -> pa.Table:
+        some = rows[number * size : (number + 1) * size]
+        queries = pa.array(written.texts_at(some), pa.string())
+        return pa.table({"input": queries, "output": rows_at(texts, own[some])["text"]})
+
+    found = judge_shards(
+        shard,
+        -(-len(rows) // size),
+        len(rows),
+        settings.judging(),
+        revision,
+        run,
+        deciding={"contaminated": settings.contaminated},
+        inputs=inputs,
+    )
+    scores[rows] = found.table()["score"].to_numpy()
+    return scores
