@@ -65,6 +65,10 @@ CLAIMS = {
         "minilm-wnut17:random.f1",
     ),
     "WNUT, questions above random (Table 4)": ("student-wnut17:questions.f1", "student-wnut17:random.f1"),
+    "WNUT, all sentences, after from questions above before (Table 10)": (
+        "student-wnut17-whole:questions.f1",
+        "minilm-wnut17-whole:random.f1",
+    ),
     "SST-2, student above cross-encoder student (Table 5)": (
         "student-sst2:calibrated.accuracy",
         "crossed-sst2:plain.accuracy",
@@ -78,6 +82,10 @@ COMPARED = {
     "CoNLL, student and people's questions alone, both from questions": (
         "student-conll2003:questions.f1",
         "direct-conll2003:questions.f1",
+    ),
+    "CoNLL, all sentences, after from questions and before (Table 10)": (
+        "student-conll2003-whole:questions.f1",
+        "minilm-conll2003-whole:random.f1",
     ),
     "WNUT, student and people's questions alone, both from questions": (
         "student-wnut17:questions.f1",

@@ -31,6 +31,10 @@ COPIED = {
     "sst2/dev.tsv": "sst2-test.tsv",
     "fewshot-ner-huang2020/conll2003": "conll2003",
     "fewshot-ner-huang2020/WNUT17": "wnut17",
+    "conll2003/eng.train.gz": "conll2003-train.conll",
+    "conll2003/eng.testb": "conll2003-test.conll",
+    "wnut17/wnut17train.conll": "wnut17-train.conll",
+    "wnut17/emerging.test.annotated": "wnut17-test.conll",
     "mr": "mr",
     "cr": "cr",
 }

@@ -17,6 +17,7 @@ from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.encoder import train_encoder
+from pairsmith.training import fit
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.processes import Processes
 from pairsmith.training.settings import TrainBiencoderSettings
@@ -118,6 +119,28 @@ def test_two_processes_learn_what_one_learns(world, command):
     assert said.count("wrote two") == 1
     assert "Traceback" not in said
     assert not list((world / "two").glob(".pairsmith*"))
+
+
+@pytest.mark.parametrize("command", [ENCODER, CROSS, INFUSE, ASKER])
+def test_processes_that_prepare_batches_change_no_weight(world, command, monkeypatch):
+    make_row = fit.EpochRows.__getitem__
+
+    def noted(rows, index):
+        with (world / "pids").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return make_row(rows, index)
+
+    monkeypatch.setattr(fit.EpochRows, "__getitem__", noted)
+    given = f"{command} --base base --device cpu --dtype float32 --quiet"
+    for out, more in (("one", ""), ("two", " --loader-workers 2")):
+        with pytest.raises(SystemExit, match="0"):
+            main([*f"{given}{more}".split(), "--out", out])
+    files = sorted(path.name for path in (world / "one").glob("*.safetensors"))
+    assert files
+    for file in files:
+        assert (world / "one" / file).read_bytes() == (world / "two" / file).read_bytes()
+    if command != ENCODER:  # its trainer reads rows of another kind
+        assert len(set((world / "pids").read_text().split()) - {str(os.getpid())}) == 2
 
 
 def as_two(monkeypatch, number=0):

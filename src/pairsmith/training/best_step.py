@@ -287,6 +287,9 @@ def train_to_best_step(
                 bf16=pick_dtype(settings.dtype, device) == "bfloat16",
                 # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
                 dataloader_pin_memory=device == "cuda",
+                dataloader_num_workers=settings.loader_workers,
+                # Forked, they have the examples without being sent them.
+                dataloader_multiprocessing_context="fork" if settings.loader_workers else None,
                 save_strategy="steps" if checkpoints else "no",
                 save_steps=settings.checkpoint_steps,
                 save_total_limit=2,

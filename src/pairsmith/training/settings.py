@@ -62,6 +62,15 @@ Pooling = Annotated[
         "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     ),
 ]
+LoaderWorkers = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="Number of processes that prepare batches while the model computes; 1 or 2 if a GPU has "
+        "to wait for batches. Training on a processor gains nothing by them.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
 KeepBase = Annotated[
     bool,
     Field(
@@ -145,6 +154,7 @@ class FitSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
     device: TrainingDevice = "auto"
     dtype: TrainingDtype = "auto"
+    loader_workers: LoaderWorkers = 0
 
     @field_validator("learning_rate")
     @classmethod
