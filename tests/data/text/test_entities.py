@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
-from pairsmith.data.text.entities import LONGEST, Entity, entity_finder, find_entities
+from pairsmith.data.text import entities
+from pairsmith.data.text.entities import LONGEST, Entity, entities_of_texts, entity_finder, find_entities
 
 PIECES = [
     "The ",
@@ -227,6 +228,14 @@ class TestSpacy:
         find = entity_finder(model)
         assert find("In New York, Paris and New York.") == [Entity("New York", 3), Entity("Paris", 13)]
         assert find("nothing 1990") == []
+
+    def test_passages_in_batches_are_what_each_is_alone(self, model, monkeypatch):
+        monkeypatch.setattr(entities, "_PASSAGES", 2)
+        find, passages = (
+            entity_finder(model),
+            ["Paris.", "", "New York and Paris.", "nothing", "Paris, Paris"],
+        )
+        assert list(entities_of_texts(model)(iter(passages))) == [find(passage) for passage in passages]
 
     def test_a_model_that_is_not_there(self, spacy):
         with pytest.raises(

@@ -1,6 +1,11 @@
 """Splitting plain text: sentences, windows of whole sentences, and the names and numbers in it."""
 
-from pairsmith.data.text.entities import Entity, entity_finder, finder_revision
+from pairsmith.data.text.entities import (
+    Entity,
+    entities_of_texts,
+    entity_finder,
+    finder_revision,
+)
 from pairsmith.data.text.windows import Sentence, Window, count_words, split_sentences, windows
 
 __all__ = [
@@ -8,6 +13,7 @@ __all__ = [
     "Sentence",
     "Window",
     "count_words",
+    "entities_of_texts",
     "entity_finder",
     "finder_revision",
     "split_sentences",

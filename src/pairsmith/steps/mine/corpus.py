@@ -4,7 +4,7 @@ The folder is a result of its own: a run that was stopped continues after its la
 other search settings reuses the vectors.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -20,7 +20,7 @@ from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.data.text import count_words, entity_finder, finder_revision, split_sentences, windows
+from pairsmith.data.text import count_words, entities_of_texts, finder_revision, split_sentences, windows
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -56,54 +56,67 @@ class Unit:
     answer_start: int | None = None
 
 
-Cut = Callable[[Document], tuple[Sequence[Unit], Sequence[Reject]]]
+Pieces = tuple[Sequence[Unit], Sequence[Reject]]
+"""The units of a record, or why it has none."""
+Cut = Callable[[Sequence[Document]], Iterable[Pieces]]
+"""Cuts records into units."""
 
 
 def cutter(side: str, settings: MineSettings) -> Cut:
-    """The function that cuts a record of one side, ``inputs`` or ``outputs``, into units."""
-    cut: Cut = _whole
+    """The function that cuts records of one side, ``inputs`` or ``outputs``, into units."""
+    cut: Cut = partial(map, _whole)
     if settings.kind == "reading" and side == "outputs":
         cut = _answers(settings)
     elif settings.kind == "summaries":
-        cut = partial(_long_enough, settings.min_sentences) if side == "inputs" else _sentences
+        cut = partial(map, partial(_long_enough, settings.min_sentences) if side == "inputs" else _sentences)
 
-    def in_group(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
-        if record.group or not settings.group_column:
-            return cut(record)
-        return [], [_reject(record, "no group", f"nothing in column {settings.group_column}")]
+    def in_groups(records: Sequence[Document]) -> Iterator[Pieces]:
+        pieces = iter(cut([record for record in records if record.group or not settings.group_column]))
+        for record in records:
+            if record.group or not settings.group_column:
+                yield next(pieces)
+            else:
+                yield [], [_reject(record, "no group", f"nothing in column {settings.group_column}")]
 
-    return in_group
+    return in_groups
 
 
-def _whole(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+def _whole(record: Document) -> Pieces:
     return [Unit(record.document, record.where, record.group)], []
 
 
 def _answers(settings: MineSettings) -> Cut:
-    """Cut a passage into its candidate answers, each with the window that contains it (M7)."""
-    find = entity_finder(settings.answers)
+    """Cut passages into their candidate answers, each with the window that contains it (M7)."""
+    find = entities_of_texts(settings.answers)
 
-    def cut(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
-        found = [
-            Unit(
-                answer_in_passage(entity.text, window.text),
-                record.where,
-                record.group,
-                window.text,
-                entity.text,
-                entity.start,
-            )
-            for window in windows(record.document, settings.window, count_words)
-            for entity in find(window.text)
+    def cut(records: Sequence[Document]) -> Iterator[Pieces]:
+        of_records = [
+            [window.text for window in windows(record.document, settings.window, count_words)]
+            for record in records
         ]
-        if found:
-            return found, []
-        return [], [_reject(record, "no answer", "the passage holds no name, number or date")]
+        entities = find(chain.from_iterable(of_records))
+        for record, texts in zip(records, of_records, strict=True):
+            found = [
+                Unit(
+                    answer_in_passage(entity.text, text),
+                    record.where,
+                    record.group,
+                    text,
+                    entity.text,
+                    entity.start,
+                )
+                for text in texts
+                for entity in next(entities)
+            ]
+            lost = (
+                [] if found else [_reject(record, "no answer", "the passage holds no name, number or date")]
+            )
+            yield found, lost
 
     return cut
 
 
-def _long_enough(least: int, record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+def _long_enough(least: int, record: Document) -> Pieces:
     """Keep whole documents of at least ``least`` sentences (M8)."""
     count = len(split_sentences(record.document))
     if count >= least:
@@ -111,7 +124,7 @@ def _long_enough(least: int, record: Document) -> tuple[Sequence[Unit], Sequence
     return [], [_reject(record, "too short", f"{count} sentences, fewer than {least}")]
 
 
-def _sentences(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+def _sentences(record: Document) -> Pieces:
     return [Unit(each.text, record.where, record.group) for each in split_sentences(record.document)], []
 
 
@@ -220,7 +233,7 @@ def _load_encoder(
     style = load_style(settings.encoder) if settings.style and is_styled(settings, side) else None
 
     def encode(shard: RecordShard[Document], advance: Advance) -> Made:
-        pieces = [cut(record) for record in shard.records]
+        pieces = list(cut(shard.records))
         units = [unit for found, _ in pieces for unit in found]
         share = ProgressScaler(len(shard.records), len(units), advance)
         vectors = encode_texts(

@@ -110,7 +110,7 @@ def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
     cut = cutter(corpus.name, settings)
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
-    units = [unit for record in first for unit in cut(record)[0]]
+    units = [unit for found, _ in cut(first) for unit in found]
     groups = Counter(record.group for record in chain(first, records))
     some = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
     return _Sample(some, len(units) / len(first), groups)
