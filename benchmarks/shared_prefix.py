@@ -4,7 +4,8 @@ python benchmarks/shared_prefix.py --data DATA --json FILE
 
 SmolLM2, one step each, forward and backward: as a question generator on questions of SQuAD's development
 articles, five a passage; as a cross-encoder, with the list-wise loss, on news documents, each with its
-summary and eight others'; and as a judge the same pairs forward only. Times are those of one thread of the
+summary and eight others'; as a judge the same pairs forward only; and as a judge of questions, untrained, ten
+pairs of a question and an answer for each passage. Times are those of one thread of the
 processor, each the shortest of ``--tries``, and both ways take turns. Beside the times: by how much the two
 ways differ.
 """
@@ -26,6 +27,12 @@ from pairsmith.data.squad import Question
 from pairsmith.methods.mining.crossencoder import Row, Scorer, batch_of_rows
 from pairsmith.methods.quip.generator_training import CausalWriter, generator_examples
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.language.likelihood import (
+    LikelihoodJudge,
+    load_likelihood_judge,
+    question_likelihoods,
+)
+from pairsmith.models.language.protocols import Prompt
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
@@ -39,19 +46,21 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=3)
     parser.add_argument("--documents", type=int, default=2)
     parser.add_argument("--tries", type=int, default=2)
+    parser.add_argument("--only", choices=["learning to ask", "cross-encoders", "likelihoods"])
     args = parser.parse_args()
     torch.set_num_threads(1)
-    results = {
-        "question generator": questions(args.data, args.passages, args.tries),
-        **pairs(args.data, args.documents, args.tries),
-    }
+    results: dict[str, Any] = {}
+    if args.only in (None, "learning to ask"):
+        results["question generator"] = questions(args.data, args.passages, args.tries)
+    if args.only in (None, "cross-encoders"):
+        results |= pairs(args.data, args.documents, args.tries)
+    if args.only in (None, "likelihoods"):
+        results["question likelihoods"] = likelihoods(args.data, args.passages, args.tries)
     for name, each in results.items():
         print(f"{name}: {each}", flush=True)
     if args.json:
-        write(
-            args.json,
-            {"settings": {name: str(value) for name, value in vars(args).items()}, "results": results},
-        )
+        settings = {name: getattr(args, name) for name in ("passages", "documents", "tries")}
+        write(args.json, {"settings": settings, "results": results})
 
 
 def questions(data: Path, passages: int, tries: int) -> dict[str, Any]:
@@ -110,6 +119,34 @@ def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
         "cross-encoder, learning": compared(lambda: step(alone), lambda: step(shared), tries) | count,
         "cross-encoder, judging": compared(lambda: score(alone), lambda: score(shared), tries) | count,
     }
+
+
+def likelihoods(data: Path, passages: int, tries: int) -> dict[str, Any]:
+    """Scores of questions, each with its own answer and with the next question's."""
+    judge = load_likelihood_judge(SMOLLM2, device="cpu", dtype="float32")
+    some = asked(data, passages)
+    triples = [
+        (question.question, other.answers[0].text, question.context)
+        for number, question in enumerate(some)
+        for other in (question, some[number - number % TOGETHER + (number + 1) % TOGETHER])
+    ]
+    columns = tuple(map(list, zip(*triples, strict=True)))
+
+    apart = Apart(judge.network, judge.tokenizer, judge.max_length, judge.predictions)
+
+    def score(judge: LikelihoodJudge) -> Sequence[float]:
+        return list(question_likelihoods(judge, *columns))
+
+    return compared(lambda: score(apart), lambda: score(judge), tries) | {"pairs": len(triples)}
+
+
+class Apart(LikelihoodJudge):
+    """All of a prompt is its prefix, so that none is shared but by the same question and answer."""
+
+    def prefix_and_lead(self, context: str, tail: str, cue: str, reserve: int) -> tuple[Prompt, Prompt]:
+        """As the judge's, but the lead is part of the prefix."""
+        prefix, lead = super().prefix_and_lead(context, tail, cue, reserve)
+        return (*prefix, *lead), ()
 
 
 def compared(alone: Callable[[], Any], together: Callable[[], Any], tries: int) -> dict[str, Any]:

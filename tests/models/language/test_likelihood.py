@@ -6,6 +6,7 @@ import torch
 from transformers import AutoTokenizer, BloomConfig, BloomForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
 from pairsmith.core.errors import ModelError
+from pairsmith.models.language import likelihood
 from pairsmith.models.language.likelihood import (
     likelihood_ratios,
     load_likelihood_judge,
@@ -126,9 +127,32 @@ def test_a_long_passage_is_cut_and_its_answer_and_question_are_kept(tiny_gpt2):
     passage = "the cat sat on the mat " * 20
     found = question_likelihoods(judge, ["who sat?"] * 2, ["the cat", "rain"], [passage] * 2)
     assert found[0] != found[1]
-    prompt = judge.prompt(passage, "\nQuestion: ", 6, tail="\nAnswer: the cat")
-    assert judge.tokenizer.decode(prompt).endswith("\nAnswer: the cat\nQuestion: ")
-    assert len(prompt) + 6 <= 40
+    prefix, lead = judge.prefix_and_lead(passage, "\nAnswer: the cat", "\nQuestion: ", 6)
+    assert judge.tokenizer.decode(lead) == "\nAnswer: the cat\nQuestion: "
+    assert passage.startswith(judge.tokenizer.decode(prefix, skip_special_tokens=True))
+    assert len(prefix) + len(lead) + 6 <= 40
+    assert (
+        judge.prefix_and_lead(passage, "\nAnswer: cat the", "\nQuestion: ", 6)[0] == prefix
+    )  # computed once
+
+
+def test_a_passage_is_computed_once_for_its_questions(judge, alone, monkeypatch):
+    passage, asked = "the cat sat on the mat", [("who sat?", "the cat"), ("sat where?", "on the mat")] * 2
+    each = [question_likelihoods(judge, [q], [a], [passage])[0] for q, a in asked]
+    sizes, computed = [], likelihood._computed
+
+    def noted(judge, batch, texts, leads):
+        sizes.extend((len(row.texts), len(row.prefix)) for row in batch)
+        return computed(judge, batch, texts, leads)
+
+    monkeypatch.setattr(likelihood, "_computed", noted)
+    questions, answers = zip(*asked, strict=True)
+    together = question_likelihoods(judge, questions, answers, [passage] * 4)
+    assert together.tolist() == pytest.approx(each, abs=1e-4)
+    of_passage = len(judge.prefix_and_lead(passage, "", "", 0)[0])
+    assert [size for size in sizes if size[1] == of_passage] == [
+        (4, of_passage)
+    ] * 2  # questions, then answers
 
 
 def test_a_question_that_is_cut_counts_the_tokens_that_are_left(tiny_gpt2):

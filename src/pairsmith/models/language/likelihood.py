@@ -51,22 +51,26 @@ class LikelihoodJudge:
         how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         return tuple(self.tokenizer(text, **how)["input_ids"])
 
-    def prompt(self, context: str, cue: str, reserve: int, tail: str = "") -> Prompt:
-        """The tokens of ``context``, ``tail`` and ``cue``, so few that ``reserve`` more fit.
+    def prompt(self, context: str, cue: str, reserve: int) -> Prompt:
+        """The tokens of ``context`` and ``cue``, so few that ``reserve`` more fit, as ``prefix_and_lead``."""
+        prefix, lead = self.prefix_and_lead(context, "", cue, reserve)
+        return (*prefix, *lead)
+
+    def prefix_and_lead(self, context: str, tail: str, cue: str, reserve: int) -> tuple[Prompt, Prompt]:
+        """The tokens of ``context``, and those of ``tail`` and ``cue``, so few that ``reserve`` more fit.
 
         ``context`` is cut first; ``tail`` only if it is too long by itself. What is cut leaves room in
-        eighths of all that fits, so that texts of different lengths follow one prompt, computed once.
+        eighths of all that fits, so that texts of different lengths follow one prefix, computed once.
         """
         begin = () if self.tokenizer.bos_token_id is None else (int(self.tokenizer.bos_token_id),)
         ending = self.tokens(cue)
         room = self.max_length - len(begin) - len(ending)
-        body = self.tokens(context + tail)
-        if len(body) > max(0, room - reserve):
+        body, behind = self.tokens(context), self.tokens(tail)[: max(0, room - reserve)]
+        reserve += len(behind)
+        if len(body) > room - reserve:
             step = max(1, self.max_length // 8)
-            most = max(0, room - -(-reserve // step) * step)
-            body = self.tokens(tail)[:most]
-            body = (*self.tokens(context)[: max(0, most - len(body))], *body)
-        return (*begin, *body, *ending)
+            body = body[: max(0, room - -(-reserve // step) * step)]
+        return (*begin, *body), (*behind, *ending)
 
 
 def load_likelihood_judge(
@@ -114,7 +118,8 @@ def likelihood_ratios(
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
     prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]
     alone = judge.prompt("", cue, 0)
-    return _ratios(judge, prompts, alone, own, batch_tokens, advance).astype(np.float32)
+    pairs = [(prompt, ()) for prompt in prompts]
+    return _ratios(judge, pairs, alone, own, batch_tokens, advance).astype(np.float32)
 
 
 def question_likelihoods(
@@ -130,21 +135,29 @@ def question_likelihoods(
 
     (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
     which passage a question is about, and hardly which answer it asks for; the second does. Passages are cut
-    where both are too long. The formula is our own.
+    where both are too long. Each passage is computed once for all its questions and answers. The formula is
+    our own.
     """
     cue = "\nQuestion: "
     question_tokens = [judge.tokens(question)[: judge.max_length // 2] for question in questions]
     after = [
-        judge.prompt(passage, cue, len(text), tail=f"\nAnswer: {answer}")
+        judge.prefix_and_lead(passage, f"\nAnswer: {answer}", cue, len(text))
         for passage, answer, text in zip(passages, answers, question_tokens, strict=True)
     ]
     ratios = _ratios(judge, after, judge.prompt("", cue, 0), question_tokens, batch_tokens)
     answer_tokens = [judge.tokens(f" {answer}")[: judge.max_length // 2] for answer in answers]
     prompts = [
-        judge.prompt(passage, "\nAnswer:", len(text), tail=f"\nQuestion: {question}")
+        judge.prefix_and_lead(passage, f"\nQuestion: {question}", "\nAnswer:", len(text))
         for passage, question, text in zip(passages, questions, answer_tokens, strict=True)
     ]
-    of_answers = log_likelihoods(judge, prompts, answer_tokens, batch_tokens=batch_tokens, advance=advance)
+    of_answers = log_likelihoods(
+        judge,
+        [prefix for prefix, _ in prompts],
+        answer_tokens,
+        [lead for _, lead in prompts],
+        batch_tokens=batch_tokens,
+        advance=advance,
+    )
     question_lengths, answer_lengths = (
         np.array([max(1, len(text)) for text in each]) for each in (question_tokens, answer_tokens)
     )
@@ -154,14 +167,15 @@ def question_likelihoods(
 
 def _ratios(
     judge: LikelihoodJudge,
-    prompts: Sequence[Prompt],
+    prompts: Sequence[tuple[Prompt, Prompt]],
     alone: Prompt,
     texts: Sequence[Prompt],
     batch_tokens: int | None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
-    """log p(text | its prompt) - log p(text | alone) of n texts, ``(n,)``."""
-    after = log_likelihoods(judge, prompts, texts, batch_tokens=batch_tokens, advance=advance)
+    """log p(text | its prompt, a prefix and a lead) - log p(text | alone) of n texts, ``(n,)``."""
+    prefixes, leads = [prefix for prefix, _ in prompts], [lead for _, lead in prompts]
+    after = log_likelihoods(judge, prefixes, texts, leads, batch_tokens=batch_tokens, advance=advance)
     distinct = list(dict.fromkeys(texts))
     before = log_likelihoods(judge, [alone] * len(distinct), distinct, batch_tokens=batch_tokens)
     alone_by_text = dict(zip(distinct, before.tolist(), strict=True))
@@ -171,25 +185,29 @@ def _ratios(
 
 def log_likelihoods(
     judge: LikelihoodJudge,
-    prompts: Sequence[Prompt],
+    prefixes: Sequence[Prompt],
     texts: Sequence[Prompt],
+    leads: Sequence[Prompt] | None = None,
     *,
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
-    """log p(text | prompt) of n pairs of tokens, ``(n,)`` float64: the sum over the text's tokens.
+    """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64: the sum over the text's tokens.
 
-    No prompt is empty; a text without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding
-    included, or as many as suit the device, and no more than there is room for their logits.
+    A prefix is computed once for all leads and texts behind it. No prefix without a lead is empty; a text
+    without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding included, or as many as suit
+    the device, and no more than there is room for their logits.
     """
     device = judge.network.device
     found: NDArray[np.float64] = np.zeros(len(texts))
+    leads = leads or [()] * len(texts)
     # A text's last token predicts nothing, so it is not computed.
-    rows = list(prefix_rows(prompts, [text[:-1] for text in texts]))
+    behind = [(*lead, *text[:-1]) for lead, text in zip(leads, texts, strict=True)]
+    rows = list(prefix_rows(prefixes, behind))
     lengths = [len(row) for row in rows]
 
     def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[list[float]]:
-        return pool.submit(_computed, judge, [rows[number] for number in some], texts)
+        return pool.submit(_computed, judge, [rows[number] for number in some], texts, leads)
 
     most = min(batch_tokens or tokens_at_once(device), _room_for_logits(judge))
     with one_thread_each(device) as pool:
@@ -201,9 +219,11 @@ def log_likelihoods(
     return found
 
 
-def _computed(judge: LikelihoodJudge, batch: Sequence[PrefixRow], texts: Sequence[Prompt]) -> list[float]:
+def _computed(
+    judge: LikelihoodJudge, batch: Sequence[PrefixRow], texts: Sequence[Prompt], leads: Sequence[Prompt]
+) -> list[float]:
     """The log-likelihoods of the texts of some rows, one row's after another's."""
-    places, targets = places_and_targets(batch, texts)
+    places, targets = places_and_targets(batch, texts, leads)
     features = prefix_features(batch)
     log_p = iter(_log_probabilities(judge, features, places, targets))
     return [sum(next(log_p) for _ in texts[number]) for row in batch for number in row.numbers]

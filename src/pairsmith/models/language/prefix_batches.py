@@ -142,18 +142,23 @@ def _masks(attends: Tensor, positions: Tensor, network: Any) -> Any:
 
 
 def places_and_targets(
-    rows: Sequence[PrefixRow], texts: Sequence[Sequence[int]]
+    rows: Sequence[PrefixRow],
+    texts: Sequence[Sequence[int]],
+    leads: Sequence[Sequence[int]] | None = None,
 ) -> tuple[list[tuple[int, int]], list[int]]:
     """Where in the rows each token of the texts is predicted, as row and column, and the tokens.
 
-    ``texts`` are whole; the rows hold them without their last token, which predicts nothing.
+    ``texts`` are whole; the rows hold them without their last token, which predicts nothing, and behind their
+    ``leads``, if there are any, whose tokens are not predicted.
     """
     places: list[tuple[int, int]] = []
     targets: list[int] = []
     for number, row in enumerate(rows):
         for which, seen, start in zip(row.numbers, row.seen, row.starts(), strict=True):
             if text := texts[which]:
-                places += [(number, seen - 1), *((number, start + i) for i in range(len(text) - 1))]
+                lead = len(leads[which]) if leads else 0
+                columns = [seen - 1, *range(start, start + lead + len(text) - 1)]
+                places += [(number, column) for column in columns[lead:]]
                 targets += text
     return places, targets
 
