@@ -885,7 +885,8 @@ def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
 
 
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
-          "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum", "mining-news-small": "mining-news"}  # fmt: skip
+          "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum",
+          "mining-news-small": "mining-news", "mining-ablation-news-small": "mining-news"}  # fmt: skip
 QUIP = dict.fromkeys(("quip", "quip-tables", "quip-smollm2", "quip-small"), "quip")
 
 

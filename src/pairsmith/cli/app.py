@@ -246,8 +246,8 @@ def _run(
         typer.Argument(
             help="A YAML file, or the name of one that ships: quickstart, dino-x2, dino-x2-small, dino-x1x2, "
             "dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
-            "mining-ablation-small, mining-xsum, mining-news-small, quip, quip-tables, quip-smollm2, "
-            "quip-small, retriever, classifier.",
+            "mining-ablation-small, mining-xsum, mining-news-small, mining-ablation-news-small, quip, "
+            "quip-tables, quip-smollm2, quip-small, retriever, classifier.",
             show_default=False,
         ),
     ],
