@@ -321,12 +321,8 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         title="Queries that lead back to their chunks",
         description=(
             f"Queries whose chunk is among the {settings.within} nearest by "
-            f"{model_display_name(settings.encoder)}, each once."
-            + (
-                f" Of those, {model_display_name(settings.judge)} scores these high."
-                if settings.judge
-                else ""
-            )
+            f"{model_display_name(settings.encoder)}, each once"
+            + (f", if {model_display_name(settings.judge)} scores it high." if settings.judge else ".")
         ),
         counts={"queries": queries, "chunks": chunks, "queries of the evaluation": evaluation},
         columns={

@@ -260,7 +260,7 @@ class FilterQueriesSettings(Settings):
         if self.judge is None:
             refuse(self, ("judge_kind", "threshold", "share"), "without a judge")
         elif self.threshold is self.share is None:
-            raise ValueError("of a judge's scores say which are high enough: give --threshold or --share")
+            raise ValueError("a judge needs a limit: give --threshold or --share")
         if not self.evaluation:
             refuse(self, ("evaluation_column",), "without evaluation")
             if not self.held_back:
