@@ -69,7 +69,10 @@ def write_quip(
     write_lines(out / "texts.jsonl", ({"text": text} for text in texts))
     write_lines(out / "many.jsonl", ({"text": text} for text in (*texts, *more_texts(data))))
     for source, target in COPIED.items():
-        copy(data / source, out / target)
+        if (data / source).exists():
+            copy(data / source, out / target)
+        else:
+            print(f"{data / source} is not there, so {target} is not made; not every recipe needs it")
 
 
 def more_texts(data: Path, reuters: int = 3_000) -> Iterator[str]:

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -246,6 +247,26 @@ class TestRefusing:
         lock.acquire(done)
         lock.release(done)
         assert done.resolve() not in lock._held
+
+    # Python 3.12 and later warn of it.
+    @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+    def test_a_forked_process_does_not_keep_the_folder(self, done):
+        lock.acquire(done)
+        (go, went), (there, come) = os.pipe(), os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(come, b".")
+            os.read(go, 1)  # until the parent has looked
+            os._exit(0)
+        os.read(there, 1)
+        lock.release(done)
+        free = not lock.taken(done)
+        os.write(went, b".")
+        os.waitpid(child, 0)
+        for pipe in (go, went, there, come):
+            os.close(pipe)
+        assert free
 
 
 class TestFreshAndForeign:

@@ -29,6 +29,16 @@ _held: dict[Path, int] = {}
 _leases: dict[str, Lease] = {}
 
 
+def _close_in_child() -> None:
+    """A forked process, such as a loader's worker, does not keep its parent's locks if that is killed."""
+    while _held:
+        os.close(_held.popitem()[1])
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
 def acquire(folder: Place, say: Say = lambda _: None) -> None:
     """Lock ``folder`` for this process; ``say`` is called with a message where that means waiting."""
     if isinstance(folder, UPath):

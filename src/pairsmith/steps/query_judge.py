@@ -5,6 +5,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from pairsmith.core.bundled import TINY
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -94,18 +95,21 @@ def judge_shards(
 def seconds_to_judge(
     settings: FilterSettings, before: Before, queries: Sequence[str], texts: Sequence[str], base: str
 ) -> tuple[float, float]:
-    """Seconds to load a judge, or ``base`` for one not yet trained, and for each text that it scores.
+    """Seconds to load a judge, and for each text that it scores; some of the queries and texts are tried.
 
-    Some of the queries and of the texts are tried, in turn.
+    ``base``, or a bundled language model, stands in for a judge not yet trained.
     """
+    if not queries or not texts:
+        return 0.0, 0.0  # an earlier step has still to make them
     untrained = settings.model in before
+    stand_in = TINY if settings.judge == "likelihood" else base
     sides = [[side[i % len(side)] for i in range(_TRIED)] for side in (queries, texts)]
     if settings.judge == "likelihood":
         sides.reverse()
     table = pa.table({"input": sides[0], "output": sides[1]})
 
     def load() -> Callable[[Sequence[int]], object]:
-        judge = load_judge(settings, base if untrained else settings.model, untrained=untrained)
+        judge = load_judge(settings, stand_in if untrained else settings.model, untrained=untrained)
         return lambda numbers: judge(table.take(numbers), lambda _: None)
 
     loading, each, _ = timed(load, list(range(_TRIED)))

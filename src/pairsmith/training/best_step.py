@@ -267,6 +267,7 @@ def train_to_best_step(
             f"only {steps} {times} of {settings.batch_size} rows, too few to learn much: give more rows, a "
             "smaller --batch-size or more --epochs"
         )
+    workers = getattr(settings, "loader_workers", 0)
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         evaluate = partial(as_usual, measure) if measure else None
         callback = BestStepCallback(model, metric, evaluate, steps, settings, progress, bar, checkpoints)
@@ -287,9 +288,9 @@ def train_to_best_step(
                 bf16=pick_dtype(settings.dtype, device) == "bfloat16",
                 # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
                 dataloader_pin_memory=device == "cuda",
-                dataloader_num_workers=settings.loader_workers,
+                dataloader_num_workers=workers,
                 # Forked, they have the examples without being sent them.
-                dataloader_multiprocessing_context="fork" if settings.loader_workers else None,
+                dataloader_multiprocessing_context="fork" if workers else None,
                 save_strategy="steps" if checkpoints else "no",
                 save_steps=settings.checkpoint_steps,
                 save_total_limit=2,

@@ -9,7 +9,6 @@ from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Settings
 from pairsmith.training.settings import (
     CheckpointSteps,
     KeepBase,
-    LoaderWorkers,
     MaxSteps,
     Pooling,
     Positive,
@@ -113,4 +112,3 @@ class TrainEncoderSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
     device: TrainingDevice = "auto"
     dtype: TrainingDtype = "auto"
-    loader_workers: LoaderWorkers = 0

@@ -1,5 +1,6 @@
 """Settings of the trainings on labelled examples; `encoder_settings` has those of sentence encoders."""
 
+from multiprocessing import get_all_start_methods
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -67,7 +68,7 @@ LoaderWorkers = Annotated[
     Field(
         ge=0,
         description="Number of processes that prepare batches while the model computes; 1 or 2 if a GPU has "
-        "to wait for batches. Training on a processor gains nothing by them.",
+        "to wait for batches. Training on a CPU gains nothing by them.",
         json_schema_extra=NO_EFFECT,
     ),
 ]
@@ -164,6 +165,13 @@ class FitSettings(Settings):
         if len(set(rates)) < len(rates):
             raise ValueError(f"{', '.join(f'{rate:g}' for rate in rates)}: give each learning rate once")
         return rates
+
+    @field_validator("loader_workers")
+    @classmethod
+    def _can_fork(cls, workers: int) -> int:
+        if workers and "fork" not in get_all_start_methods():
+            raise ValueError("this system cannot fork processes, as these workers are; give 0")
+        return workers
 
     @model_validator(mode="after")
     def _measured(self) -> Self:

@@ -138,7 +138,13 @@ def test_a_long_passage_is_cut_and_its_answer_and_question_are_kept(tiny_gpt2):
 
 def test_a_passage_is_computed_once_for_its_questions(judge, alone, monkeypatch):
     passage, asked = "the cat sat on the mat", [("who sat?", "the cat"), ("sat where?", "on the mat")] * 2
-    each = [question_likelihoods(judge, [q], [a], [passage])[0] for q, a in asked]
+    each = []
+    for question, answer in asked:
+        words, told = judge.tokens(question), judge.tokens(f" {answer}")
+        after = judge.prompt(f"{passage}\nAnswer: {answer}", "\nQuestion: ", len(words))
+        spoken = judge.prompt(f"{passage}\nQuestion: {question}", "\nAnswer:", len(told))
+        ratio = alone(after, words) - alone(judge.prompt("", "\nQuestion: ", 0), words)
+        each.append(ratio / len(words) + alone(spoken, told) / len(told))
     sizes, computed = [], likelihood._computed
 
     def noted(judge, batch, texts, leads):
@@ -147,12 +153,12 @@ def test_a_passage_is_computed_once_for_its_questions(judge, alone, monkeypatch)
 
     monkeypatch.setattr(likelihood, "_computed", noted)
     questions, answers = zip(*asked, strict=True)
-    together = question_likelihoods(judge, questions, answers, [passage] * 4)
+    done = []
+    together = question_likelihoods(judge, questions, answers, [passage] * 4, advance=done.append)
+    assert sum(done) == 4
     assert together.tolist() == pytest.approx(each, abs=1e-4)
     of_passage = len(judge.prefix_and_lead(passage, "", "", 0)[0])
-    assert [size for size in sizes if size[1] == of_passage] == [
-        (4, of_passage)
-    ] * 2  # questions, then answers
+    assert [size for size in sizes if size[1] == of_passage] == [(8, of_passage)]  # questions and answers
 
 
 def test_a_question_that_is_cut_counts_the_tokens_that_are_left(tiny_gpt2):

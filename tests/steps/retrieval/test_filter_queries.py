@@ -515,6 +515,67 @@ def test_without_a_query_that_leads_back_nothing_is_judged(world, tiny_gpt2):
     queries = lines(tmp_path / "no.jsonl", [{"query": "honey", "positive": "apple bread", "chunk": "c1"}])
     folder = run(by_judge(settings, tiny_gpt2, share=0.5, queries=queries), tmp_path / "out")
     assert folder.rows == 0
+    assert not (tmp_path / "out" / "scores").exists()
+
+
+def test_a_share_of_one_query_is_that_query(world, tiny_gpt2):
+    tmp_path, settings = world
+    queries = lines(tmp_path / "one.jsonl", [{"query": "apple", "positive": "apple bread", "chunk": "c1"}])
+    assert run(by_judge(settings, tiny_gpt2, share=0.1, queries=queries), tmp_path / "out").rows == 1
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_scores_of_other_queries_are_not_used_again(world, tiny_gpt2, monkeypatch, stopped):
+    from pairsmith.steps import query_judge
+
+    tmp_path, settings = world
+    wanted = run(by_judge(settings, tiny_gpt2, share=1, within=3), tmp_path / "wanted")
+    load, calls = query_judge.load_judge, []
+
+    def stopping(*args, **rest):
+        judge = load(*args, **rest)
+
+        def score(*rows):
+            calls.append(1)
+            if stopped and len(calls) == 3:
+                raise KeyboardInterrupt
+            return judge(*rows)
+
+        return score
+
+    with monkeypatch.context() as patched:
+        patched.setattr(query_judge, "load_judge", stopping)
+        if stopped:
+            with pytest.raises(KeyboardInterrupt):
+                run(by_judge(settings, tiny_gpt2, share=1), tmp_path / "out")
+        else:
+            run(by_judge(settings, tiny_gpt2, share=1), tmp_path / "out")
+    given = by_judge(settings, tiny_gpt2, share=1, within=3)
+    again = filter_queries(given, Run(tmp_path / "out", Silent(), fresh=True))
+    assert again.table().to_pylist() == wanted.table().to_pylist()
+
+
+def test_copies_in_the_corpus_and_queries_that_are_held_back_are_judged_too(world, tiny_gpt2, scores):
+    tmp_path, settings = world
+    corpus = lines(tmp_path / "twice.jsonl", [CORPUS[0], *({**row, "id": f"x{row['id']}"} for row in CORPUS),
+                                              *CORPUS[1:]])  # fmt: skip
+    given = by_judge(settings, tiny_gpt2, share=1, held_back=0.5, corpus=[corpus], contaminated=1)
+    folder = run(given, tmp_path / "out")
+    rows = [row for split in ("train", "test") for row in folder.table(split).to_pylist()]
+    assert len(rows) == 5  # q3 copies q1
+    for row in rows:
+        assert row["judge_score"] == pytest.approx(scores[row["id"]], abs=1e-4)
+    assert folder.table("test").num_rows
+
+
+def test_another_encoder_is_a_judge_too(world, word_counts):
+    tmp_path, settings = world
+    given = by_judge(settings, word_counts, judge_kind="encoder", threshold=0.9)
+    folder = run(given, tmp_path / "out")
+    assert list(kept(folder)) == ["q4", "q7"]  # "apple" has 2/sqrt(5), the others 1/sqrt(2)
+    for row in kept(folder).values():
+        assert row["judge_score"] == pytest.approx(row["similarity"])
+    assert "the cosine under the encoder words" in (folder.path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -522,6 +583,7 @@ def test_without_a_query_that_leads_back_nothing_is_judged(world, tiny_gpt2):
     [
         ({"judge": "m"}, "give --threshold or --share"),
         ({"threshold": 0.5}, "threshold does nothing without a judge"),
+        ({"threshold": 0.0}, "threshold does nothing without a judge"),
         ({"share": 0.5}, "share does nothing without a judge"),
         ({"judge_kind": "encoder"}, "judge_kind does nothing without a judge"),
     ],
@@ -532,8 +594,18 @@ def test_a_judge_wants_a_limit_and_a_limit_a_judge(world, changes, message):
         settings(**changes)
 
 
-def test_a_plan_counts_what_a_judge_takes(world, tiny_gpt2):
+def test_a_plan_counts_what_a_judge_takes(world, tiny_gpt2, monkeypatch):
     _, settings = world
-    plain = plan_filter_queries(settings(), {}, str(settings().encoder))
+    monkeypatch.setattr("pairsmith.steps.retrieval.plan.seconds_to_judge", lambda *_: (0.0, 1_000.0))
     judging = plan_filter_queries(by_judge(settings, tiny_gpt2, share=0.5), {}, str(settings().encoder))
-    assert judging.shared > plain.shared
+    assert judging.shared > 1_000 * len(QUERIES)
+
+
+def test_a_plan_tries_a_judge_on_what_there_is(world, tiny_gpt2):
+    from pairsmith.steps.query_judge import seconds_to_judge
+
+    how = by_judge(world[1], tiny_gpt2, share=0.5).judging()
+    assert seconds_to_judge(how, {}, [], ["a text"], "") == seconds_to_judge(how, {}, ["?"], [], "") == (0, 0)
+    assert seconds_to_judge(how, {}, ["which?"], ["a text"], "")[1] > 0
+    # A judge that an earlier step trains is a language model, as the encoder that stands in for others is not.
+    assert seconds_to_judge(how, {str(how.model): None}, ["which?"], ["a text"], "no model")[1] > 0

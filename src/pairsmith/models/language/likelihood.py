@@ -52,7 +52,7 @@ class LikelihoodJudge:
         return tuple(self.tokenizer(text, **how)["input_ids"])
 
     def prompt(self, context: str, cue: str, reserve: int) -> Prompt:
-        """The tokens of ``context`` and ``cue``, so few that ``reserve`` more fit, as ``prefix_and_lead``."""
+        """The tokens of ``context`` and ``cue``; ``context`` is cut so that ``reserve`` more tokens fit."""
         prefix, lead = self.prefix_and_lead(context, "", cue, reserve)
         return (*prefix, *lead)
 
@@ -117,9 +117,8 @@ def likelihood_ratios(
     """
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
     prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]
-    alone = judge.prompt("", cue, 0)
-    pairs = [(prompt, ()) for prompt in prompts]
-    return _ratios(judge, pairs, alone, own, batch_tokens, advance).astype(np.float32)
+    after = log_likelihoods(judge, prompts, own, batch_tokens=batch_tokens, advance=advance)
+    return (after - _alone(judge, cue, own, batch_tokens)).astype(np.float32)
 
 
 def question_likelihoods(
@@ -135,8 +134,8 @@ def question_likelihoods(
 
     (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
     which passage a question is about, and hardly which answer it asks for; the second does. Passages are cut
-    where both are too long. Each passage is computed once for all its questions and answers. The formula is
-    our own.
+    where both are too long. Each passage is computed once for all its questions and answers, as far as they
+    fit into a row. The formula is our own.
     """
     cue = "\nQuestion: "
     question_tokens = [judge.tokens(question)[: judge.max_length // 2] for question in questions]
@@ -144,20 +143,22 @@ def question_likelihoods(
         judge.prefix_and_lead(passage, f"\nAnswer: {answer}", cue, len(text))
         for passage, answer, text in zip(passages, answers, question_tokens, strict=True)
     ]
-    ratios = _ratios(judge, after, judge.prompt("", cue, 0), question_tokens, batch_tokens)
     answer_tokens = [judge.tokens(f" {answer}")[: judge.max_length // 2] for answer in answers]
     prompts = [
         judge.prefix_and_lead(passage, f"\nQuestion: {question}", "\nAnswer:", len(text))
         for passage, question, text in zip(passages, questions, answer_tokens, strict=True)
     ]
-    of_answers = log_likelihoods(
-        judge,
-        [prefix for prefix, _ in prompts],
-        answer_tokens,
-        [lead for _, lead in prompts],
-        batch_tokens=batch_tokens,
-        advance=advance,
-    )
+    prefixes, leads = ([each[part] for each in (*after, *prompts)] for part in (0, 1))
+    texts, done = [*question_tokens, *answer_tokens], 0
+
+    def advance_pairs(count: int) -> None:
+        nonlocal done
+        advance((done + count) // 2 - done // 2)
+        done += count
+
+    both = log_likelihoods(judge, prefixes, texts, leads, batch_tokens=batch_tokens, advance=advance_pairs)
+    of_questions, of_answers = np.split(both, 2)
+    ratios = of_questions - _alone(judge, cue, question_tokens, batch_tokens)
     question_lengths, answer_lengths = (
         np.array([max(1, len(text)) for text in each]) for each in (question_tokens, answer_tokens)
     )
@@ -165,22 +166,15 @@ def question_likelihoods(
     return found
 
 
-def _ratios(
-    judge: LikelihoodJudge,
-    prompts: Sequence[tuple[Prompt, Prompt]],
-    alone: Prompt,
-    texts: Sequence[Prompt],
-    batch_tokens: int | None,
-    advance: Advance = lambda _: None,
+def _alone(
+    judge: LikelihoodJudge, cue: str, texts: Sequence[Prompt], batch_tokens: int | None
 ) -> NDArray[np.float64]:
-    """log p(text | its prompt, a prefix and a lead) - log p(text | alone) of n texts, ``(n,)``."""
-    prefixes, leads = [prefix for prefix, _ in prompts], [lead for _, lead in prompts]
-    after = log_likelihoods(judge, prefixes, texts, leads, batch_tokens=batch_tokens, advance=advance)
+    """log p(text) of n texts behind the cue alone, ``(n,)``; each distinct one is computed once."""
     distinct = list(dict.fromkeys(texts))
-    before = log_likelihoods(judge, [alone] * len(distinct), distinct, batch_tokens=batch_tokens)
-    alone_by_text = dict(zip(distinct, before.tolist(), strict=True))
-    ratios: NDArray[np.float64] = after - np.array([alone_by_text[text] for text in texts])
-    return ratios
+    prompts = [judge.prompt("", cue, 0)] * len(distinct)
+    found = log_likelihoods(judge, prompts, distinct, batch_tokens=batch_tokens)
+    by_text = dict(zip(distinct, found.tolist(), strict=True))
+    return np.array([by_text[text] for text in texts])
 
 
 def log_likelihoods(

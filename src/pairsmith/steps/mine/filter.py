@@ -46,6 +46,7 @@ from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import (
     CUT,
+    CUT_PASSAGES,
     KnownPairs,
     cue_for,
     known_pairs,
@@ -247,10 +248,15 @@ def _numbers(
     return values
 
 
+def share_of(share: float, count: int) -> int:
+    """The number that a share of ``count`` keeps, at least one."""
+    return max(1, round(share * count))
+
+
 def most_kept(settings: FilterSettings, count: int) -> int:
-    """The largest number of ``count`` pairs that ``best`` and ``share`` keep; a share keeps at least one."""
+    """The largest number of ``count`` pairs that ``best`` and ``share`` keep."""
     share = 1.0 if settings.share is None else settings.share
-    return min(count, settings.best or count, max(1, round(share * count)))
+    return min(count, settings.best or count, share_of(share, count))
 
 
 def _scores(
@@ -306,7 +312,7 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
     found: dict[str, JSON] = settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"})
     if settings.judge == "likelihood":
-        found |= {"cue": settings.cue, **CUT}
+        found |= {"cue": settings.cue, **(CUT if settings.cue else CUT_PASSAGES)}  # passages have no cue
     return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
 
 

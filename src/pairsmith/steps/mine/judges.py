@@ -34,8 +34,9 @@ LEAST_SCORE = 0.7
 Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
 
-CUT: dict[str, JSON] = {"room": "in eighths, behind the passage"}
-"""How a likelihood judge cuts prompts, for the record of saved scores: another way gives other scores."""
+CUT: dict[str, JSON] = {"room": "in eighths"}
+CUT_PASSAGES: dict[str, JSON] = {"room": "in eighths, behind the passage"}
+"""How a likelihood judge cuts texts, and passages, for the record of saved scores: it changes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,6 +317,7 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
 
 def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation: int) -> Card:
     judge = [settings.judge] if settings.judge else []
+    score = "".join(f"the {SCORE_OF[settings.judge_kind]} {model_display_name(each)}" for each in judge)
     return Card(
         title="Queries that lead back to their chunks",
         description=(
@@ -328,7 +329,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         columns={
             "rank": "the rank of the query's chunk among all chunks, from 1",
             "similarity": "the cosine of the query and its chunk",
-            **({"judge_score": f"the {SCORE_OF[settings.judge_kind]}"} if settings.judge else {}),
+            **({"judge_score": score} if settings.judge else {}),
         },
         made="The queries were chosen by a program; no person has checked each of them.",
         citations=(PROMPTAGATOR,),

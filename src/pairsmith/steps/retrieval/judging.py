@@ -1,6 +1,7 @@
 """Queries and their chunks, scored by a judge in ``filter-queries``."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.runs.storage import mapped_table
+from pairsmith.runs.storage import hash_bytes, mapped_table
 from pairsmith.steps.query_judge import judge_shards
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
@@ -35,20 +36,29 @@ def judge_queries(
     Args:
         rows: which queries, ascending; the others get NaN.
         own: the number of each query's chunk in the corpus, ``(n,)``.
-        corpus: its texts, in the order of the vectors; they are written to ``file``.
-        revision: of the judge; ``inputs``: fingerprints of what decides which queries are left.
+        corpus: its vectors and their folder, whose texts are those of the chunks; the texts of these queries'
+            chunks are written to ``file``, if any are to be judged.
+        revision: of the judge; ``inputs``: fingerprints of the queries and the corpus.
     """
     scores = np.full(len(written), np.nan, np.float32)
     if not len(rows):
         return scores
-    vectors, folder = corpus
-    texts = mapped_table((table for _, table in some_rows(folder, vectors.distinct, ["text"])), _TEXT, file)
     size = settings.shard_size
+    chunks = np.unique(own[rows])
+
+    @cache
+    def texts() -> pa.Table:
+        vectors, folder = corpus
+        wanted = np.zeros(len(vectors.distinct), bool)
+        wanted[np.flatnonzero(vectors.distinct)[chunks]] = True
+        return mapped_table((table for _, table in some_rows(folder, wanted, ["text"])), _TEXT, file)
 
     def shard(number: int) -> pa.Table:
         some = rows[number * size : (number + 1) * size]
         queries = pa.array(written.texts_at(some), pa.string())
-        return pa.table({"input": queries, "output": rows_at(texts, own[some])["text"]})
+        return pa.table(
+            {"input": queries, "output": rows_at(texts(), np.searchsorted(chunks, own[some]))["text"]}
+        )
 
     found = judge_shards(
         shard,
@@ -57,8 +67,9 @@ def judge_queries(
         settings.judging(),
         revision,
         run,
-        deciding={"contaminated": settings.contaminated},
-        inputs=inputs,
+        deciding={},
+        # Other settings of the filter leave other queries.
+        inputs={**inputs, "judged": hash_bytes(rows.astype("<i8").tobytes())},
     )
     scores[rows] = found.table()["score"].to_numpy()
     return scores

@@ -16,7 +16,15 @@ from pairsmith.core.fields import (
     Workers,
     WorldSize,
 )
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.settings import (
+    ADDED,
+    BY_CONTENT,
+    NO_EFFECT,
+    Listed,
+    NoEffectError,
+    Settings,
+    refuse,
+)
 from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 
@@ -212,15 +220,16 @@ class FilterQueriesSettings(Settings):
     )
     judge: str | None = Field(
         default=None,
-        description="Model that scores each query whose chunk is among the nearest with that chunk. Give a "
-        "threshold or a share, too.",
+        description="A second model, which scores how well each query fits its own chunk. Only queries that "
+        "lead back to their chunk are scored. Give --threshold or --share, too.",
         json_schema_extra=ADDED | BY_CONTENT,
     )
     judge_kind: JudgeOfQueries = Field(default="cross-encoder", json_schema_extra=ADDED)
     threshold: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="Keep a query if the judge's score of it and its chunk is at least this.",
+        description="Keep a query if the judge's score of it and its chunk is at least this: an unnormalised "
+        "score, nats or a cosine, according to --judge-kind.",
         json_schema_extra=ADDED,
     )
     share: float | None = Field(
@@ -258,7 +267,9 @@ class FilterQueriesSettings(Settings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.judge is None:
-            refuse(self, ("judge_kind", "threshold", "share"), "without a judge")
+            refuse(self, ("judge_kind", "share"), "without a judge")
+            if self.threshold is not None:  # 0 is one, too
+                raise NoEffectError("threshold", "without a judge")
         elif self.threshold is self.share is None:
             raise ValueError("a judge needs a limit: give --threshold or --share")
         if not self.evaluation:

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.methods.retrieval.consistency import closest, near_copies
+from pairsmith.steps.mine.filter import share_of
 from pairsmith.steps.retrieval.query_rows import Evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
@@ -83,8 +84,9 @@ def leave_out_by_score(
     if settings.share is not None:
         order = np.argsort(-scores, kind="stable")[: np.isfinite(scores).sum()]
         low = np.zeros(len(scores), bool)
-        low[order[round(settings.share * len(order)) :]] = True
-        verdicts.leave_out(low, "judge", f"the judge scores a share of {settings.share:g} higher")
+        low[order[share_of(settings.share, len(order)) :]] = True
+        reason = f"the judge's score is not among the best {settings.share:.4g} of those judged"
+        verdicts.leave_out(low, "judge", reason)
 
 
 def leave_out_copies(
@@ -94,7 +96,10 @@ def leave_out_copies(
     written: WrittenQueries,
     settings: FilterQueriesSettings,
 ) -> None:
-    """Of the queries that are left, leave out near-copies of earlier ones; ``query`` as above."""
+    """Of the queries that are left, leave out near-copies of earlier ones.
+
+    ``query``, ``(n,)``, are the numbers of their vectors.
+    """
     left = np.flatnonzero(verdicts.kept)
     if not len(left):
         return
@@ -117,7 +122,7 @@ def leave_out_near_test(
 ) -> None:
     """Leave out queries to train on that are near to one that is held back, where ``held``, ``(n,)``.
 
-    A model will be measured on those that are held back.
+    ``query``, ``(n,)``, are the numbers of their vectors. A model will be measured on those held back.
     """
     kept = verdicts.kept
     train, test = np.flatnonzero(kept & ~held), np.flatnonzero(kept & held)

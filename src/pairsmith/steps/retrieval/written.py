@@ -29,8 +29,8 @@ from pairsmith.runs.storage import mapped_table
 from pairsmith.steps.retrieval.vectors import Keys
 
 _ADDED = (pa.field("rank", pa.int64()), pa.field("similarity", pa.float32()))
-_JUDGED = pa.field("judge_score", pa.float32())
-"""The columns that the filter adds, the last one with a judge; those of an earlier filter are left out."""
+_JUDGED = pa.field("judge_score", pa.float32())  # with a judge
+"""Columns that the filter adds; those of the same names, as of an earlier filter, are left out."""
 _AT_ONCE = 10_000
 """Rows, or texts whose keys are computed, that are held in memory at once."""
 
