@@ -77,7 +77,7 @@ def squares(outcomes):
     return {outcome.item: outcome.result[0] for outcome in outcomes if isinstance(outcome, Done)}
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long), 9])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long), 6])
 def test_every_item_is_done_once(run, workers):
     outcomes = run([1, 2, 3, 4, 5], workers)
     assert squares(outcomes) == {1: 1, 2: 4, 3: 9, 4: 16, 5: 25}

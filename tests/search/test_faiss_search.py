@@ -213,7 +213,7 @@ def test_an_index_trained_once_holds_other_vectors(index):
     assert torch.equal(near.ids, again.ids)
 
 
-@pytest.mark.parametrize("index", ["IVF64,Flat", "Flat", "NSG8"])
+@pytest.mark.parametrize("index", ["IVF64,Flat", "Flat", pytest.param("NSG8", marks=pytest.mark.long)])
 def test_vectors_in_float16_are_found_as_their_float32_copies(index, monkeypatch):
     x, y = clustered(100, 1).half(), clustered(ROWS, 2).half()
     monkeypatch.setattr(module, "CONVERTED", 3_001)
