@@ -36,9 +36,8 @@ VectorDtype = Annotated[
         json_schema_extra=ADDED,
     ),
 ]
-JudgeKind = Literal["cross-encoder", "likelihood", "encoder"]
 JudgeOfQueries = Annotated[
-    JudgeKind,
+    Literal["cross-encoder", "likelihood", "encoder"],
     Field(
         description="What the judge is. cross-encoder: it reads query and text together; its scores are not "
         "normalised. likelihood: how much likelier a causal language model finds the query after the text "

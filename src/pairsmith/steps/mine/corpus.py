@@ -7,7 +7,7 @@ other search settings reuses the vectors.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from typing import Literal
 
 import numpy as np
@@ -71,12 +71,11 @@ def cutter(side: str, settings: MineSettings) -> Cut:
         cut = partial(map, partial(_long_enough, settings.min_sentences) if side == "inputs" else _sentences)
 
     def in_groups(records: Sequence[Document]) -> Iterator[Pieces]:
-        pieces = iter(cut([record for record in records if record.group or not settings.group_column]))
-        for record in records:
-            if record.group or not settings.group_column:
-                yield next(pieces)
-            else:
-                yield [], [_reject(record, "no group", f"nothing in column {settings.group_column}")]
+        grouped = [bool(record.group) or not settings.group_column for record in records]
+        pieces = iter(cut(list(compress(records, grouped))))
+        lost = f"nothing in column {settings.group_column}"
+        for record, has_group in zip(records, grouped, strict=True):
+            yield next(pieces) if has_group else ([], [_reject(record, "no group", lost)])
 
     return in_groups
 
