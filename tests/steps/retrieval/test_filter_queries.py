@@ -568,6 +568,18 @@ def test_copies_in_the_corpus_and_queries_that_are_held_back_are_judged_too(worl
     assert folder.table("test").num_rows
 
 
+def test_a_judge_that_gives_all_the_same_score_is_told_of(world, tiny_gpt2, monkeypatch):
+    from pairsmith.steps import query_judge
+
+    tmp_path, settings = world
+    equal = lambda rows, _: np.zeros(rows.num_rows, np.float32)  # noqa: E731
+    monkeypatch.setattr(query_judge, "load_judge", lambda *_: equal)
+    heard = Heard()
+    folder = run(by_judge(settings, tiny_gpt2, share=0.5), tmp_path / "out", heard)
+    assert any("the judge gives all 6 queries the same score" in line for line in heard.lines)
+    assert list(kept(folder)) == ["q1", "q4"]  # of the first three, q3 copies q1
+
+
 def test_another_encoder_is_a_judge_too(world, word_counts):
     tmp_path, settings = world
     given = by_judge(settings, word_counts, judge_kind="encoder", threshold=0.9)

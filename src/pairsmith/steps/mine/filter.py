@@ -53,6 +53,7 @@ from pairsmith.steps.mine.judges import (
     load_judge,
     refuse_unreadable,
     text_columns,
+    warn_of_equal_scores,
 )
 from pairsmith.steps.mine.ranking import (
     Numbers,
@@ -118,11 +119,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         scores = _scores(pairs, columns, source.manifest.about.task, settings, inputs, models, run)
         if scores is None:
             return writer.folder()
-        if len(scores) > 1 and scores.min() == scores.max():
-            run.progress.say(
-                f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
-                "nothing; it may be untrained, or trained on too little"
-            )
+        warn_of_equal_scores(scores, "pairs", run.progress.say)
         ranking = _ranked(pairs, scores, targets, (beside, rank_by), settings, one_per)
         _write(writer, pairs, ranking, settings, rescored=settings.judge != "margin" or bool(rank_by))
     return finished(writer, _card(settings, source), run)

@@ -56,6 +56,15 @@ def cue_for(task: str) -> str:
     return "\nTL;DR: " if task == "summarization" else "\n\n"
 
 
+def warn_of_equal_scores(scores: NDArray[np.float32], unit: str, say: Callable[[str], None]) -> None:
+    """Say so where a judge gives all of several pairs, or of another unit, the same score, ``(n,)``."""
+    if len(scores) > 1 and scores.min() == scores.max():
+        say(
+            f"the judge gives all {len(scores):,} {unit} the same score, so which of them are kept means "
+            "nothing; it may be untrained, or trained on too little"
+        )
+
+
 def text_columns(names: Sequence[str], source: DatasetFolder, settings: FilterSettings) -> tuple[str, ...]:
     """Of the columns of pairs those that the judge reads; the first two are the texts of each pair."""
     for columns in (("input", "output"), ("sentence1", "sentence2")):

@@ -28,6 +28,7 @@ from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
+from pairsmith.steps.mine.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.retrieval.judging import judge_queries
 from pairsmith.steps.retrieval.query_rows import Texts, read_evaluation
@@ -137,6 +138,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
                 run.part("scores"),
                 file("texts"),
             )
+            warn_of_equal_scores(scores[np.isfinite(scores)], "queries", run.progress.say)
             leave_out_by_score(verdicts, scores, settings)
             ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
         leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
