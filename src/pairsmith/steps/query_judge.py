@@ -40,7 +40,7 @@ def judge_shards(
     deciding: Mapping[str, JSON],
     inputs: Mapping[str, str],
 ) -> DatasetFolder:
-    """Score the rows of some shards, ``texts`` in all; finished shards are kept.
+    """Score the pairs of a query and a text in ``shards`` shards, ``texts`` in all; finished shards are kept.
 
     Args:
         rows: gives the rows of a shard, with the columns input, a query, and output, a text for it.

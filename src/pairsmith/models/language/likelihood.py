@@ -57,7 +57,7 @@ class LikelihoodJudge:
         return (*prefix, *lead)
 
     def prefix_and_lead(self, context: str, tail: str, cue: str, reserve: int) -> tuple[Prompt, Prompt]:
-        """The tokens of ``context``, and those of ``tail`` and ``cue``, so few that ``reserve`` more fit.
+        """The tokens of ``context``, and those of ``tail`` and ``cue``, cut so that ``reserve`` more fit.
 
         ``context`` is cut first; ``tail`` only if it is too long by itself. What is cut leaves room in
         eighths of all that fits, so that texts of different lengths follow one prefix, computed once.

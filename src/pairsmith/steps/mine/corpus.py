@@ -63,7 +63,7 @@ Cut = Callable[[Sequence[Document]], Iterable[Pieces]]
 
 
 def cutter(side: str, settings: MineSettings) -> Cut:
-    """The function that cuts records of one side, ``inputs`` or ``outputs``, into units."""
+    """The function that cuts the records of a corpus, ``inputs`` or ``outputs``, into texts to encode."""
     cut: Cut = partial(map, _whole)
     if settings.kind == "reading" and side == "outputs":
         cut = _answers(settings)

@@ -31,10 +31,12 @@ def judge_queries(
     run: Run,
     file: Path,
 ) -> NDArray[np.float32]:
-    """Score some queries and their chunks, with titles; returns a score for each of all n queries, ``(n,)``.
+    """Have the judge score some queries, each with its own chunk and the chunk's title.
+
+    Returns the scores of all n queries, ``(n,)`` float32, NaN for those that are not judged.
 
     Args:
-        rows: which queries, ascending; the others get NaN.
+        rows: the numbers of the queries to judge, ascending.
         own: the number of each query's chunk in the corpus, ``(n,)``.
         corpus: its vectors and their folder, whose texts are those of the chunks; the texts of these queries'
             chunks are written to ``file``, if any are to be judged.
