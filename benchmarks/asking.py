@@ -1,92 +1,201 @@
 """Questions drawn per second: `ask`, and `generate` of transformers with the same batches.
 
 python benchmarks/asking.py --model FOLDER --data DATA --json FILE
+python benchmarks/asking.py --model embedded:smollm2-135m-instruct --data DATA --json FILE
 
-FOLDER holds an asker with an encoder and a decoder, as train-asker writes. Ten sequences are drawn for each
-passage, once; both ways in turns in one run, with all threads. Sequences are counted, kept or not.
+FOLDER holds a question generator that train-asker wrote; one with an encoder and a decoder runs in float32. A
+causal language model runs in bfloat16 where the processor has it, is shown three questions unless it is a
+FOLDER, and has its share of the matrix rate measured: the arithmetic of all tokens that have to be computed,
+each distinct prompt once, against the fastest large product. Ten sequences are drawn for each passage, once;
+both ways in turns in one run, with all threads. Sequences are counted, kept or not.
 """
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
+from time import perf_counter
+from typing import Any
 
 import torch
 
 from common import write
+from decoding import needed
+from decoding_baselines import generate_in_batches
+from decoding_models import build, matrix_rate, products
 from mining_data import squad_corpora
+from pairsmith.core.model_files import pick_dtype
+from pairsmith.data.squad import Question
+from pairsmith.data.text.instructed import END, QuestionExample
+from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.generators import generator_kind
+from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.encode import batches_by_length
+from pairsmith.models.language.decoder import Group
+from pairsmith.models.language.protocols import Prompt
+from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
-from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
-from pairsmith.steps.infuse.ask import load_generator
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
+
+SHOWN = 3
+"""Questions that a language model is shown which was not trained to ask."""
+PADDED_AT_ONCE = (32, 64, 160)
+"""Batch sizes of ``generate`` that are tried for a causal model; the fastest is measured."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Both ways to draw sequences for some passages: each is called and returns how many seconds it took.
+
+    ``shares`` gets the share of the matrix rate of each call of ``ask``, if it is known.
+    """
+
+    passages: int
+    ask: Callable[[], float]
+    generate: Callable[[], float]
+    shares: list[float] = field(default_factory=list)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--passages", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
-    settings = AskSettings(
-        inputs=["-"], model=args.model, max_length=200, tries=1, dtype="float32", device="cpu"
-    )
-    asker = load_generator(settings)
-    if not isinstance(asker, SequenceGenerator):
-        parser.error(f"--model {args.model}: has no encoder with a decoder")
-    every = dict.fromkeys(each.context for each in squad_corpora(args.data).mining)
-    texts = [text for text in every if asker.length(text) <= asker.limit][: args.passages]
-    ways: dict[str, Callable[[], None]] = {
-        "ask": lambda: asked(asker, texts),
-        "generate": lambda: generated(asker.model, settings, texts),
-    }
+    questions = squad_corpora(args.data).mining
+    causal = generator_kind(args.model) == "causal"
+    ways = (causal_ways if causal else sequence_ways)(args, questions)
+    count = ways.passages * GenerationOptions().questions
     rounds = []
     for number in range(args.rounds + 1):
-        speeds = {name: len(texts) * settings.questions / seconds(way) for name, way in ways.items()}
+        speeds = {"ask": count / ways.ask(), "generate": count / ways.generate()}
         if number:  # the first one wakes up
             rounds.append(speeds)
             print({name: round(speed, 2) for name, speed in speeds.items()}, flush=True)
-    ratio = median(each["ask"] / each["generate"] for each in rounds)
-    print("ratio", round(ratio, 2))
+    results: dict[str, Any] = {
+        "sequences per second": {name: median(each[name] for each in rounds) for name in ("ask", "generate")},
+        "ratio": median(each["ask"] / each["generate"] for each in rounds),
+        "rounds": rounds,
+    }
+    if ways.shares:
+        results["share of the matrix rate"] = ways.shares[-args.rounds :]
+    print({name: value for name, value in results.items() if name != "rounds"})
     if args.json:
-        found = {name: median(each[name] for each in rounds) for name in ways}
-        results = {"sequences per second": found, "ratio": ratio, "rounds": rounds}
-        given = {"passages": len(texts), "rounds": args.rounds, "questions": settings.questions}
+        given = {
+            "model": args.model if causal else "trained",
+            "passages": ways.passages,
+            "rounds": args.rounds,
+        }
         write(args.json, {"settings": given, "results": results})
 
 
-def asked(asker: SequenceGenerator, texts: Sequence[str]) -> None:
-    asker.generate([Passage(str(number), text) for number, text in enumerate(texts)])
+def passages_of(
+    questions: Sequence[Question], length: Callable[[str], int], most: int, count: int
+) -> list[str]:
+    """The first ``count`` distinct passages of at most ``most`` tokens."""
+    every = dict.fromkeys(each.context for each in questions)
+    return [text for text in every if length(text) <= most][:count]
 
 
-def generated(model: Summarizer, settings: AskSettings, texts: Sequence[str]) -> None:
-    """The same, as one would write it: batches of passages of about one length."""
-    tokens = encode_documents(model, texts)
-    lengths = list(map(len, tokens))
-    torch.manual_seed(1)
-    for rows in batches_by_length(lengths, settings.batch_size, settings.batch_size * max(lengths)):
-        features = document_features(model, [tokens[row] for row in rows])
-        with torch.inference_mode():
-            found = model.model.generate(
-                **features,
-                do_sample=True,
-                top_k=0,
-                top_p=settings.top_p,
-                num_return_sequences=settings.questions,
-                max_length=ANSWER_TOKENS + QUESTION_TOKENS + 4,
-            )
-        model.tokenizer.batch_decode(found, skip_special_tokens=True)
+def numbered(texts: Sequence[str]) -> list[Passage]:
+    return [Passage(str(number), text) for number, text in enumerate(texts)]
 
 
-def seconds(way: Callable[[], None]) -> float:
-    begun = time.monotonic()
-    way()
-    return time.monotonic() - begun
+def seconds(draw: Callable[[], object]) -> float:
+    begun = perf_counter()
+    draw()
+    return perf_counter() - begun
+
+
+def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
+    """Both ways of a model with an encoder and a decoder."""
+    options = GenerationOptions(max_length=200, tries=1)
+    model = load_summarizer(args.model, device=args.device, dtype="float32")
+    generator = SequenceGenerator(model, options, args.model)
+    texts = passages_of(questions, generator.length, generator.limit, args.passages)
+
+    def generate() -> None:
+        """The same, as one would write it: batches of passages of about one length."""
+        tokens = encode_documents(model, texts)
+        lengths = list(map(len, tokens))
+        torch.manual_seed(1)
+        for rows in batches_by_length(lengths, options.batch_size, options.batch_size * max(lengths)):
+            features = document_features(model, [tokens[row] for row in rows])
+            with torch.inference_mode():
+                found = model.model.generate(
+                    **features,
+                    do_sample=True,
+                    top_k=0,
+                    top_p=options.top_p,
+                    num_return_sequences=options.questions,
+                    max_length=ANSWER_TOKENS + QUESTION_TOKENS + 4,
+                )
+            model.tokenizer.batch_decode(found, skip_special_tokens=True)
+
+    def ask() -> None:
+        generator.generate(numbered(texts))  # which keep their questions
+
+    return Ways(len(texts), partial(seconds, ask), partial(seconds, generate))
+
+
+class RecordedGenerator(CausalGenerator):
+    """A question generator that keeps what it drew: answers first, then questions, with their limits."""
+
+    drawn: list[tuple[list[Group], int]]
+
+    def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Group]:
+        groups = super()._continue(begun, max_tokens)
+        self.drawn.append((groups, max_tokens))
+        return groups
+
+
+def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
+    """Both ways of a causal language model; ``generate`` gets the prompts that ``ask`` continued."""
+    dtype = getattr(torch, pick_dtype("auto", args.device))
+    network, model = build(args.model, dtype, args.device)
+    told = not Path(args.model).is_dir()
+    options = GenerationOptions(
+        max_length=200, tries=1, batch_size=args.passages, examples=examples(questions) if told else ()
+    )
+    generator = RecordedGenerator(model, options)
+    texts = passages_of(questions[1_000:], generator.length, generator.limit, args.passages)
+    shares: list[float] = []
+
+    def ask() -> float:
+        before = matrix_rate(dtype, args.device)
+        generator.drawn = []
+        taken = seconds(partial(generator.generate, numbered(texts)))
+        rate = (before + matrix_rate(dtype, args.device)) / 2
+        work = sum(products(network, needed(groups)) for groups, _ in generator.drawn)
+        shares.append(round(work / taken / rate, 3))
+        return taken
+
+    def generate(size: int) -> None:
+        for groups, most in generator.drawn:
+            sampling = Sampling(top_k=0, top_p=options.top_p, max_tokens=most, stop=END, may_end=True)
+            generate_in_batches(network, model, groups, sampling, size)
+
+    ask()
+    sizes = {size: round(seconds(partial(generate, size)), 1) for size in PADDED_AT_ONCE}
+    print("generate, seconds by batch size:", sizes, flush=True)
+    best = min(sizes, key=lambda size: sizes[size])
+    return Ways(len(texts), ask, partial(seconds, partial(generate, best)), shares)
+
+
+def examples(questions: Sequence[Question]) -> tuple[QuestionExample, ...]:
+    """The questions that are shown: of three passages, without quotation marks."""
+    shown = {each.context: each for each in questions if END not in each.question + each.answers[0].text}
+    return tuple(
+        QuestionExample(each.context, each.answers[0].text.strip(), each.question)
+        for each in list(shown.values())[:SHOWN]
+    )
 
 
 if __name__ == "__main__":
