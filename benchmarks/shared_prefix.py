@@ -24,7 +24,7 @@ import torch
 from common import write
 from mining_data import news_corpora, squad_corpora
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.crossencoder import Row, Scorer, batch_of_rows
+from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow, batch_of_rows
 from pairsmith.methods.quip.generator_training import CausalWriter, generator_examples
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.language.likelihood import (
@@ -97,14 +97,14 @@ def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
     corpus = news_corpora(data, 0).mining
     summaries = [each.summary for each in corpus]
     rows = [
-        Row(each.document, [each.summary, *summaries[documents + 8 * number :][:8]])
+        RankingRow(each.document, [each.summary, *summaries[documents + 8 * number :][:8]])
         for number, each in enumerate(corpus[:documents])
     ]
     shared = load_cross_encoder(SMOLLM2, device="cpu", fresh_head=True, seed=1, max_length=256)
     alone = replace(shared, shares=False)
 
     def step(cross: Any) -> float:
-        scorer = Scorer(cross, listwise=True)
+        scorer = CrossEncoderWithLoss(cross, listwise=True)
         scorer.zero_grad()
         loss = scorer(**batch_of_rows(cross, rows))["loss"]
         loss.backward()

@@ -12,6 +12,7 @@ from pairsmith.cli.running import run_recipe as run_planned
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.core.validation import option_error, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
@@ -41,10 +42,10 @@ def train_encoder(
     """Train a sentence encoder on scored pairs, in place (D10).
 
     Args:
-        encoder: what to train.
+        encoder: the encoder to train, in place.
         pairs: with scores from -1 to 1, such as the rows that ``generate_pairs`` gives.
         validation: pairs by which the best step is chosen; without them the last step is kept.
-        progress: where it is shown; nowhere if not given.
+        progress: shows how far the training is; by default nothing is shown.
         options: the fields of ``TrainEncoderSettings`` that concern the training, by name, such as
             ``objective="contrastive"`` or ``learning_rate=1e-4``. What concerns the encoder itself (layers,
             attention, pooling, device, longest input) is given to ``load_encoder``.
@@ -55,14 +56,16 @@ def train_encoder(
     Raises:
         InputError: there are no pairs, or the objective finds none to train on.
         ModelError: the training diverged.
-        SettingsError: an option is unknown, has a value that it cannot have, or belongs to ``load_encoder``.
+        SettingsError: an option is unknown, has a value that it cannot have, or belongs to ``load_encoder``
+            or to a training with a folder.
     """
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
+    refuse_options_of_steps("train_encoder", options)
     try:
         settings = TrainEncoderSettings(base="given", data="given", **options)
     except ValidationError as error:
-        raise _wrong_option("train_encoder", error) from error
+        raise option_error("train_encoder", error, TrainEncoderSettings) from error
     train, held_out = _table(pairs), _table(validation) if validation else None
     return train_encoder_on(encoder, train, held_out, settings, progress=progress)
 
@@ -78,18 +81,19 @@ def train_classifier(
     """Train a classifier on labelled texts: a logistic regression on the encoder's vectors (D14).
 
     Args:
-        encoder: gives the vectors; it is not changed.
+        encoder: the encoder whose vectors are classified; it is not changed.
         texts: none blank, of at least two labels, such as the rows that ``generate_texts`` gives.
         validation: texts by which the best of several values of ``c`` is chosen; without them,
             cross-validation chooses it.
-        progress: where it is shown; nowhere if not given.
+        progress: shows how far the training is; by default nothing is shown.
         options: ``c``, ``balanced``, ``batch_size`` and ``seed`` as of ``TrainClassifierSettings``.
 
     Returns:
         the classifier, whose ``predict`` gives the labels of texts.
 
     Raises:
-        InputError: there are fewer than two labels, or the validation texts have others.
+        InputError: there are fewer than two labels, or a validation text has a label that no training text
+            has.
         SettingsError: an option is unknown, or has a value that it cannot have.
     """
     if unknown := sorted(options.keys() - _OF_CLASSIFIER):
@@ -99,7 +103,7 @@ def train_classifier(
     try:
         settings = TrainClassifierSettings(base="given", data="given", **options)
     except ValidationError as error:
-        raise _wrong_option("train_classifier", error) from error
+        raise option_error("train_classifier", error, TrainClassifierSettings) from error
     held_out = _columns(validation) if validation else None
     return train_classifier_on(encoder, _columns(texts), held_out, settings, progress=progress)[0]
 
@@ -110,7 +114,7 @@ def evaluate_classification(
     """Accuracy and macro F1, ×100, of a classifier on texts that people labelled (D14).
 
     Args:
-        classifier: what to measure.
+        classifier: the classifier to evaluate.
         texts: at least one, none blank, with labels that the classifier knows.
         bootstrap: resamples behind each interval; 0 for none.
         seed: of the resamples.
@@ -145,7 +149,7 @@ def evaluate_sts(
     """Spearman's correlation ×100 of an encoder's cosines with people's grades (D11).
 
     Args:
-        encoder: what to measure.
+        encoder: the encoder to evaluate.
         data: a folder of test sets as they were released, a file of graded pairs, or pairs.
         suites: which of a folder's test sets; all that are there if not given.
         bootstrap: resamples behind each interval; 0 for none.
@@ -166,7 +170,11 @@ def evaluate_sts(
 
 
 def open_dataset(path: str | Path) -> DatasetFolder:
-    """Open a finished dataset folder, else a ``FolderError``, to read its rows and rejects."""
+    """Open a finished dataset folder to read its rows and rejects.
+
+    Raises:
+        FolderError: it is no dataset folder, or an unfinished one.
+    """
     return DatasetFolder.open(str(path))
 
 
@@ -185,7 +193,7 @@ def run_recipe(
         out: the folder for its steps.
         seed: takes the place of the recipe's.
         overrides: ``step.setting=value``, each in the place of what the recipe says.
-        progress: where it is shown; nowhere if not given.
+        progress: shows how far the steps are; by default nothing is shown.
 
     Returns:
         the figures that the recipe names under ``results``, and ``seconds``.
@@ -195,12 +203,6 @@ def run_recipe(
     """
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
     return run_planned(planned, place(str(out)), progress or Silent())
-
-
-def _wrong_option(function: str, error: ValidationError) -> SettingsError:
-    fault = error.errors()[0]
-    where = ".".join(map(str, fault["loc"]))
-    return SettingsError(f"{function}: {where}: {fault['msg']}")
 
 
 def _columns(rows: Sequence[LabelledText]) -> LabelledTexts:

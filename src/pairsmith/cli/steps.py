@@ -61,7 +61,7 @@ def _check_folder(source: str) -> None:
 
 SOURCES = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
-    "corpus", "evaluation",
+    "corpus", "evaluation", "chunks", "judgements", "labelled",
 })  # fmt: skip
 """Settings that name what a step reads; a text under one of these names is a source in every step."""
 
@@ -201,6 +201,7 @@ STEPS: Steps = {
         TrainCrossencoderSettings,
         "pairsmith.steps.training.crossencoder:train_crossencoder",
         "Train a model that tells pairs from hard negatives.",
+        checks={"encoder": check_name},
     ),
     "filter": Step(
         FilterSettings,
@@ -276,6 +277,7 @@ STEPS: Steps = {
         "Keep queries that lead back to their chunk.",
         plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
         reads="encoder",
+        checks={"judge": check_name},
     ),
     "negatives": Step(
         NegativesSettings,

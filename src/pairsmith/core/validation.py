@@ -4,14 +4,14 @@ Each fault gets a place and a sentence. Task files, recipes and the command line
 and differ only in how they print the place (a line of a file, or the name of an option).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pairsmith.core.errors import choices
+from pairsmith.core.errors import SettingsError, choices
 
 Keys = tuple[str | int | float, ...]
 
@@ -39,6 +39,24 @@ def errors_of(error: ValidationError, model: type[BaseModel]) -> list[Validation
         for detail in error.errors(include_url=False)
         if not _follows(detail)
     ]
+
+
+_OF_STEPS = {"tensorboard", "checkpoint_steps"}
+"""Options of trainings that have a folder."""
+
+
+def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
+    """Refuse options that have no effect in a public function, which has no folder for them."""
+    if given := sorted(_OF_STEPS.intersection(options)):
+        raise SettingsError(
+            f"{function}: {', '.join(given)} needs a folder; use the command of this training"
+        )
+
+
+def option_error(function: str, error: ValidationError, model: type[BaseModel]) -> SettingsError:
+    """The first fault of the options that a public function got, as an error for its caller."""
+    fault = errors_of(error, model)[0]
+    return SettingsError(f"{function}: {dotted(fault.where)}{': ' if fault.where else ''}{fault.text}")
 
 
 def _follows(detail: ErrorDetails) -> bool:

@@ -1,1 +1,1 @@
-"""The papers' methods: objects in, objects out. No folders, settings of the command line, or processes."""
+"""The papers' methods: objects in, objects out. No dataset folders, no workers."""

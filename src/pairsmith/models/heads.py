@@ -95,8 +95,8 @@ def load_with_head(
     """A model with a head for ``task``, its tokenizer, and the longest input in tokens.
 
     Args:
-        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
-            ``embedded:all-minilm-l6-v2``.
+        model: a folder or Hub id in the format of transformers; a GGUF file; ``pairsmith:tiny``;
+            ``embedded:all-minilm-l6-v2`` or ``embedded:smollm2-135m-instruct``.
         task: what the head is for; for ``summarization`` it is the language model head of an encoder-decoder,
             which is random only where an encoder alone gets a decoder, see ``fresh_head``; for
             ``continuation`` that of a decoder-only model. For ``token vectors`` there is no head. For

@@ -36,7 +36,8 @@ def load_sentence_encoder(
 
     Args:
         model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
-            causal language model; ``pairsmith:tiny``; ``embedded:all-minilm-l6-v2``.
+            causal language model; a GGUF file; ``pairsmith:tiny``; ``embedded:all-minilm-l6-v2`` or
+            ``embedded:smollm2-135m-instruct``.
         pooling: ``default`` takes a sentence-transformers model as it was saved, and the mean of the last
             layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
             layer, whatever was saved on top of it (the baselines of D12).

@@ -1,4 +1,4 @@
-"""What steps of several routes share: their sources, how they end, and how their models are loaded."""
+"""Helpers of several steps: hashing and refusing sources, and the options with which a model is loaded."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypedDict, TypeVar

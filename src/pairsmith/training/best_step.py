@@ -63,11 +63,10 @@ class TrainingHistory:
         return self.validation.get(self.best_step)
 
     def __str__(self) -> str:
-        """In words: the step that was kept, its validation figure if any, and the base's if that is better.
+        """One sentence: the step that was kept, and its validation figure if there is one.
 
-        Step 0 is the base itself.
-
-        Better means at the one decimal place that is shown.
+        The figure of the base, which is step 0, stands beside it if it is higher at the one decimal place
+        that is shown.
         """
         if self.best is None:
             return f"the last of {self.steps:,} steps"

@@ -1,5 +1,6 @@
 """Settings of the trainings on labelled examples; `encoder_settings` has those of sentence encoders."""
 
+from abc import abstractmethod
 from multiprocessing import get_all_start_methods
 from typing import Annotated, Any, Literal, Self
 
@@ -179,13 +180,13 @@ class FitSettings(Settings):
             refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
         return self
 
+    @abstractmethod
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut_to(self, steps: int) -> Self:
         """A copy with this number of steps."""
-        raise NotImplementedError
 
 
 class FewShotSettings(FitSettings):

@@ -9,7 +9,7 @@ import torch
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.mining.biencoder import contrastive_loss
 from pairsmith.methods.mining.crossencoder import binary_losses, listwise_losses
-from pairsmith.methods.mining.style import Style, load_style
+from pairsmith.methods.mining.style import StyleClassifier, load_style_classifier
 
 X = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
 Y = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, -1.0]])  # two outputs and an added wrong one
@@ -53,13 +53,15 @@ def test_the_losses_of_the_cross_encoder_by_hand():
 
 
 def test_the_style_of_vectors_by_hand(tmp_path):
-    style = Style(np.array([2.0, 0.0], np.float32), -1.0)
+    style = StyleClassifier(np.array([2.0, 0.0], np.float32), -1.0)
     vectors = np.array([[3, 4], [0, 2], [0, 0]], np.float32)
     likely = [1 / (1 + math.exp(-x)) for x in (0.2, -1.0, -1.0)]
-    assert style.likelihood(vectors).tolist() == pytest.approx(likely, abs=1e-6)
-    assert load_style(str(tmp_path)) is None
+    assert style.probability(vectors).tolist() == pytest.approx(likely, abs=1e-6)
+    assert load_style_classifier(str(tmp_path)) is None
     style.save(tmp_path)
-    assert load_style(str(tmp_path)).likelihood(vectors).tolist() == pytest.approx(likely, abs=1e-6)
+    assert load_style_classifier(str(tmp_path)).probability(vectors).tolist() == pytest.approx(
+        likely, abs=1e-6
+    )
     (tmp_path / "style.safetensors").write_bytes(b"junk")
     with pytest.raises(ModelError, match="train the encoder again"):
-        load_style(str(tmp_path))
+        load_style_classifier(str(tmp_path))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pairsmith.methods.mining.likeness import STRENGTH, Likeness
+from pairsmith.methods.mining.likeness import C, Likeness
 
 WIDTH = 12
 
@@ -24,7 +24,7 @@ def test_the_balanced_loss_with_its_penalty_is_least_there():
         of_seeds, of_mined = (rows(pairs) @ weight + bias for pairs in (seeds, mined))
         # each kind as much as if there were as many of the other
         wrong = 59 / 2 * (np.log1p(np.exp(-of_seeds)).mean() + np.log1p(np.exp(of_mined)).mean())
-        return STRENGTH * wrong + weight @ weight / 2
+        return C * wrong + weight @ weight / 2
 
     least = loss(learned.weight, learned.bias)
     for seed in range(20):

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from pairsmith.data.examples import Example, answer_in_passage
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.sampled_negatives import answer_negatives, in_window, random_negatives, sampled
+from pairsmith.methods.mining.sampled_negatives import (
+    answer_negatives,
+    in_window,
+    random_negatives,
+    reservoir_sample,
+)
 
 ONE = "Ann met Bob in Rome in 1990."
 OTHER = "The harp of Cid is old."
@@ -41,15 +46,15 @@ def test_random_outputs_are_of_the_corpus():
 @given(items=st.lists(st.integers()), count=st.integers(1, 8), seed=st.integers(0, 99))
 def test_a_sample_is_of_the_stream_and_in_its_order(items, count, seed):
     numbered = list(enumerate(items))
-    found = sampled(iter(numbered), count, seed)
+    found = reservoir_sample(iter(numbered), count, seed)
     assert len(found) == min(count, len(items))
     assert found == sorted(set(found), key=lambda each: each[0])
     assert set(found) <= set(numbered)
-    assert found == sampled(iter(numbered), count, seed)
+    assert found == reservoir_sample(iter(numbered), count, seed)
 
 
 def test_every_item_is_as_likely():
-    seen = Counter(item for seed in range(3000) for item in sampled(range(10), 3, seed))
+    seen = Counter(item for seed in range(3000) for item in reservoir_sample(range(10), 3, seed))
     assert min(seen.values()) > 800
     assert max(seen.values()) < 1000
 

@@ -16,7 +16,7 @@ from tests.training.few import PEOPLE, PLAYS, document, passage, write
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.methods.mining.style import Style
+from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine import candidates, indexes, neighbours, route
@@ -234,7 +234,7 @@ def test_another_style_is_pruned_before_the_search(world, tmp_path, kind, side):
     tmp, settings = world
     encoder = make_bert(tmp_path / "encoder")
     weight = np.random.default_rng(1).normal(size=16).astype(np.float32)
-    Style(weight - weight.mean(), 0.0).save(encoder)
+    StyleClassifier(weight - weight.mean(), 0.0).save(encoder)
     inputs, outputs = ("questions.jsonl", "passages.jsonl") if kind == "reading" else ("documents.jsonl",) * 2
     for threshold in (0.0, 0.5):
         given = settings(kind, inputs, outputs, encoder=str(encoder), style=threshold, dtype="float32")

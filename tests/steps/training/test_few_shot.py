@@ -23,10 +23,16 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, drawn_rows
+from pairsmith.methods.mining.biencoder import (
+    BiEncoder,
+    batch_of,
+    drawn_rows,
+    side_features,
+    side_vectors,
+)
 from pairsmith.methods.mining.crossencoder import negatives_for
 from pairsmith.methods.mining.sampled_negatives import answer_negatives
-from pairsmith.methods.mining.style import load_style
+from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
@@ -120,7 +126,7 @@ def test_a_bi_encoder_of_each_kind(kind, base, width, corpora, request):
     record = json.loads((corpora / "out/training.json").read_text())
     assert [point["step"] for point in record["validation"]] == [0, 4, 8, 12]
     assert all(0 <= point["accuracy"] <= 100 for point in record["validation"])
-    assert (load_style(str(corpora / "out")) is None) == (kind == "pairs")
+    assert (load_style_classifier(str(corpora / "out")) is None) == (kind == "pairs")
     assert "| seeds | 8 |" in (corpora / "out/README.md").read_text()
 
 
@@ -137,9 +143,9 @@ def test_training_brings_pairs_together_and_tells_the_style(corpora, tiny_bert):
     ))  # fmt: skip
     was_right = (x @ y.T).argmax(dim=1) == torch.arange(8)
     assert right.sum() > was_right.sum()
-    style = load_style(str(corpora / "out"))
-    who = style.likelihood(encoder.encode([f"who plays the {play}?" for play in PLAYS]))
-    where = style.likelihood(encoder.encode([f"where is the {play}?" for play in PLAYS]))
+    style = load_style_classifier(str(corpora / "out"))
+    who = style.probability(encoder.encode([f"who plays the {play}?" for play in PLAYS]))
+    where = style.probability(encoder.encode([f"where is the {play}?" for play in PLAYS]))
     assert np.mean(who) > np.mean(where) + 0.2
 
 
@@ -259,7 +265,9 @@ def test_training_puts_the_encoders_prompts_before_texts(corpora, tiny_bert):
     )
     model = BiEncoder(encoder, scale=20, style=None, style_weight=0).eval()
     with torch.no_grad():
-        found = model.vectors(model.features(["who plays?", "it is"], "query"), "query")
+        found = side_vectors(
+            model.encoder, side_features(model.encoder, ["who plays?", "it is"], "query"), "query"
+        )
     expected = encode_texts(encoder, ["who plays?", "it is"], side="query")
     assert found.numpy() == pytest.approx(expected, abs=1e-5)
     assert expected != pytest.approx(
@@ -405,14 +413,15 @@ TWO_ANSWERS = [
 ]
 
 
-def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong():
+def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong(monkeypatch):
     pairs = [Example("q", "a"), Example("q", "b"), Example("r", "c")]
     given = TrainCrossencoderSettings(seeds="s", base="b", negatives=4)
     wrong = negatives_for(pairs, [["a", "b", "c", "d"]] * 3, given)
     assert {*wrong(0, np.random.default_rng(0))} == {"c", "d"}
     assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
     draw = drawn_rows(pairs, lambda *_: ["b"], ())
-    model = SimpleNamespace(features=lambda texts, _: texts)
+    monkeypatch.setattr("pairsmith.methods.mining.biencoder.side_features", lambda _, texts, side: texts)
+    model = SimpleNamespace(encoder=None, side=None)
     made = batch_of(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])
     assert made["outputs"] == ["a", "b", "c", "b", "b", "b"]
     assert made["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]

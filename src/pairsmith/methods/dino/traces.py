@@ -1,4 +1,4 @@
-"""What self-debiasing did to a text, token by token."""
+"""What the task's steering rule (D3 by default) did to a text, token by token."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ NOTABLE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TokenTrace:
-    """A token that was drawn, with probabilities of D3, before top-k and top-p.
+    """A token that was drawn, with probabilities before top-k and top-p.
 
-    ``plain`` is its probability under the label's own prompt, ``steered`` that after self-debiasing.
-    ``lowered`` is the token that self-debiasing lowered most, and from where to where.
+    ``plain`` is the token's probability under the label's own prompt, ``steered`` its probability after the
+    rule. ``lowered`` is the token whose probability the rule lowered most, with that probability before and
+    after.
     """
 
     token: str

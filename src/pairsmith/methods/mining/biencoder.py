@@ -20,13 +20,13 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.sampled_negatives import (
-    Negatives,
+    DrawNegatives,
     answer_negatives,
     in_window,
     positive_outputs,
     random_negatives,
 )
-from pairsmith.methods.mining.style import Style
+from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.models.encode import Side, encode_texts, prompt_of, token_counts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
@@ -41,21 +41,23 @@ STYLE_SCALE = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CorpusSample:
     """Texts sampled from the corpora that will be mined.
 
-    ``strangers`` are probably not in the style of the seeds; negatives are drawn from ``outputs``, which are
-    passages (kind ``reading``), sentences (``summaries``) or texts.
+    Attributes:
+        other_style: texts that are probably not in the style of the seeds (M4).
+        outputs: texts from which negatives are drawn: passages (kind ``reading``), sentences (``summaries``)
+            or texts.
     """
 
-    strangers: Sequence[str] = ()
+    other_style: Sequence[str] = ()
     outputs: Sequence[str] = ()
 
 
 def train_biencoder_on(
     seeds: Sequence[Example],
     validation: Sequence[Example],
-    around: Surroundings,
+    corpus: CorpusSample,
     settings: TrainBiencoderSettings,
     device: str,
     *,
@@ -70,19 +72,23 @@ def train_biencoder_on(
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, settings.window) for example in seeds]
-    unseen = [in_window(example, settings.window) for example in validation]
+    validation = [in_window(example, settings.window) for example in validation]
     style: Side | None = None
-    if settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0:
+    if settings.kind != "pairs" and settings.style_weight > 0 and len(corpus.other_style) > 0:
         style = "query" if settings.kind == "reading" else "document"
 
-    wrong, wrong_unseen = (negatives_of(each, around, settings) for each in (seeds, unseen))
-    draw = drawn_rows(seeds, wrong, around.strangers if style else ())
+    draw_negatives, draw_validation_negatives = (
+        negatives_of(examples, corpus, settings) for examples in (seeds, validation)
+    )
+    draw = drawn_rows(seeds, draw_negatives, corpus.other_style if style else ())
 
-    def make() -> tuple[BiEncoder, TrainingTask[Row]]:
+    def make() -> tuple[BiEncoder, TrainingTask[ContrastiveRow]]:
         torch.manual_seed(settings.seed)
         encoder = load_encoder(settings, device)
         model = BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
-        measure = partial(retrieval_accuracy, encoder, unseen, wrong_unseen) if len(unseen) > 1 else None
+        measure = None
+        if len(validation) > 1:
+            measure = partial(retrieval_accuracy, encoder, validation, draw_validation_negatives)
         return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
 
     return train_at_each_rate(make, settings, device, progress, checkpoints)
@@ -103,49 +109,51 @@ def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTrans
 
 
 def negatives_of(
-    examples: Sequence[Example], around: Surroundings, settings: TrainBiencoderSettings
-) -> Negatives:
+    examples: Sequence[Example], corpus: CorpusSample, settings: TrainBiencoderSettings
+) -> DrawNegatives:
     """A function that draws negatives for these examples, in addition to the in-batch negatives."""
     if settings.kind == "reading":
-        return answer_negatives(examples, around.outputs, entity_finder(settings.answers), settings.negatives)
-    return random_negatives(around.outputs, settings.negatives)
+        return answer_negatives(examples, corpus.outputs, entity_finder(settings.answers), settings.negatives)
+    return random_negatives(corpus.outputs, settings.negatives)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ContrastiveRow:
     """An example, all positives of its input, negatives, and a text that is not in the style of the seeds."""
 
     input: str
     output: str
-    right: frozenset[str]
-    wrong: Sequence[str]
-    stranger: str | None
+    positives: frozenset[str]
+    negatives: Sequence[str]
+    other_style: str | None
 
 
-def drawn_rows(examples: Sequence[Example], negatives: Negatives, strangers: Sequence[str]) -> MakeRow[Row]:
-    """Makes the row of an example, with negatives and a stranger drawn at random."""
-    right = positive_outputs(examples)
+def drawn_rows(
+    examples: Sequence[Example], draw_negatives: DrawNegatives, other_style: Sequence[str]
+) -> MakeRow[ContrastiveRow]:
+    """Makes the row of an example, with negatives and a text of another style drawn at random."""
+    positives = positive_outputs(examples)
 
-    def make_row(number: int, _: int, rng: np.random.Generator) -> Row:
-        example, wrong = examples[number], negatives(number, rng)
-        stranger = strangers[int(rng.integers(len(strangers)))] if len(strangers) else None
-        return Row(example.input, example.output, right[number], wrong, stranger)
+    def make_row(number: int, _: int, rng: np.random.Generator) -> ContrastiveRow:
+        example, negatives = examples[number], draw_negatives(number, rng)
+        other = other_style[int(rng.integers(len(other_style)))] if len(other_style) else None
+        return ContrastiveRow(example.input, example.output, positives[number], negatives, other)
 
     return make_row
 
 
-def batch_of(model: "BiEncoder", rows: Sequence[Row]) -> Mapping[str, Any]:
+def batch_of(model: "BiEncoder", rows: Sequence[ContrastiveRow]) -> Mapping[str, Any]:
     """The arguments of ``BiEncoder.forward``: the outputs are the rows' own ones, then their negatives."""
-    outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
-    made: dict[str, Any] = {
-        "inputs": model.features([row.input for row in rows], "query"),
-        "outputs": model.features(outputs, "document"),
-        "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
+    outputs = [row.output for row in rows] + [text for row in rows for text in row.negatives]
+    arguments: dict[str, Any] = {
+        "inputs": side_features(model.encoder, [row.input for row in rows], "query"),
+        "outputs": side_features(model.encoder, outputs, "document"),
+        "same": torch.tensor([[text in row.positives for text in outputs] for row in rows]),
     }
-    strangers = [row.stranger for row in rows if row.stranger is not None]
-    if strangers and model.side:
-        made["strangers"] = model.features(strangers, model.side)
-    return made
+    other_style = [row.other_style for row in rows if row.other_style is not None]
+    if other_style and model.side:
+        arguments["other_style"] = side_features(model.encoder, other_style, model.side)
+    return arguments
 
 
 def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
@@ -168,10 +176,10 @@ def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side
     """Features of these texts, in chunks of similar length, for ``side_vectors``."""
     prompt = prompt_of(encoder, side)
 
-    def made(numbers: list[int]) -> Any:
+    def features(numbers: list[int]) -> Any:
         return encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
 
-    return chunked(token_counts(encoder, texts), made, encoder.device)
+    return chunked(token_counts(encoder, texts), features, encoder.device)
 
 
 def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
@@ -201,60 +209,56 @@ class BiEncoder(nn.Module):
         self._scale = scale
         self._style_weight = style_weight
 
-    def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
-        """Features of these texts, for ``vectors``."""
-        return side_features(self.encoder, texts, side)
-
-    def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
-        """The texts' vectors, ``(n, d)``."""
-        return side_vectors(self.encoder, features, side)
-
     def forward(
         self,
         inputs: Mapping[str, Any],
         outputs: Mapping[str, Any],
         same: Tensor,
-        strangers: Mapping[str, Any] | None = None,
+        other_style: Mapping[str, Any] | None = None,
     ) -> dict[str, Tensor]:
         """The loss of a batch: of features of n inputs, and of their outputs with the additional negatives.
 
-        ``strangers`` are features of corpus texts, which are not in the style of the seeds.
+        ``other_style`` are features of corpus texts, which are not in the style of the seeds.
         """
-        x, y = self.vectors(inputs, "query"), self.vectors(outputs, "document")
+        x = side_vectors(self.encoder, inputs, "query")
+        y = side_vectors(self.encoder, outputs, "document")
         loss = contrastive_loss(x, y, same, self._scale)
-        if self.side and strangers is not None:
-            ours = x if self.side == "query" else y[: len(x)]
-            theirs = self.vectors(strangers, self.side)
-            loss = loss + self._style_weight * self._style_loss(ours, theirs)
+        if self.side and other_style is not None:
+            seeds = x if self.side == "query" else y[: len(x)]
+            others = side_vectors(self.encoder, other_style, self.side)
+            loss = loss + self._style_weight * self._style_loss(seeds, others)
         return {"loss": loss}
 
-    def _style_loss(self, ours: Tensor, theirs: Tensor) -> Tensor:
-        """Mean binary cross-entropy over seed texts and over strangers, each with half the weight."""
+    def _style_loss(self, seeds: Tensor, others: Tensor) -> Tensor:
+        """Mean binary cross-entropy over the vectors of seed texts and of texts of another style.
+
+        ``seeds`` are ``(n, d)``, ``others`` ``(m, d)``; both count half.
+        """
         assert self.style is not None
         losses = []
-        for vectors, target in ((ours, 1.0), (theirs, 0.0)):
+        for vectors, target in ((seeds, 1.0), (others, 0.0)):
             unit = nn.functional.normalize(vectors, dim=1)
             logits = (STYLE_SCALE * self.style(unit)).float().squeeze(1)
-            wanted = torch.full_like(logits, target)
-            losses.append(nn.functional.binary_cross_entropy_with_logits(logits, wanted))
+            targets = torch.full_like(logits, target)
+            losses.append(nn.functional.binary_cross_entropy_with_logits(logits, targets))
         return (losses[0] + losses[1]) / 2
 
-    def trained_style(self) -> Style | None:
+    def style_classifier(self) -> StyleClassifier | None:
         """The style classifier with its current weights; None if there is none."""
         if self.style is None:
             return None
         weight = STYLE_SCALE * self.style.weight.detach().float().cpu().squeeze(0)
-        return Style(weight.numpy(), STYLE_SCALE * float(self.style.bias.detach()))
+        return StyleClassifier(weight.numpy(), STYLE_SCALE * float(self.style.bias.detach()))
 
 
 def retrieval_accuracy(
-    encoder: SentenceTransformer, examples: Sequence[Example], wrong: Negatives
+    encoder: SentenceTransformer, examples: Sequence[Example], draw_negatives: DrawNegatives
 ) -> float | None:
     """Share, ×100, of inputs that are more similar to their own output than to any negative.
 
     None if a vector is not finite.
     """
-    added = [wrong(number, generator(0, "validation", number)) for number in range(len(examples))]
+    added = [draw_negatives(number, generator(0, "validation", number)) for number in range(len(examples))]
     outputs = [example.output for example in examples] + list(chain.from_iterable(added))
     x = encode_texts(encoder, [example.input for example in examples], side="query")
     y = encode_texts(encoder, outputs, side="document")
@@ -264,7 +268,7 @@ def retrieval_accuracy(
     cosines = x @ y.T
     names = {text: number for number, text in enumerate(outputs)}
     numbers = np.array([names[text] for text in outputs])
-    right = [np.isin(numbers, [names[text] for text in texts]) for texts in positive_outputs(examples)]
+    positive = [np.isin(numbers, [names[text] for text in texts]) for texts in positive_outputs(examples)]
     own = cosines.diagonal()[:, None]
-    nearer = (np.where(np.stack(right), -np.inf, cosines) >= own).any(axis=1)
+    nearer = (np.where(np.stack(positive), -np.inf, cosines) >= own).any(axis=1)
     return 100.0 * float(1 - nearer.mean())

@@ -18,11 +18,11 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.sampled_negatives import (
-    Negatives,
+    DrawNegatives,
     answer_negatives,
+    draw_without_replacement,
     positive_outputs,
     random_negatives,
-    some,
 )
 from pairsmith.metrics.correlation import spearman
 from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
@@ -38,7 +38,7 @@ from pairsmith.training.settings import TrainCrossencoderSettings
 def train_crossencoder_on(
     seeds: Sequence[Example],
     validation: Sequence[Example],
-    near: Sequence[Sequence[str]] | None,
+    hard_negatives: Sequence[Sequence[str]] | None,
     settings: TrainCrossencoderSettings,
     device: str,
     *,
@@ -47,39 +47,42 @@ def train_crossencoder_on(
 ) -> tuple[CrossEncoder, float, TrainingHistory]:
     """Train a cross-encoder at each learning rate; returns the best, its rate, and how its training went.
 
-    ``validation``, by which step and rate are chosen, may be empty. ``near`` has the hard negatives of each
-    seed, then of each validation example. Of the paths in the settings only ``base`` is read here.
+    ``validation``, by which step and rate are chosen, may be empty. ``hard_negatives`` has a list for each
+    seed, then for each validation example. Of the paths in the settings only ``base`` is read here.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     scored = settings.kind == "scored"
-    wrong = negatives_for(seeds, near[: len(seeds)] if near else None, settings)
-    unseen = negatives_for(validation, near[len(seeds) :] if near else None, settings)
+    hard = hard_negatives or None
+    draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], settings)
+    draw_validation_negatives = negatives_for(validation, hard and hard[len(seeds) :], settings)
     listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
 
-    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
+    def draw(number: int, _: int, rng: np.random.Generator) -> RankingRow:
         seed = seeds[number]
-        return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
+        return RankingRow(seed.input, [seed.output, *draw_negatives(number, rng)], seed.score)
 
-    def make() -> tuple[Scorer, TrainingTask[Row]]:
+    def make() -> tuple[CrossEncoderWithLoss, TrainingTask[RankingRow]]:
         cross = load_cross_encoder(
             settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
         )
         cross.tokenizer.model_max_length = cross.max_length  # saved: pairs are judged as they were learned
-        measure: Measure = partial(ranking_accuracy, cross, validation, unseen)
+        measure: Measure = partial(ranking_accuracy, cross, validation, draw_validation_negatives)
         if scored:
             measure = partial(score_correlation, cross, validation)
         metric, collate = "Spearman" if scored else "accuracy", partial(batch_of_rows, cross)
         task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
-        return Scorer(cross, listwise=listwise), task
+        return CrossEncoderWithLoss(cross, listwise=listwise), task
 
     scorer, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
     return scorer.cross, rate, training
 
 
 def negatives_for(
-    examples: Sequence[Example], near: Sequence[Sequence[str]] | None, settings: TrainCrossencoderSettings
-) -> Negatives:
+    examples: Sequence[Example],
+    hard_negatives: Sequence[Sequence[str]] | None,
+    settings: TrainCrossencoderSettings,
+) -> DrawNegatives:
     """A function that draws up to ``negatives`` negatives for each of these examples.
 
     For kind ``reading``: wrong answers from the right passage, right answers in wrong passages (M7) and hard
@@ -87,24 +90,28 @@ def negatives_for(
     """
     if settings.kind == "scored":
         return lambda number, rng: []  # noqa: ARG005 - the same for all examples
-    outputs, right = [example.output for example in examples], positive_outputs(examples)
-    made: Negatives | None = None
+    outputs, positives = [example.output for example in examples], positive_outputs(examples)
+    drawn: DrawNegatives | None = None
     if settings.kind == "reading":
-        made = answer_negatives(examples, (), entity_finder(settings.answers), settings.negatives)
-    elif near is None:
-        made = random_negatives(outputs, settings.negatives + 1)
+        drawn = answer_negatives(examples, (), entity_finder(settings.answers), settings.negatives)
+    elif hard_negatives is None:
+        drawn = random_negatives(outputs, settings.negatives + 1)
 
     def draw(number: int, rng: np.random.Generator) -> list[str]:
-        sorts = [made(number, rng)] if made else []
-        sorts += [some(near[number], settings.negatives, rng)] if near else []
-        pool = [text for texts in sorts for text in texts if text not in right[number]]
-        return some(pool, settings.negatives, rng)
+        sorts = [drawn(number, rng)] if drawn else []
+        sorts += (
+            [draw_without_replacement(hard_negatives[number], settings.negatives, rng)]
+            if hard_negatives
+            else []
+        )
+        pool = [text for texts in sorts for text in texts if text not in positives[number]]
+        return draw_without_replacement(pool, settings.negatives, rng)
 
     return draw
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RankingRow:
     """An input and outputs: the first is a positive, or has the given ``score``; the others are negatives."""
 
     input: str
@@ -112,30 +119,30 @@ class Row:
     score: float = 1.0
 
 
-def batch_of_rows(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """The arguments of ``Scorer.forward``: chunks of whole rows, so that each chunk has its own loss."""
+def batch_of_rows(cross: CrossEncoder, rows: Sequence[RankingRow]) -> Mapping[str, Any]:
+    """The arguments of ``CrossEncoderWithLoss.forward``: whole rows in chunks, each with its own loss."""
     tokens = [sum(map(len, cross.rows([row.input] * len(row.outputs), row.outputs))) for row in rows]
     some = batches_by_length(tokens, len(rows), tokens_at_once(cross.model.device))
     return {"chunks": [_chunk(cross, [rows[number] for number in numbers]) for numbers in some]}
 
 
-def _chunk(cross: CrossEncoder, rows: Sequence[Row]) -> dict[str, Any]:
+def _chunk(cross: CrossEncoder, rows: Sequence[RankingRow]) -> dict[str, Any]:
     """All pairs of the rows, the row that each belongs to, and its target score."""
     inputs = [row.input for row in rows for _ in row.outputs]
     outputs = [output for row in rows for output in row.outputs]
-    made = cross.rows(inputs, outputs)
+    packed = cross.rows(inputs, outputs)
 
     def features(numbers: list[int]) -> dict[str, Any]:
-        return cross.row_features([made[number] for number in numbers], inputs, outputs)
+        return cross.row_features([packed[number] for number in numbers], inputs, outputs)
 
-    pairs = chunked(list(map(len, made)), features, cross.model.device)
-    pairs["order"] = torch.tensor([pair for row in pairs["order"].tolist() for pair in made[row].numbers])
+    pairs = chunked(list(map(len, packed)), features, cross.model.device)
+    pairs["order"] = torch.tensor([pair for row in pairs["order"].tolist() for pair in packed[row].numbers])
     belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
-    right = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
-    return {"pairs": pairs, "row": torch.tensor(belongs), "right": torch.tensor(right)}
+    targets = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
+    return {"pairs": pairs, "row": torch.tensor(belongs), "targets": torch.tensor(targets)}
 
 
-class Scorer(nn.Module):
+class CrossEncoderWithLoss(nn.Module):
     """A cross-encoder's model; called with a batch of pairs, it returns the loss."""
 
     def __init__(self, cross: CrossEncoder, *, listwise: bool) -> None:
@@ -153,16 +160,16 @@ class Scorer(nn.Module):
         scores = compute_chunks(self.cross.scores, chunk["pairs"])
         if self._listwise:
             return listwise_losses(scores, chunk["row"])
-        return binary_losses(scores, chunk["right"])
+        return binary_losses(scores, chunk["targets"])
 
 
-def binary_losses(scores: Tensor, right: Tensor) -> Tensor:
+def binary_losses(scores: Tensor, targets: Tensor) -> Tensor:
     """Binary cross-entropy of each pair, ``(pairs,)`` (M6, reading comprehension).
 
-    ``scores``, unnormalised, and the targets ``right`` are ``(pairs,)`` float32. Targets lie in [0, 1]: 1 for
+    ``scores``, unnormalised, and ``targets`` are ``(pairs,)`` float32. Targets lie in [0, 1]: 1 for
     positives, 0 for negatives, or people's scores.
     """
-    return nn.functional.binary_cross_entropy_with_logits(scores, right, reduction="none")
+    return nn.functional.binary_cross_entropy_with_logits(scores, targets, reduction="none")
 
 
 def listwise_losses(scores: Tensor, row: Tensor) -> Tensor:
@@ -177,10 +184,12 @@ def listwise_losses(scores: Tensor, row: Tensor) -> Tensor:
     return totals - scores[first]
 
 
-def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Negatives) -> float | None:
+def ranking_accuracy(
+    cross: CrossEncoder, examples: Sequence[Example], draw_negatives: DrawNegatives
+) -> float | None:
     """Share, ×100, of inputs whose own output is scored higher than all negatives."""
     rows = [
-        [example.output, *wrong(number, generator(0, "validation", number))]
+        [example.output, *draw_negatives(number, generator(0, "validation", number))]
         for number, example in enumerate(examples)
     ]
     inputs = [example.input for example, outputs in zip(examples, rows, strict=True) for _ in outputs]

@@ -15,8 +15,8 @@ from pairsmith.metrics.similarity import unit_rows
 
 Vectors = NDArray[np.floating]
 
-STRENGTH = 0.01
-"""Inverse strength of the L2 penalty; a hundred seeds can hardly tell more than a direction."""
+C = 0.01
+"""Inverse strength of the L2 penalty: small, as a hundred seeds hardly determine more than a direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Likeness:
 
         rows = np.concatenate([side_by_side(*seeds), side_by_side(*mined)])
         like = np.arange(len(rows)) < len(seeds[0])
-        fitted = LogisticRegression(C=STRENGTH, class_weight="balanced", max_iter=1_000).fit(rows, like)
+        fitted = LogisticRegression(C=C, class_weight="balanced", max_iter=1_000).fit(rows, like)
         return cls(fitted.coef_[0].astype(np.float64), float(fitted.intercept_[0]))
 
     def log_odds(self, inputs: Vectors, outputs: Vectors) -> NDArray[np.float32]:

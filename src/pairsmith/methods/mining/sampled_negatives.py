@@ -1,4 +1,4 @@
-"""Seeds as the trainings use them, and negatives for them besides those of the batch (M7, M8)."""
+"""Negatives of seed pairs besides the in-batch negatives (M7, M8), and the passages that seeds are cut to."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from pairsmith.runs.seeds import generator
 
 T = TypeVar("T")
 
-Negatives = Callable[[int, np.random.Generator], list[str]]
+DrawNegatives = Callable[[int, np.random.Generator], list[str]]
 """Draws negatives for the example with this index."""
 
 
@@ -33,7 +33,7 @@ def answer_negatives(
     passages: Sequence[str],
     find: Callable[[str], list[Entity]],
     count: int,
-) -> Negatives:
+) -> DrawNegatives:
     """``count`` other answers from the right passage, and the right answer in ``count`` other passages (M7).
 
     They keep the encoder from judging by the passage alone or by the answer alone. More passages make up for
@@ -50,8 +50,10 @@ def answer_negatives(
         example, wrong = examples[number], others[number]
         assert example.context is not None
         assert example.answer is not None
-        found = [answer_in_passage(text, example.context) for text in some(wrong, count, rng)]
-        for passage in some(contexts, count + 2, rng)[: count + 2]:
+        found = [
+            answer_in_passage(text, example.context) for text in draw_without_replacement(wrong, count, rng)
+        ]
+        for passage in draw_without_replacement(contexts, count + 2, rng)[: count + 2]:
             if len(found) < 2 * count and example.answer.casefold() not in passage.casefold():
                 found.append(answer_in_passage(example.answer, passage))
         return found
@@ -82,17 +84,17 @@ def _of_one_input(examples: Sequence[Example], part: Callable[[Example], str]) -
     return [frozenset(found[example.input]) for example in examples]
 
 
-def random_negatives(outputs: Sequence[str], count: int) -> Negatives:
+def random_negatives(outputs: Sequence[str], count: int) -> DrawNegatives:
     """Draws ``count`` outputs of the corpus at random (M8)."""
-    return lambda number, rng: some(outputs, count, rng)  # noqa: ARG005 - the same for all examples
+    return lambda number, rng: draw_without_replacement(outputs, count, rng)  # noqa: ARG005 - the same for all examples
 
 
-def some(texts: Sequence[T], count: int, rng: np.random.Generator) -> list[T]:
+def draw_without_replacement(texts: Sequence[T], count: int, rng: np.random.Generator) -> list[T]:
     """Up to ``count`` of the texts, drawn at random without replacement."""
     return [texts[i] for i in rng.choice(len(texts), size=min(count, len(texts)), replace=False).tolist()]
 
 
-def sampled(items: Iterable[T], count: int, seed: int) -> list[T]:
+def reservoir_sample(items: Iterable[T], count: int, seed: int) -> list[T]:
     """A uniform random sample of ``count`` items of a stream, in their order; all if there are fewer."""
     rng = generator(seed, "sample")
     kept: list[tuple[int, T]] = []

@@ -17,13 +17,13 @@ FILE = "style.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class StyleClassifier:
     """A logistic regression on an encoder's vectors of length 1; its weight is ``(d,)`` float32."""
 
     weight: NDArray[np.float32]
     bias: float
 
-    def likelihood(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    def probability(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The probability that each text is in the style of the seeds, ``(n,)`` float32.
 
         ``vectors``, ``(n, d)`` float32, need not have length 1; the probability of a zero vector comes
@@ -31,21 +31,21 @@ class Style:
         """
         lengths = np.linalg.norm(vectors, axis=1)
         logits = vectors @ self.weight / np.where(lengths > 0, lengths, 1) + self.bias
-        likely: NDArray[np.float32] = torch.sigmoid(torch.from_numpy(logits)).numpy()
-        return likely
+        probabilities: NDArray[np.float32] = torch.sigmoid(torch.from_numpy(logits)).numpy()
+        return probabilities
 
     def save(self, folder: Path) -> None:
         """Save the classifier in an encoder's folder."""
         save_file({"weight": torch.from_numpy(self.weight), "bias": torch.tensor(self.bias)}, folder / FILE)
 
 
-def load_style(model: str) -> Style | None:
+def load_style_classifier(model: str) -> StyleClassifier | None:
     """The style classifier of an encoder; None where it has none."""
     file = file_of(resolve_model(model), FILE)
     if file is None:
         return None
     try:
         found = load_file(file)
-        return Style(found["weight"].float().numpy(), float(found["bias"]))
+        return StyleClassifier(found["weight"].float().numpy(), float(found["bias"]))
     except (SafetensorError, KeyError, OSError) as error:
         raise ModelError(f"{file} cannot be read ({first_line(error)}); train the encoder again") from error

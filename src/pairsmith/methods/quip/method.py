@@ -13,8 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
+from pairsmith.core.validation import option_error, refuse_options_of_steps
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
@@ -37,8 +40,9 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
         generator: as ``load_question_generator`` gives it.
 
     Returns:
-        the questions in the order of the texts. Their ``answer`` is None where what was written as an answer
-        stands nowhere in the passage.
+        the questions in the order of the texts. ``answer`` is None where the generated answer does not occur
+        in the passage. Passages longer than the generator's limit, and outputs that are no new question, are
+        left out; the step ``ask`` keeps them as rejects.
     """
     documents = [Document(text_id(text), text, "", "", "") for text in dict.fromkeys(texts)]
     of_texts, _ = cut(generator, documents)
@@ -97,18 +101,25 @@ def distil(
         questions: with the teacher's distributions, or with answers for ``labels="answers"``.
         base: the encoder to start from, by name.
         validation: questions of people, by which the best step is chosen; without them the last one is kept.
-        device: as for ``pick_device``.
-        progress: where it is shown; nowhere if not given.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        progress: shows how far the training is; by default nothing is shown.
         options: the fields of ``InfuseSettings`` by name, such as ``max_steps`` or ``learning_rate=[1e-5]``.
 
     Raises:
         InputError: a question has no distributions, or no answer lies within what is read of its passage.
         ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: an option is unknown, has a value that it cannot have, or needs a training with a
+            folder.
     """
     # Imported here, as it loads the trainer of transformers, which takes seconds.
     from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 
-    settings = InfuseSettings(base=base, data=["questions"], device=device, **options)
+    refuse_options_of_steps("distil", options)
+    people = "validation" if validation else None  # settings name files; only whether there is one counts
+    try:
+        settings = InfuseSettings(base=base, data=["questions"], device=device, validation=people, **options)
+    except ValidationError as error:
+        raise option_error("distil", error, InfuseSettings) from error
     return train_student_on(
         grouped_by_passage(questions, settings), validation, settings, pick_device(device), progress=progress
     )

@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 
 
 def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32") -> "TransformersModel":
-    """Load a causal language model, by a name as for ``resolve_model``, for decoding.
+    """Load a causal language model whose next tokens can be steered (D3).
 
-    ``dtype`` is the weights' number format, as for ``pick_dtype``; distributions are computed in float32.
+    Args:
+        name: a folder, a Hub id, a GGUF file, ``embedded:smollm2-135m-instruct`` or ``pairsmith:tiny``.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+        dtype: number format of the weights, as for ``pick_dtype``; probabilities are computed in float32.
+
+    Raises:
+        ModelError: the model cannot be loaded, or is no causal language model.
     """
     # Imported here, as transformers takes seconds, and the process that shares the work out decodes nothing.
     from pairsmith.models.language.packed_weights import packed

@@ -45,9 +45,9 @@ def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) 
     ``accuracy`` and ``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``); by label
     (``labels``) ``precision``, ``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones;
     ``confusion``, for each label how many of its texts were given which; ``largest``, the share ×100 of the
-    most frequent label, the accuracy of always predicting it; ``blank``, how many rows were left out; and
-    ``trained_on``, how many texts the classifier was trained on; and ``by_program``, whether a program wrote
-    the texts.
+    most frequent label, the accuracy of always predicting it; ``count``, the number of texts; ``blank``, how
+    many rows were left out as blank; ``trained_on``, how many of the texts the classifier was trained on; and
+    ``by_program``, whether a program wrote the texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     return evaluate_once(

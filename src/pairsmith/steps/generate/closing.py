@@ -27,7 +27,7 @@ class Examples:
         self._width = max(map(len, task.label_names))
 
     def show(self, rows: pa.Table) -> None:
-        """Show texts of labels that have not had their three; ``rows`` is a shard's table."""
+        """Show the first texts of labels with fewer than ``EXAMPLES`` so far; ``rows`` is a shard's table."""
         for row in rows.to_pylist() if any(self._left.values()) else ():
             label = _label(row)
             if not self._left.get(label):

@@ -21,7 +21,7 @@ from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import count_words, entities_of_texts, finder_revision, split_sentences, windows
-from pairsmith.methods.mining.style import load_style
+from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
@@ -229,7 +229,7 @@ def _load_encoder(
     check_revision(settings.encoder, revision, worker)
     encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
     cut = cutter(side, settings)
-    style = load_style(settings.encoder) if settings.style and is_styled(settings, side) else None
+    style = load_style_classifier(settings.encoder) if settings.style and is_styled(settings, side) else None
 
     def encode(shard: RecordShard[Document], advance: Advance) -> Made:
         pieces = list(cut(shard.records))
@@ -244,8 +244,8 @@ def _load_encoder(
         )
         share.finish()
         rejects = [reject for _, lost in pieces for reject in lost]
-        likely = style.likelihood(vectors) if style and len(units) else None
-        return encoded(units, vectors, settings, likely, rejects)
+        style_probability = style.probability(vectors) if style and len(units) else None
+        return encoded(units, vectors, settings, style_probability, rejects)
 
     return encode
 
@@ -254,13 +254,13 @@ def encoded(
     units: Sequence[Unit],
     vectors: NDArray[np.float32],
     settings: MineSettings,
-    likely: NDArray[np.float32] | None = None,
+    style_probability: NDArray[np.float32] | None = None,
     rejects: Sequence[Reject] = (),
 ) -> Made:
     """Make rows of ``encoded_schema``; units of another style (M4) or without a direction become rejects.
 
-    ``vectors`` are ``(n, d)``; ``likely``, ``(n,)``, holds the probabilities that a unit is in the style of
-    the seeds, and is None without a classifier; ``rejects`` are from cutting the records into units.
+    ``vectors`` are ``(n, d)``; ``style_probability``, ``(n,)``, is the probability that a unit is in the
+    style of the seeds, and None without a classifier; ``rejects`` are from cutting the records into units.
     """
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(lengths).all():
@@ -275,10 +275,10 @@ def encoded(
         if not stays[place]:
             reason = "the encoder's vector is zero"
             lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
-        elif likely is not None and likely[place] < settings.style:
+        elif style_probability is not None and style_probability[place] < settings.style:
             stays[place] = False
             reason = f"probability below {settings.style} of being in the style of the seeds"
-            likelihood = {"likelihood": float(likely[place])}
+            likelihood = {"likelihood": float(style_probability[place])}
             lost.append(Reject.of(text_id(unit.text), "style", reason, row | likelihood))
     kept = [unit for unit, stay in zip(units, stays, strict=True) if stay]
     unit_vectors = vectors[stays] / lengths[stays, None]

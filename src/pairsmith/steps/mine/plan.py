@@ -13,7 +13,7 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
-from pairsmith.methods.mining.style import load_style
+from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.summarizer import load_summarizer
@@ -47,7 +47,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     encoder = load_sentence_encoder(base if untrained else settings.encoder, **load_options(settings))
     loading = time.monotonic() - started
     width = encoder.get_embedding_dimension() or 1
-    style = load_style(settings.encoder) if settings.style and not untrained else None
+    style = load_style_classifier(settings.encoder) if settings.style and not untrained else None
     encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
     sampled = []
     seconds = 0.0
@@ -56,7 +56,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         _, each, vectors = timed(lambda: encode, sample.texts)
         seconds += each * sample.count
         if style and is_styled(settings, corpus.name):
-            sample.kept = float(np.mean(style.likelihood(vectors) >= settings.style))
+            sample.kept = float(np.mean(style.probability(vectors) >= settings.style))
         sampled.append(sample)
     counts = [round(sample.count * sample.kept) for sample in sampled]
     of_vector = np.dtype(settings.vector_dtype).itemsize * width

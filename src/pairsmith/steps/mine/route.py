@@ -25,7 +25,7 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.methods.mining.method import mined_pair
-from pairsmith.methods.mining.style import load_style
+from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
@@ -70,7 +70,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if settings.index:
         check_index(settings.index)
     styled = settings.style > 0 and any(is_styled(settings, each.name) for each in both)
-    if styled and load_style(settings.encoder) is None:
+    if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     # Units of text are encoded, and those that are unlike the seeds left out (M4).

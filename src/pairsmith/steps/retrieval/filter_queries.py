@@ -61,7 +61,8 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
 
     Vectors are kept in the subfolders ``queries``, ``corpus`` and ``evaluation``, ranks in ``search``, and
     the scores of a judge in ``scores``. A query that is left out for several reasons is counted under the
-    first of: no query, no chunk, evaluation, inconsistent, judge, duplicate.
+    first of: no query, no chunk, evaluation, inconsistent, judge, duplicate. Where queries are held back,
+    training queries that are near one of them are left out last, and counted under evaluation.
     """
     settings = settled(settings, run)
     refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
@@ -142,6 +143,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             leave_out_by_score(verdicts, scores, settings)
             ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
         leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
+        consistent = sum(verdict.filter in (KEPT, "judge", "duplicate") for verdict in verdicts)
         held = None
         if settings.held_back:
             held = held_back(rows.chunk, verdicts.kept, settings.held_back)
@@ -150,7 +152,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             if not writer.is_done(number):
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
                 writer.commit(number, *_shard(written, ranked, verdicts, part, held))
-    _tell(verdicts, held, settings.held_back, run)
+    _tell(verdicts, consistent, held, settings.held_back, run)
     card = _card(settings, found.rows, len(vectors["corpus"]), len(evaluation))
     return finished(writer, card, run)
 
@@ -286,8 +288,14 @@ def _shard(
     return {"train": table.filter(train), "test": table.filter(test)}, to_table(rejects, REJECT)
 
 
-def _tell(verdicts: Verdicts, held: NDArray[np.bool_] | None, share: float, run: Run) -> None:
-    """Say which share of the queries led back to their chunks, as far as that was looked at."""
+def _tell(
+    verdicts: Verdicts, consistent: int, held: NDArray[np.bool_] | None, share: float, run: Run
+) -> None:
+    """Say how many queries led back to their chunks (``consistent``), and how many of these a judge left out.
+
+    Queries that were left out before their chunk's rank mattered are not counted. Few held-back queries, of a
+    ``share`` of the chunks, are warned of.
+    """
     if held is not None and not held.any():
         run.progress.say(f"no queries are held back: {share:g} of their chunks is none, as there are too few")
     elif held is not None:
@@ -299,11 +307,10 @@ def _tell(verdicts: Verdicts, held: NDArray[np.bool_] | None, share: float, run:
             )
     lost = sum(verdict.filter == "inconsistent" for verdict in verdicts)
     low = sum(verdict.filter == "judge" for verdict in verdicts)
-    left = low + sum(verdict.filter in (KEPT, "duplicate") for verdict in verdicts)
-    if lost + left:
-        run.progress.say(f"{left:,} of {lost + left:,} queries lead back to their chunks")
+    if lost + consistent:
+        run.progress.say(f"{consistent:,} of {lost + consistent:,} queries lead back to their chunks")
     if low:
-        run.progress.say(f"{low:,} of these {left:,} are left out for the judge's scores")
+        run.progress.say(f"{low:,} of these {consistent:,} are left out for the judge's scores")
 
 
 def _search_card(settings: FilterQueriesSettings) -> Card:

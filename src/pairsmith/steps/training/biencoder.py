@@ -9,8 +9,8 @@ from pairsmith.data.documents import read_documents
 from pairsmith.data.examples import Example
 from pairsmith.data.text import count_words, finder_revision, split_sentences, windows
 from pairsmith.methods.dino.encoder import save_encoder
-from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
-from pairsmith.methods.mining.sampled_negatives import sampled
+from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
+from pairsmith.methods.mining.sampled_negatives import reservoir_sample
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
 from pairsmith.training.settings import TrainBiencoderSettings
@@ -27,23 +27,23 @@ print(encoder.similarity(inputs, outputs))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data(SeedData[Example]):
-    around: Surroundings
+    corpus: CorpusSample
 
 
 def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
     return _Data(
         read_seeds(settings.seeds, settings.kind, settings.least_score),
         read_validation(settings),
-        around=surroundings(settings),
+        corpus=corpus_sample(settings),
     )
 
 
 def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingContext) -> Trained:
     data.seeds.tell(context["progress"])
     model, rate, history = train_biencoder_on(
-        data.seeds.each, data.validation, data.around, settings, **context
+        data.seeds.each, data.validation, data.corpus, settings, **context
     )
-    style = model.trained_style()
+    style = model.style_classifier()
 
     def save(card: str, out: Path) -> None:
         save_encoder(model.encoder, out, card)
@@ -75,19 +75,23 @@ train_biencoder = TrainingStep(
 """Trains a bi-encoder on seeds. The folder opens with ``SentenceTransformer``."""
 
 
-def surroundings(settings: TrainBiencoderSettings) -> Surroundings:
+def corpus_sample(settings: TrainBiencoderSettings) -> CorpusSample:
     """A sample of the corpora that the settings name."""
     prefer = ("question",) if settings.kind == "reading" else ()
-    inputs = sampled(_texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed)
-    records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)
+    inputs = reservoir_sample(
+        _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed
+    )
+    records = reservoir_sample(
+        _texts(settings.outputs, settings.output_column), settings.sample, settings.seed
+    )
     if settings.kind == "summaries":
         sentences = [sentence.text for record in records for sentence in split_sentences(record)]
-        outputs = sampled(sentences, settings.sample, settings.seed)
-        return Surroundings(outputs, outputs)
+        outputs = reservoir_sample(sentences, settings.sample, settings.seed)
+        return CorpusSample(outputs, outputs)
     if settings.kind == "reading":
         cut = (windows(record, settings.window, count_words) for record in records)
-        return Surroundings(inputs, [window.text for window in chain.from_iterable(cut)])
-    return Surroundings((), records)
+        return CorpusSample(inputs, [window.text for window in chain.from_iterable(cut)])
+    return CorpusSample((), records)
 
 
 def _texts(sources: Sequence[str], column: str | None, prefer: Sequence[str] = ()) -> Iterator[str]:

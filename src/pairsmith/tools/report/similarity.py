@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.metrics.auroc import auroc
+from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.tools.report.rows import words
 
@@ -47,8 +48,7 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
     rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
     sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
     if rows:
-        one, other = (side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides)
-        found[rows] = np.clip((one * other).sum(axis=1), -1, 1)  # rounding can exceed the range
+        found[rows] = cosine_similarity_rows(*sides)
     return PairSimilarity("cosine", found)
 
 
