@@ -36,6 +36,8 @@ def test_only_settings_that_a_step_has_are_checked():
     for name, step in STEPS.items():
         assert step.all_checks().keys() <= step.settings.model_fields.keys(), name
     assert "base" in STEPS["train-encoder"].all_checks()
+    assert {"encoder", "judge"} <= STEPS["filter-queries"].all_checks().keys()
+    assert "encoder" in STEPS["train-crossencoder"].all_checks()
     assert "model" in STEPS["generate"].all_checks()
     assert "model" not in STEPS["mine"].all_checks()
 

@@ -4,6 +4,7 @@ import pytest
 from tests.conftest import make_bert
 
 from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
@@ -60,6 +61,36 @@ def test_a_student_learns_from_a_teachers_labels(questions, bert):
     assert trained.questions == len(questions)
     (answer,) = answer_by_vectors(trained.student, ["who?"], [TEXTS[0]])
     assert answer.text in TEXTS[0]
+
+
+def test_peoples_questions_choose_the_best_step_and_may_keep_the_base(questions, bert):
+    people = [Question("1", "", TEXTS[0], "who?", (Answer("Ann", 0),))]
+    labelled = label_questions(questions, load_reader(bert, fresh_head=True, device="cpu"))
+    trained = distil(
+        labelled,
+        bert,
+        validation=people,
+        keep_base=True,
+        max_steps=1,
+        batch_size=2,
+        max_length=32,
+        device="cpu",
+    )
+    assert trained.training.validation
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": "none"}, "distil: labels: should be 'teacher', 'hard' or 'answers', not 'none'"),
+        ({"keep_base": True}, "distil: keep_base does nothing without validation"),
+        ({"checkpoint_steps": 5}, "distil: checkpoint_steps needs a folder"),
+        ({"device": "cuda:1"}, "distil: device: should be"),
+    ],
+)
+def test_options_that_a_student_cannot_have_are_refused(options, message):
+    with pytest.raises(SettingsError, match=message):
+        distil([], "base", **options)
 
 
 @pytest.mark.parametrize(

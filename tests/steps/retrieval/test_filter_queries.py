@@ -304,9 +304,11 @@ def test_queries_near_to_those_that_are_held_back_are_not_trained_on(world):
         },  # cosine 3/sqrt(10) = 0.949
     ]
     given = settings(queries=lines(tmp_path / "rows.jsonl", rows), held_back=0.5, within=4)
-    folder = run(given, tmp_path / "out")
+    heard = Heard()
+    folder = run(given, tmp_path / "out", heard)
     assert len(folder.table("test")) == 1
     assert not len(folder.table("train"))
+    assert "2 of 2 queries lead back to their chunks" in heard.lines
     (reject,) = folder.rejects().to_pylist()
     assert (reject["filter"], reject["reason"]) == (
         "evaluation",
