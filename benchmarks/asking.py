@@ -38,7 +38,7 @@ from pairsmith.models.encode import batches_by_length
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
+from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
 
 SHOWN = 3
@@ -135,7 +135,7 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
                     top_k=0,
                     top_p=options.top_p,
                     num_return_sequences=options.questions,
-                    max_length=ANSWER_TOKENS + QUESTION_TOKENS + 4,
+                    max_length=GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 4,
                 )
             model.tokenizer.batch_decode(found, skip_special_tokens=True)
 

@@ -26,8 +26,8 @@ from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.questions import Distribution
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.marked import MarkedQuestion
-from pairsmith.methods.mining.reader import SpanMarker, batch_of_windows, training_windows
+from pairsmith.methods.mining.marked import QuestionWithSpans
+from pairsmith.methods.mining.reader import ReaderWithLoss, batch_of_windows, training_windows
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import Student
 from pairsmith.models.reader import load_reader
@@ -119,11 +119,11 @@ def apart(batches: Sequence[list[list[Question]]]) -> Way:
 
 def crossed(batches: Sequence[list[list[Question]]]) -> Way:
     reader = load_reader(MINILM, fresh_head=True, perceptrons=True)
-    model = SpanMarker(reader, 0)
+    model = ReaderWithLoss(reader, 0)
     rows = [
         [
             windows[0]
-            for windows in training_windows(reader, [MarkedQuestion.of(q) for some in batch for q in some])
+            for windows in training_windows(reader, [QuestionWithSpans.of(q) for some in batch for q in some])
         ]
         for batch in batches
     ]

@@ -54,7 +54,7 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
-from pairsmith.methods.mining.marked import MarkedQuestion
+from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.mining.writers import Continuation
 from pairsmith.methods.quip.generator_training import (
@@ -225,7 +225,7 @@ def ours_reader(model: str, questions: Sequence[Question], steps: int) -> list[f
     settings = TrainReaderSettings(
         base=model, seeds="-", batch_size=QUESTIONS, steps=steps, learning_rate=[3e-5]
     )
-    train_reader_on(list(map(MarkedQuestion.of, questions)), (), settings, "cpu", progress=watch)
+    train_reader_on(list(map(QuestionWithSpans.of, questions)), (), settings, "cpu", progress=watch)
     return watch.times
 
 
@@ -253,7 +253,7 @@ def ours_generator(model: str, questions: Sequence[Question], steps: int) -> lis
 def theirs_generator(model: str, questions: Sequence[Question], steps: int, bf16: bool) -> list[float]:
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(model))
     rows = [
-        {"input_ids": row.tokens, "labels": [*[-100] * row.told, *row.tokens[row.told :]]}
+        {"input_ids": row.tokens, "labels": [*[-100] * row.prompt_length, *row.tokens[row.prompt_length :]]}
         for row in generator_rows(model, questions)
     ]
     writer = AutoModelForCausalLM.from_pretrained(resolve_model(model), dtype=torch.float32)

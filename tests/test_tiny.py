@@ -62,4 +62,4 @@ def test_it_follows_the_instructions_of_sts_and_self_debiasing_parts_the_labels(
 def test_it_writes_single_texts_for_every_built_in_task(tiny, name):
     task = load_task(name)
     written = generate_texts(task, tiny, decoding=task.decoding.model_copy(update={"per_input": 3}))
-    assert written.complete >= 0.6 * written.asked
+    assert written.complete >= 0.6 * written.requests

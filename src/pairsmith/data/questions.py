@@ -81,7 +81,7 @@ class GeneratedQuestion:
     confidence: float | None = None  # the teacher's probability of its span, in [0, 1]
 
     @property
-    def answered(self) -> str:
+    def answer_text(self) -> str:
         """The text of ``answer``; empty where there is none."""
         return self.context[slice(*self.answer)] if self.answer else ""
 

@@ -3,15 +3,18 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 
 from pairsmith.core.errors import StorageError, first_line
+
+T = TypeVar("T")
 
 _TOGETHER = 4_096
 """Rows in a record batch."""
@@ -49,6 +52,23 @@ class StoredRows:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self._batches:
             yield from batch.to_pylist()
+
+
+class StoredSequence(Sequence[T]):
+    """A sequence whose items are read from ``StoredRows`` one at a time; a slice of it is a list."""
+
+    @abstractmethod
+    def item(self, number: int) -> T:
+        """The item with this number, from 0 to one less than the length."""
+
+    @overload
+    def __getitem__(self, number: int) -> T: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[T]: ...
+    def __getitem__(self, number: int | slice) -> T | list[T]:
+        if isinstance(number, slice):
+            return [self.item(each) for each in range(*number.indices(len(self)))]
+        return self.item(range(len(self))[number])
 
 
 @contextmanager

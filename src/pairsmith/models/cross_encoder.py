@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.model_files import META
-from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.encode import batches_by_length, moved, not_finite, one_thread_each, tokens_at_once
 from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
 from pairsmith.models.language.prefix_batches import (
     PrefixRow,
-    moved_features,
     obstacle,
     prefix_features,
     prefix_inputs,
@@ -95,8 +94,8 @@ def _scored_places(row: PrefixRow, padding: int) -> Iterator[int]:
     for text, seen, start in zip(row.texts, row.seen, row.starts(), strict=True):
         places = [*range(seen), *range(start, start + len(text))]
         tokens = [*row.prefix[:seen], *text]
-        told = [place for place, token in zip(places, tokens, strict=True) if token != padding]
-        yield (told or places)[-1]
+        not_padding = [place for place, token in zip(places, tokens, strict=True) if token != padding]
+        yield (not_padding or places)[-1]
 
 
 def load_cross_encoder(
@@ -133,7 +132,7 @@ def score_pairs(
 
     def scored(features: dict[str, Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            found: NDArray[np.float32] = cross.scores(moved_features(features, device)).cpu().numpy()
+            found: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
             return found
 
     def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[NDArray[np.float32]]:

@@ -10,10 +10,10 @@ from pairsmith.models.summarizer import Summarizer
 SEPARATOR = "<sep>"
 """Token between an answer and its question."""
 
-QUESTION_TOKENS = 50
+GENERATED_QUESTION_TOKENS = 50
 """Longest question in tokens (Q1)."""
 
-ANSWER_TOKENS = 30
+GENERATED_ANSWER_TOKENS = 30
 """Longest answer in tokens."""
 
 GenerationFault = Literal[
@@ -33,19 +33,19 @@ class WrittenQuestion:
     start: int | None = None  # where the answer starts in the passage; None if that has still to be found
 
 
-def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
+def separator_of(generator: Summarizer, separator: str = SEPARATOR) -> int:
     """The id of the separator token."""
-    number = asker.tokenizer.convert_tokens_to_ids(separator)
-    if number is None or number == asker.tokenizer.unk_token_id:
+    number = generator.tokenizer.convert_tokens_to_ids(separator)
+    if number is None or number == generator.tokenizer.unk_token_id:
         raise ModelError(
             f"the model knows no token {separator!r} to put between an answer and a question; train one with "
-            "train-asker, or give its --separator"
+            "train-generator, or give its --separator"
         )
     return int(number)
 
 
 def parse(
-    asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]
+    generator: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]
 ) -> WrittenQuestion:
     """Split a generated sequence, which ends with an ``end`` token if complete, into answer and question.
 
@@ -53,7 +53,7 @@ def parse(
     """
 
     def text(some: Sequence[int]) -> str:
-        found: str = asker.tokenizer.decode(list(some), skip_special_tokens=True)
+        found: str = generator.tokenizer.decode(list(some), skip_special_tokens=True)
         return found.strip()
 
     parts: list[list[int]] = [[]]
@@ -79,4 +79,4 @@ def _fault(
         return "no answer"
     if not question:
         return "no question"
-    return "long question" if len(parts[1]) - 1 > QUESTION_TOKENS else None
+    return "long question" if len(parts[1]) - 1 > GENERATED_QUESTION_TOKENS else None

@@ -236,11 +236,11 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
     places = [each.nonzero().flatten().tolist() for each in kept]
-    middles = [slice(some[0], some[-1] + 1) if some else slice(0, 0) for some in places]
+    owned = [slice(some[0], some[-1] + 1) if some else slice(0, 0) for some in places]
     text = TextScores(
-        torch.cat([each[:, middle] for each, middle in zip(scores, middles, strict=True)], dim=1),
-        torch.cat([window.offsets[middle] for window, middle in zip(windows, middles, strict=True)]),
-        torch.cat([each[middle] for each, middle in zip(kept, middles, strict=True)]),
+        torch.cat([each[:, tokens] for each, tokens in zip(scores, owned, strict=True)], dim=1),
+        torch.cat([window.offsets[tokens] for window, tokens in zip(windows, owned, strict=True)]),
+        torch.cat([each[tokens] for each, tokens in zip(kept, owned, strict=True)]),
     )
     if not torch.isfinite(text.scores[:, text.allowed]).all():
         raise not_finite("the model gives scores")

@@ -90,24 +90,31 @@ def answer_by_vectors(
 ) -> list[Prediction]:
     """Answer each question by a span of its text (Q7); the softmax is over all tokens of the text.
 
-    The encoder is put into evaluation mode. Questions are cut off after ``QUESTION_TOKENS`` tokens; the other
-    arguments are as for ``reader.answer``.
+    Args:
+        encoder: a student, as ``load_student`` loads it; it is put into evaluation mode.
+        questions: n questions; each is cut off after 64 tokens.
+        contexts: the text of each question; a blank one gives an empty answer of score 0.
+        max_answer_tokens: longest answer in tokens.
+        advance: called with numbers of questions that were answered.
+
+    Returns:
+        n answers: their text, the position of its first character in the context, and its probability.
     """
     encoder.tokens.model.eval()
-    asked: dict[str, list[int]] = {}
+    numbers_of: dict[str, list[int]] = {}
     for number, context in enumerate(contexts):
-        asked.setdefault(context, []).append(number)
-    texts = list(asked)
+        numbers_of.setdefault(context, []).append(number)
+    texts = list(numbers_of)
     found: dict[int, Prediction] = {}
     with torch.inference_mode():
         for first in range(0, len(texts), _AT_ONCE):
             some = texts[first : first + _AT_ONCE]
-            numbers = [number for text in some for number in asked[text]]
+            numbers = [number for text in some for number in numbers_of[text]]
             sides = question_vectors(encoder, [questions[number] for number in numbers])
-            starts, ends = (torch.split(side, [len(asked[text]) for text in some]) for side in sides)
+            starts, ends = (torch.split(side, [len(numbers_of[text]) for text in some]) for side in sides)
             for text, read, start, end in zip(some, text_vectors(encoder, some), starts, ends, strict=True):
                 each = _answers(text, read, start, end, max_answer_tokens)
-                found.update(zip(asked[text], each, strict=True))
+                found.update(zip(numbers_of[text], each, strict=True))
                 advance(len(each))
     return [found[number] for number in range(len(contexts))]
 

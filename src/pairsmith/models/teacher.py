@@ -57,7 +57,7 @@ def predict_spans(
     found = []
     for context, rows in zip(contexts, rows_of_questions(windows), strict=True):
         text = whole_text([windows[row] for row in rows], [scores[row] for row in rows])
-        found.append(_told(context, text, top, max_answer_tokens))
+        found.append(_span_distributions(context, text, top, max_answer_tokens))
     advance(len(questions))
     return found
 
@@ -80,7 +80,7 @@ def window_scores(
     return found
 
 
-def _told(context: str, text: TextScores, top: int, max_tokens: int) -> SpanDistributions:
+def _span_distributions(context: str, text: TextScores, top: int, max_tokens: int) -> SpanDistributions:
     """The predictions for one question, from the scores over its text."""
     offsets = text.offsets[text.allowed]
     likely, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)

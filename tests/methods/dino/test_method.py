@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
@@ -76,7 +77,7 @@ def test_rows_come_in_the_order_of_inputs_labels_and_tries():
     assert len({row.sentence2 for row in written.rows}) == 8
     firsts = generate_pairs(spec(), varied(), ["b", "a"], decoding=Decoding(per_input=1))
     assert firsts.rows == written.rows[::2]
-    assert (written.asked, written.complete, written.rejects) == (4, 4, [])
+    assert (written.requests, written.complete, written.rejects) == (4, 4, [])
 
 
 @pytest.mark.parametrize(
@@ -193,9 +194,9 @@ def test_rows_depend_on_the_seed_and_not_on_the_batch():
 
 
 def test_a_task_of_the_other_kind_is_refused():
-    with pytest.raises(ValueError, match="call generate_texts"):
+    with pytest.raises(SettingsError, match="call generate_texts"):
         generate_pairs(spec("text"), always('ok"'), ["x"])
-    with pytest.raises(ValueError, match="call generate_pairs"):
+    with pytest.raises(SettingsError, match="call generate_pairs"):
         generate_texts(spec(), always('ok"'))
 
 
@@ -256,7 +257,7 @@ def test_where_all_tries_repeat_one_text_is_kept():
     assert [(r.id, r.filter) for r in written.rejects] == [
         (f"{text_id(x)}-{y}-try-{number}", "repeat") for x in "ba" for y in "10" for number in range(1, 5)
     ]
-    assert (written.asked, written.complete) == (4, 0)
+    assert (written.requests, written.complete) == (4, 0)
 
 
 def test_of_equal_texts_that_of_the_earliest_try_stays_though_it_ends_last():

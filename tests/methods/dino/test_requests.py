@@ -6,7 +6,8 @@ from pairsmith.core.errors import TaskError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledText, ScoredPair
 from pairsmith.data.tasks import TaskSpec, load_task
-from pairsmith.methods.dino.requests import pair_requests, quotable, text_requests
+from pairsmith.data.text.instructed import quotable
+from pairsmith.methods.dino.requests import pair_requests, text_requests
 
 
 def test_prompts_and_counter_prompts_of_sts():

@@ -148,7 +148,7 @@ def test_no_more_is_begun_than_there_is_room_for():
         on_done=ended.append,
         enough=lambda begun: begun > 2 and len(ended) >= 10,
     )
-    assert 10 <= written.asked < 60
+    assert 10 <= written.requests < 60
 
 
 def scripted_reviews():

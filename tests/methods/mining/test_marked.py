@@ -2,15 +2,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.data.squad import Answer
-from pairsmith.methods.mining.marked import MarkedQuestion, MarkedStore, marks_of
+from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions, span_of
 
 MARKS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2).map(tuple)
-ASKED = st.builds(MarkedQuestion, st.text(max_size=3), st.sampled_from(["A man.", "", "Ü\n"]), MARKS)
+ASKED = st.builds(QuestionWithSpans, st.text(max_size=3), st.sampled_from(["A man.", "", "Ü\n"]), MARKS)
 
 
 @given(st.lists(ASKED, max_size=12))
 def test_questions_come_back_from_disk_as_they_were(asked):
-    store = MarkedStore(iter(asked))
+    store = StoredQuestions(iter(asked))
     assert [*store] == store[:] == asked
     assert len(store) == len(asked)
     if asked:
@@ -18,4 +18,4 @@ def test_questions_come_back_from_disk_as_they_were(asked):
 
 
 def test_white_space_around_an_answer_does_not_count():
-    assert marks_of(Answer(" Two dogs\n", 3)) == (4, 11)
+    assert span_of(Answer(" Two dogs\n", 3)) == (4, 11)

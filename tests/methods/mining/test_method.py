@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.conftest import make_bert
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.methods.mining.method import mine_pairs, verbatim
 from pairsmith.methods.mining.negatives import find_hard_negatives
@@ -117,11 +117,11 @@ def test_numbers_that_are_not_finite_are_told(fixed):
 
 def test_nothing_to_search_is_told(fixed):
     encoder = fixed({"a": [1, 0]})
-    with pytest.raises(ValueError, match="inputs: there are no texts"):
+    with pytest.raises(InputError, match="inputs: there are no texts"):
         mine_pairs([], ["a"], encoder)
-    with pytest.raises(ValueError, match="outputs must be a list of texts, not a single text"):
+    with pytest.raises(InputError, match="outputs must be a list of texts, not a single text"):
         mine_pairs(["a"], "a", encoder)
-    with pytest.raises(ValueError, match="pairs: there are no texts"):
+    with pytest.raises(InputError, match="pairs: there are no texts"):
         find_hard_negatives([], ["a"], encoder)
 
 
@@ -147,7 +147,7 @@ def test_the_query_itself_is_no_negative_and_takes_no_place(fixed):
 
 
 def test_ranks_that_are_no_range_are_refused(encoder):
-    with pytest.raises(ValueError, match="ranks must be a first and a last place"):
+    with pytest.raises(SettingsError, match="ranks must be a first and a last place"):
         find_hard_negatives([("a", "b")], ["c"], encoder, ranks=(0, 5))
 
 

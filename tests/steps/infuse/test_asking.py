@@ -320,7 +320,7 @@ def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
     answer, question, fault = expected
     if fault is None:
         assert rejects == []
-        (question_found,) = passage.found.values()
+        (question_found,) = passage.questions.values()
         row = question_found.columns()
         assert (row["written"], row["question"]) == (answer, question)
         assert row["answers"] == {"text": ["Ann"], "answer_start": [0]}
@@ -419,7 +419,7 @@ def test_passages_are_asked_about_some_at_a_time():
     heard = []
     asker.generate(passages, heard.append)
     assert heard == [2, 2, 1]
-    assert all(len(passage.found) == 1 for passage in passages)  # the second one is the first again
+    assert all(len(passage.questions) == 1 for passage in passages)  # the second one is the first again
     kinds = ["Q" if "Question: " in prompt else "A" for prompt in prompts]
     assert "".join(kinds) == "AAAAQQQQ" * 2 + "AAQQ"
 

@@ -155,7 +155,7 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
     passage = Passage("p", text)
     asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=9).options)
     assert asker.generate([passage]) == []
-    rows = [each.columns() for each in passage.found.values()]
+    rows = [each.columns() for each in passage.questions.values()]
     for row in rows:
         (found,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
         assert found == row["written"] == text[start : start + len(found)]
@@ -169,7 +169,7 @@ def test_a_long_sentence_makes_no_question():
         [passage]
     )
     assert {reject.filter for reject in rejects} == {"long question"}
-    assert not passage.found
+    assert not passage.questions
 
 
 def test_a_passage_without_a_name_is_a_reject():

@@ -28,7 +28,7 @@ from pairsmith.data.schemas import (
     rows_at,
     to_table,
 )
-from pairsmith.methods.mining.likeness import Likeness
+from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.language.likelihood import (
     likelihood_ratios,
@@ -651,7 +651,7 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     of_seeds, of_pairs = (
         tuple(encoder.encode(list(side)) for side in zip(*some, strict=True)) for some in (seeds[:5], pairs)
     )
-    scores = Likeness.learn(of_seeds, of_pairs).log_odds(*of_pairs)
+    scores = SeedClassifier.learn(of_seeds, of_pairs).log_odds(*of_pairs)
     best = np.argsort(-scores)[:4]
     assert [row["id"] for row in found.to_pylist()] == [ROWS[i].id for i in best]
     assert found["score"].to_pylist() == pytest.approx(scores[best].tolist(), abs=1e-3)

@@ -16,7 +16,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import MINED_PAIR, MinedPair
-from pairsmith.methods.mining.summarizer import Continued, rows_of
+from pairsmith.methods.mining.summarizer import DecoderOnlySummarizer, rows_of
 from pairsmith.methods.mining.writers import IGNORED
 from pairsmith.models.summarizer import (
     add_marker,
@@ -103,7 +103,7 @@ def test_documents_are_padded_on_the_left(summarizer):
 def test_the_loss_is_that_of_the_summaries_tokens_alone(summarizer, monkeypatch):
     examples = [Example(document(0), summary(0)), Example("A bell.", "Bell."), Example(document(3), "Lute.")]
     rows = rows_of(summarizer, examples, [], "", 62)
-    model = Continued(summarizer, 0.0).eval()
+    model = DecoderOnlySummarizer(summarizer, 0.0).eval()
     total, count = 0.0, 0
     for row in rows:  # each alone, by the library's own loss, which is a mean
         ids = torch.tensor([[*row.document, *row.summary]])

@@ -15,9 +15,9 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsE
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question, to_question_table
 from pairsmith.methods.mining import reader as module
-from pairsmith.methods.mining.marked import MarkedQuestion, marks_of
+from pairsmith.methods.mining.marked import QuestionWithSpans, span_of
 from pairsmith.methods.mining.reader import (
-    SpanMarker,
+    ReaderWithLoss,
     answer_tokens,
     span_losses,
     train_reader_on,
@@ -114,7 +114,7 @@ def settings(base="", seeds="", **rest):
 
 
 def marked(questions):
-    return list(map(MarkedQuestion.of, questions))
+    return list(map(QuestionWithSpans.of, questions))
 
 
 def train_on(base, questions=QUESTIONS, validation=(), **rest):
@@ -137,7 +137,7 @@ def bert(tiny_bert):
 def spelled(reader, asked):
     """The text that each window's target covers, and how many windows there are."""
     windows = encode_questions(reader, [asked.question], [asked.context])
-    found = [answer_tokens(window, marks_of(asked.answers[0])) for window in windows]
+    found = [answer_tokens(window, span_of(asked.answers[0])) for window in windows]
     places = [
         (window.offsets[start, 0], window.offsets[end, 1])
         for window, (start, end) in ((w, place) for w, place in zip(windows, found, strict=True) if place)
@@ -178,7 +178,7 @@ def test_a_letter_that_is_two_tokens_is_covered_from_the_first_to_the_last(tiny_
     (window,) = encode_questions(reader, ["Who?"], [context])
     tokens = [list(place) for place in window.offsets[window.is_context].tolist()]
     assert tokens.count([3, 4]) + tokens.count([2, 4]) == 2  # two bytes
-    start, end = answer_tokens(window, marks_of(Answer("é", 3)))
+    start, end = answer_tokens(window, span_of(Answer("é", 3)))
     assert end == start + 1
     assert window.offsets[end].tolist() == [3, 4]
 
@@ -275,7 +275,7 @@ def test_tokens_that_are_not_allowed_get_no_gradient():
 def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tiny_bert, monkeypatch):
     reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
     rows = [targets[0] for targets in training_windows(reader, marked(QUESTIONS))]
-    marker = SpanMarker(reader, 0)
+    marker = ReaderWithLoss(reader, 0)
     alone = [marker(**module.batch_of_windows(reader, [row]))["loss"] for row in rows]
     losses = {}
     for most in (32, 10_000):

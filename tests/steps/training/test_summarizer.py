@@ -12,7 +12,12 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
-from pairsmith.methods.mining.summarizer import WithLoss, rouge_l, rows_of, train_summarizer_on
+from pairsmith.methods.mining.summarizer import (
+    EncoderDecoderSummarizer,
+    rouge_l,
+    rows_of,
+    train_summarizer_on,
+)
 from pairsmith.methods.mining.writers import sequence_losses
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
 from pairsmith.runs import Run
@@ -145,7 +150,7 @@ def test_a_batch_has_the_mean_loss_of_its_tokens_however_it_is_cut(bart, monkeyp
         loss = summarizer.model(input_ids=ids, labels=labels).loss * len(row.summary) / tokens
         loss.backward()
         expected += loss.item()
-    gradient, model = table.grad, WithLoss(summarizer, 0.0).eval()
+    gradient, model = table.grad, EncoderDecoderSummarizer(summarizer, 0.0).eval()
     for at_once, count in ((2048, 1), (64, 2)):
         monkeypatch.setattr(chunks, "tokens_at_once", lambda _, most=at_once: most)
         table.grad = None

@@ -49,3 +49,12 @@ def room_for_passage(context: int, around: int, written: int, instruction: str =
     and the passage as often as the instruction has it.
     """
     return (context - around - written) // instruction.count("{passage}")
+
+
+def quotable(text: str) -> str:
+    """A text that can stand between quotation marks in a prompt, on one line.
+
+    A straight double quotation mark would end the text for the model, a line break or tab would break the
+    layout of the instruction. The prompt gets ``'`` and single spaces instead; rows keep the text as it is.
+    """
+    return " ".join(text.replace('"', "'").split())

@@ -27,7 +27,8 @@ from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 
 FOLDS = 5
-MAX_ROUNDS = 1_000
+MAX_ITERATIONS = 1_000
+"""Iterations of the solver at most."""
 
 Floats = NDArray[np.float32]
 Texts = NDArray[np.str_]
@@ -42,7 +43,7 @@ class ClassifierTraining:
         repeated: number of texts that were left out, as an earlier one has the same text and label.
         contradicting: number of texts that were left out, as the same text has several labels.
         c: the C that was kept.
-        measured_on: "validation texts", "cross-validation", or "" where neither was there to measure on.
+        measured_on: "validation texts", "cross-validation", or "" if C was not chosen by measuring.
         curve: for each C that was tried, the mean log loss and the accuracy ×100 on these.
         seconds: time it took.
     """
@@ -162,9 +163,10 @@ def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> lis
 
 
 def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
-    """The distinct texts and their labels, and how many were left out as repeats, and as contradictions.
+    """The distinct texts, their labels, and the numbers of repeated and of contradicting rows.
 
-    Texts are the same if they differ in case, spaces and punctuation only.
+    Texts are the same if they differ in case, spaces and punctuation only. Rows of a text with several labels
+    contradict each other.
     """
     of: dict[str, set[str]] = defaultdict(set)
     first: dict[str, str] = {}
@@ -202,7 +204,7 @@ def _losses(
 
 
 def _fitted(vectors: Floats, gold: NDArray[np.int64], c: float, balanced: bool) -> LogisticRegression:
-    model = LogisticRegression(C=c, class_weight="balanced" if balanced else None, max_iter=MAX_ROUNDS)
+    model = LogisticRegression(C=c, class_weight="balanced" if balanced else None, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings():  # a head that has not quite settled is measured like any other
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(vectors.astype(np.float64), gold)

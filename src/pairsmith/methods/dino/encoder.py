@@ -98,7 +98,8 @@ def save_encoder(
 ) -> None:
     """Save ``encoder`` and its model card in ``out``, so that ``SentenceTransformer(out)`` opens it.
 
-    Of ``pairs``, those that it learned, fingerprints are saved beside it, with those of its ``base``.
+    Fingerprints of the training ``pairs``, and those saved with its ``base``, are written to
+    ``trained-on.txt``.
     """
     save_sentence_encoder(encoder, out)
     (out / "README.md").write_text(card, encoding="utf-8")

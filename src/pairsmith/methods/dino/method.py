@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.methods.dino.requests import Row, TextRequest, encoded, pair_requests, text_requests
+from pairsmith.methods.dino.requests import GeneratedRow, TextRequest, encoded, pair_requests, text_requests
 from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.models.language.decoder import Draw, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -27,15 +27,18 @@ from pairsmith.models.language.sampling import Sampling
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRows:
-    """What came of all requests: accepted texts, in the order of the requests and of the tries.
+    """The rows that were written for a task.
 
-    ``rejects`` are tries that gave no text, and requests whose prompts are too long, in the same order. There
-    were ``asked`` requests, of which ``complete`` got all their texts.
+    Attributes:
+        rows: the accepted texts, input by input, label by label and try by try.
+        rejects: rejected tries, and requests whose prompt is too long, in the same order, with the reason.
+        requests: the number of requests that were begun, one for each input and label.
+        complete: the number of requests that got all their texts.
     """
 
-    rows: list[Row]
+    rows: list[GeneratedRow]
     rejects: list[Reject]
-    asked: int
+    requests: int
     complete: int
 
 
@@ -53,20 +56,24 @@ def generate_pairs(
 
     Args:
         task: a pair task.
-        model: writes them.
+        model: the language model that writes, as ``load_language_model`` loads it.
         inputs: first texts; equal ones give equal rows.
         decoding: how texts are drawn; the task's by default.
-        seed: of every draw, 0 to 2**63 - 1.
-        rows: prompts that the model computes at once, at least ``rows_needed(task)``; as many as fit the
-            memory by default.
-        rule: combines distributions in place of the one that ``decoding`` names: a function of the form
+        seed: seed of every draw, 0 to 2**63 - 1.
+        rows: number of prompts that the model computes at once, at least ``rows_needed(task)``; by default as
+            many as fit the memory.
+        rule: a steering rule of your own in place of the one that ``decoding`` names: a function of the form
             ``models.language.combine.Combine``, or its dotted name, ``package.module.function``.
 
+    Returns:
+        the accepted rows and the rejected tries.
+
     Raises:
-        ValueError: ``task`` writes single texts, ``rows`` is too few, or there is no such rule.
+        SettingsError: ``task`` writes single texts, or there is no such rule.
+        ValueError: ``rows`` is too few.
     """
     if task.kind != "pair":
-        raise ValueError(f"{task.name} writes single texts: call generate_texts")
+        raise SettingsError(f"{task.name} writes single texts: call generate_texts")
     decoding = decoding or task.decoding
     requests = pair_requests(task, inputs, decoding.per_input)
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
@@ -84,10 +91,11 @@ def generate_texts(
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
     Raises:
-        ValueError: ``task`` writes second texts, or ``rows`` is too few.
+        SettingsError: ``task`` writes second texts.
+        ValueError: ``rows`` is too few.
     """
     if task.kind != "text":
-        raise ValueError(f"{task.name} writes second texts for given ones: call generate_pairs")
+        raise SettingsError(f"{task.name} writes second texts for given ones: call generate_pairs")
     decoding = decoding or task.decoding
     requests = text_requests(task, range(decoding.per_input))
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))

@@ -46,14 +46,14 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
     texts of one of these scores is left out, so that all rows have the same number of texts. The columns are
     ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first, up to ``hard_negatives``.
     """
-    found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
+    texts_of: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
-        found[pair["sentence1"]][pair["score"]].append(pair["sentence2"])
-    there = sorted({score for texts in found.values() for score in texts}, reverse=True)
-    scores = [there[0], *(score for score in there[1:] if score <= hard_negatives)]
+        texts_of[pair["sentence1"]][pair["score"]].append(pair["sentence2"])
+    present = sorted({score for texts in texts_of.values() for score in texts}, reverse=True)
+    scores = [present[0], *(score for score in present[1:] if score <= hard_negatives)]
     names = ["anchor", "positive", *(f"negative_{i}" for i in range(1, len(scores)))]
     columns: dict[str, list[str]] = {name: [] for name in names}
-    for first, texts in found.items():
+    for first, texts in texts_of.items():
         if len(scores) < 2 or any(score not in texts for score in scores):
             continue
         for i in range(len(texts[scores[0]])):
@@ -62,9 +62,9 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
                 columns[name].append(text)
     if not columns["anchor"]:
         raise InputError(
-            f"contrastive training needs first texts with a second text of score {there[0]:g} and one of "
-            f"each score up to {hard_negatives:g}; none of {len(found):,} first texts has these (scores: "
-            f"{', '.join(f'{score:g}' for score in there)}); raise --hard-negatives if the scores are higher"
+            f"contrastive training needs first texts with a second text of score {present[0]:g} and one of "
+            f"each score up to {hard_negatives:g}; none of {len(texts_of):,} first texts has these (scores are "
+            f"{', '.join(f'{score:g}' for score in present)}); raise --hard-negatives if they are higher"
         )
     return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
 

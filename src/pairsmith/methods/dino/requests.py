@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
+from pairsmith.data.text.instructed import quotable
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.runs.seeds import stream_key
 
-Row = ScoredPair | LabelledPair | LabelledText
-"""What the method makes: a row of the kind that the task's labels ask for."""
+GeneratedRow = ScoredPair | LabelledPair | LabelledText
+"""A row of the kind that the task's labels ask for."""
 
 # By how a text ended, the filter that rejects it and the reason.
 _ENDINGS = {
@@ -27,7 +28,7 @@ _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\uff
 
 @dataclass(slots=True)
 class TextRequest:
-    """``count`` texts to be written for one label and, in a pair task, one input; and what came of the tries.
+    """A request for ``count`` texts of one label and, in a pair task, one input; and its tries.
 
     The ``id``, made of the input's content and the label, names the rows and their random numbers. ``input``
     is the first text as it was given, None in a text task. The prompts are the label's instruction with the
@@ -59,18 +60,18 @@ class TextRequest:
         return Group(prompts[0], prompts[1:], stream_key(self.id, number))
 
     def ended(self, number: int, written: Group, task: TaskSpec) -> None:
-        """Note what came of try ``number``; a text that cleaning would remove takes no place."""
+        """Accept or reject the text of try ``number``; copies and repeats do not count as texts (D4, D6)."""
         text = written.text.strip()
         if fault := self._fault(written.ending, text):
             self.reject(number, *fault, text, task)
             return
         self.texts[number] = text
         first: dict[str, int] = {}  # repeats of a text are rejected, whichever try ended first (D6)
-        for number, text in sorted(self.texts.items()):
-            if first.setdefault(text, number) != number:
-                # The earlier try is not named: of three equal texts, its number depends on which ended first.
-                self.reject(number, "repeat", "repeats the text of an earlier try", text, task)
-                del self.texts[number]
+        for earlier, accepted in sorted(self.texts.items()):
+            if first.setdefault(accepted, earlier) != earlier:
+                # The first try is not named: of three equal texts, its number depends on which ended first.
+                self.reject(earlier, "repeat", "repeats the text of an earlier try", accepted, task)
+                del self.texts[earlier]
 
     def _fault(self, ending: str | None, text: str) -> tuple[str, str] | None:
         """The filter that rejects a text, and the reason; None if it is accepted."""
@@ -91,11 +92,11 @@ class TextRequest:
         row = as_columns(self._row(0, text, task))
         self.rejects[number] = Reject.of(f"{self.id}-try-{number}", filter_, reason, row)
 
-    def rows(self, task: TaskSpec) -> list[Row]:
+    def rows(self, task: TaskSpec) -> list[GeneratedRow]:
         """A row for each text, in the order of the tries."""
         return [self._row(place, text, task) for place, (_, text) in enumerate(sorted(self.texts.items()))]
 
-    def _row(self, place: int, text: str, task: TaskSpec) -> Row:
+    def _row(self, place: int, text: str, task: TaskSpec) -> GeneratedRow:
         if self.input is None:
             return LabelledText(self.id, text, self.label)
         if task.numeric:
@@ -128,16 +129,6 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
     yield task.instruction(label, place)
     for counter in task.counters(label):
         yield task.instruction(counter, place)
-
-
-def quotable(text: str) -> str:
-    """``text`` so that it can stand between quotation marks in a prompt, on one line.
-
-    A straight double quotation mark would end the first text for the model, a line break or tab would break
-    the layout of the instruction. The prompt gets ``'`` and single spaces instead; the row keeps the given
-    text.
-    """
-    return " ".join(text.replace('"', "'").split())
 
 
 def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:

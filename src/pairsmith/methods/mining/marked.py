@@ -1,61 +1,61 @@
-"""Questions whose answers are marked in their texts, kept on disk where they may not fit into memory."""
+"""Questions with the spans of their answers, kept on disk where they may not fit into memory."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import pyarrow as pa
 
 from pairsmith.data.squad import Answer, Question
-from pairsmith.data.stored_rows import StoredRows
+from pairsmith.data.stored_rows import StoredRows, StoredSequence
 
-Marks = tuple[int, int]
-"""The positions in a text of an answer's first and last characters, neither of which is white space."""
+InclusiveSpan = tuple[int, int]
+"""The positions of an answer's first and last characters in a text, neither of which is white space."""
 
 _SCHEMA = pa.schema(
-    [("question", pa.string()), ("context", pa.string()), ("marks", pa.list_(pa.list_(pa.int64())))]
+    [("question", pa.string()), ("context", pa.string()), ("spans", pa.list_(pa.list_(pa.int64())))]
 )
 """The context is null where it is that of the row before."""
 
 
 @dataclass(frozen=True, slots=True)
-class MarkedQuestion:
-    """A question on a text, and the marks of its answers; the first that can be read is learned."""
+class QuestionWithSpans:
+    """A question on a text, and the spans of its answers; the first that can be read is learned."""
 
     question: str
     context: str
-    marks: tuple[Marks, ...]
+    spans: tuple[InclusiveSpan, ...]
 
     @classmethod
-    def of(cls, asked: Question) -> Self:
-        """The question with the marks of its answers, without the white space around them."""
-        return cls(asked.question, asked.context, tuple(map(marks_of, asked.answers)))
+    def of(cls, question: Question) -> Self:
+        """The question with the spans of its answers, without the white space around them."""
+        return cls(question.question, question.context, tuple(map(span_of, question.answers)))
 
 
-def marks_of(answer: Answer) -> Marks:
+def span_of(answer: Answer) -> InclusiveSpan:
     """The positions of an answer's first and last characters; white space around it does not count."""
     first = answer.start + len(answer.text) - len(answer.text.lstrip())
     return first, answer.start + len(answer.text.rstrip()) - 1
 
 
-class MarkedStore(Sequence[MarkedQuestion]):
+class StoredQuestions(StoredSequence[QuestionWithSpans]):
     """Questions on disk; memory holds one number for each."""
 
-    def __init__(self, asked: Iterable[MarkedQuestion]) -> None:
+    def __init__(self, questions: Iterable[QuestionWithSpans]) -> None:
         """Write the questions to disk."""
         self._texts = array("q")  # of each question, the row with its text
 
         def rows() -> Iterator[dict[str, Any]]:
             before = None
-            for each in asked:
+            for each in questions:
                 begins = before != each.context
                 before = each.context
                 self._texts.append(len(self._texts) if begins else self._texts[-1])
                 yield {
                     "question": each.question,
                     "context": before if begins else None,
-                    "marks": each.marks,
+                    "spans": each.spans,
                 }
 
         self._stored = StoredRows(rows(), _SCHEMA)
@@ -63,12 +63,7 @@ class MarkedStore(Sequence[MarkedQuestion]):
     def __len__(self) -> int:
         return len(self._texts)
 
-    @overload
-    def __getitem__(self, number: int) -> MarkedQuestion: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[MarkedQuestion]: ...
-    def __getitem__(self, number: int | slice) -> MarkedQuestion | list[MarkedQuestion]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        row, text = self._stored[range(len(self))[number]], self._stored[self._texts[number]]
-        return MarkedQuestion(row["question"], text["context"], tuple(map(tuple, row["marks"])))
+    def item(self, number: int) -> QuestionWithSpans:
+        """Read one item from the disk."""
+        row, text = self._stored[number], self._stored[self._texts[number]]
+        return QuestionWithSpans(row["question"], text["context"], tuple(map(tuple, row["spans"])))

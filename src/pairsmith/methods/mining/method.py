@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedPair
 from pairsmith.data.text.spans import stands_in
@@ -53,8 +53,8 @@ def mine_pairs(
         k: nearest neighbours of each text on the other side.
         margin: see ``search.margin.margin``; M3 is ``ratio``.
         retrieval: see ``search.margin.choose``.
-        threshold: the smallest margin of a pair; all without.
-        best: at most so many pairs, those of the largest margins.
+        threshold: leave out pairs with a smaller margin; None keeps all.
+        best: keep only this many pairs, those with the largest margins; None keeps all.
         keep_verbatim: keep pairs of which one text stands in the other.
 
     Returns:
@@ -62,16 +62,19 @@ def mine_pairs(
         the cosine.
 
     Raises:
-        ValueError: there are no inputs or no outputs, or k is less than 1.
+        InputError: there are no inputs or no outputs with a vector.
+        SettingsError: k is less than 1.
         ModelError: a vector is not finite.
 
     A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
     style than the seeds' (M4), where the encoder has a classifier for it; this function does not.
     """
     if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
-    xs, x = directions(encoder, inputs, "query", "inputs")
-    ys, y = directions(encoder, outputs, "document", "outputs")
+        raise SettingsError(f"k must be at least 1, not {k}")
+    # 1. Encode both sides (M2).
+    xs, x = unit_vectors_of(encoder, inputs, "query", "inputs")
+    ys, y = unit_vectors_of(encoder, outputs, "document", "outputs")
+    # 2. The k nearest of each text both ways (M3), without verbatim copies (M5).
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
     if not keep_verbatim:
 
@@ -83,6 +86,7 @@ def mine_pairs(
         of_y, _ = permitted(
             of_y, k, lambda j, i: forbidden(i, j), lambda rows, more: nearest(y[rows], x, more), len(x)
         )
+    # 3 and 4. The margins of all candidates (M3), and the retrieval rule.
     chosen = choose(*candidates(of_x, of_y, margin), retrieval, best=best)
     columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -113,15 +117,15 @@ def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedP
     return MinedPair("-".join(ids), input_, output, margin, cosine, input_id=ids[0], output_id=ids[1])
 
 
-def directions(
+def unit_vectors_of(
     encoder: "SentenceTransformer", texts: Iterable[str], side: Side, name: str
 ) -> tuple[list[str], Tensor]:
-    """Distinct texts, n of them, and their vectors of length 1, ``(n, d)`` float32.
+    """The distinct texts with a nonzero vector, n of them, and their vectors of length 1, ``(n, d)`` float32.
 
-    Texts whose vector is 0 are left out. ``name`` is that of the argument that gave them, for messages.
+    ``name`` is the name of the argument with the texts, for messages.
     """
     if isinstance(texts, str):
-        raise ValueError(f"{name} must be a list of texts, not a single text")
+        raise InputError(f"{name} must be a list of texts, not a single text")
     distinct = list(dict.fromkeys(texts))
     vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
     lengths = np.linalg.norm(vectors, axis=1)
@@ -130,6 +134,6 @@ def directions(
         raise ModelError(f"the encoder gives a vector that is not finite for {text!r}")
     kept = lengths > 0
     if not kept.any():
-        raise ValueError(f"{name}: there are no texts, or none with a nonzero vector")
+        raise InputError(f"{name}: there are no texts, or none with a nonzero vector")
     texts_kept = [text for text, keep in zip(distinct, kept.tolist(), strict=True) if keep]
     return texts_kept, torch.from_numpy(vectors[kept] / lengths[kept, None])

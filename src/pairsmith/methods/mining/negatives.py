@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairsmith.methods.mining.method import directions
+from pairsmith.core.errors import SettingsError
+from pairsmith.methods.mining.method import unit_vectors_of
 from pairsmith.search.exact import one_way_search
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 
@@ -58,23 +59,28 @@ def find_hard_negatives(
         one for each pair, in their order.
 
     Raises:
-        ValueError: ``ranks`` is no range, a number is out of bounds, or there are no pairs or no texts.
+        InputError: there are no pairs or no texts.
+        SettingsError: ``ranks`` is no range, or a number is out of bounds.
         ModelError: a vector is not finite.
 
     Pairs with a text whose vector is 0 get no negatives.
     """
     first, last = ranks
     if not 1 <= first <= last:
-        raise ValueError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
+        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
     if count < 1 or not 0 < share <= 1:
-        raise ValueError(f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}")
+        raise SettingsError(
+            f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}"
+        )
     every, rule = list(pairs), NegativesRule(count, share)
     own: dict[str, set[str]] = defaultdict(set)  # the query's texts that are no negatives of it
     for query, positive in every:
         own[query] |= {query, positive}
-    queries, of_queries = directions(encoder, own, "query", "pairs")
-    positives, of_positives = directions(encoder, (positive for _, positive in every), "document", "pairs")
-    texts, of_texts = directions(encoder, corpus, "document", "corpus")
+    queries, of_queries = unit_vectors_of(encoder, own, "query", "pairs")
+    positives, of_positives = unit_vectors_of(
+        encoder, (positive for _, positive in every), "document", "pairs"
+    )
+    texts, of_texts = unit_vectors_of(encoder, corpus, "document", "corpus")
     near = one_way_search(of_queries, of_texts, last + max(map(len, own.values())))
     rows = {query: row for row, query in enumerate(queries)}
     places = {positive: place for place, positive in enumerate(positives)}

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.marked import MarkedQuestion, Marks
+from pairsmith.methods.mining.marked import InclusiveSpan, QuestionWithSpans
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import (
     Feature,
@@ -53,7 +53,7 @@ class TrainedReader:
 
 
 def train_reader_on(
-    questions: Sequence[MarkedQuestion],
+    questions: Sequence[QuestionWithSpans],
     validation: Sequence[Question],
     settings: TrainReaderSettings | TrainTeacherSettings,
     device: str,
@@ -71,7 +71,7 @@ def train_reader_on(
     shown = progress or Silent()
     say_once = cache(shown.say)  # not for each learning rate
 
-    def make() -> tuple[SpanMarker, TrainingTask[Target]]:
+    def make() -> tuple[ReaderWithLoss, TrainingTask[Target]]:
         reader = load_reader(
             settings.base,
             device=device,
@@ -95,7 +95,7 @@ def train_reader_on(
 
         measure = partial(validation_f1, partial(answer, reader), validation) if validation else None
         task = TrainingTask(len(known), draw, partial(batch_of_windows, reader), measure, "F1")
-        return SpanMarker(reader, len(known)), task
+        return ReaderWithLoss(reader, len(known)), task
 
     marker, rate, training = train_at_each_rate(make, settings, device, shown, checkpoints)
     return TrainedReader(marker.reader, rate, training, marker.questions)
@@ -110,7 +110,7 @@ class Target:
     end: int
 
 
-def answerable(reader: Reader, questions: Sequence[MarkedQuestion]) -> NDArray[np.int64]:
+def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArray[np.int64]:
     """The numbers of the questions of which a window contains an answer, ascending; at least one."""
     parts = [np.zeros(0, np.int64)]
     for first in range(0, len(questions), _AT_ONCE):
@@ -125,36 +125,36 @@ def answerable(reader: Reader, questions: Sequence[MarkedQuestion]) -> NDArray[n
     return found
 
 
-def training_windows(reader: Reader, questions: Sequence[MarkedQuestion]) -> list[list[Target]]:
+def training_windows(reader: Reader, questions: Sequence[QuestionWithSpans]) -> list[list[Target]]:
     """For each question the windows with its first answer, or else with its next one; there may be none."""
     windows: list[list[Feature]] = [[] for _ in questions]
     texts = [question.question for question in questions]
     for window in encode_questions(reader, texts, [question.context for question in questions]):
         windows[window.question].append(window)
-    return [_targets(windows[number], question.marks) for number, question in enumerate(questions)]
+    return [_targets(windows[number], question.spans) for number, question in enumerate(questions)]
 
 
-def _targets(windows: Sequence[Feature], marks: Sequence[Marks]) -> list[Target]:
-    for each in marks:
-        tokens = [(window, answer_tokens(window, each)) for window in windows]
-        found = [Target(window, *place) for window, place in tokens if place]
-        if found:
-            return found
+def _targets(windows: Sequence[Feature], spans: Sequence[InclusiveSpan]) -> list[Target]:
+    for span in spans:
+        tokens = [(window, answer_tokens(window, span)) for window in windows]
+        targets = [Target(window, *place) for window, place in tokens if place]
+        if targets:
+            return targets
     return []
 
 
-def answer_tokens(window: Feature, marks: Marks) -> tuple[int, int] | None:
+def answer_tokens(window: Feature, span: InclusiveSpan) -> tuple[int, int] | None:
     """The first token on an answer's first character and the last on its last; None if either is missing."""
     begins, ends = window.offsets.unbind(1)
     starts, finals = (
         (window.is_context & (begins <= character) & (character < ends)).nonzero().flatten().tolist()
-        for character in marks
+        for character in span
     )
     return (starts[0], finals[-1]) if starts and finals else None
 
 
 def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
-    """The arguments of ``SpanMarker.forward``."""
+    """The arguments of ``ReaderWithLoss.forward``."""
 
     def features(numbers: list[int]) -> dict[str, Any]:
         some = [rows[number] for number in numbers]
@@ -168,7 +168,7 @@ def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any
     return {"windows": chunked([len(row.window.input_ids) for row in rows], features, reader.model.device)}
 
 
-class SpanMarker(nn.Module):
+class ReaderWithLoss(nn.Module):
     """A reader's model, trained on so many ``questions``; called with windows, it returns the loss."""
 
     def __init__(self, reader: Reader, questions: int) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
-from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
+from pairsmith.methods.mining.writers import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.metrics.rouge import rouge_scores
 from pairsmith.models.encode import padded
 from pairsmith.models.summarizer import (
@@ -35,8 +35,8 @@ from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.settings import TrainSummarizerSettings
 
 
-def turned(example: Example, kind: str) -> Example:
-    """The example with the text to write as output, which for kind ``reading`` is the question."""
+def generation_example(example: Example, kind: str) -> Example:
+    """An example as a generator learns it: for ``reading`` it reads the passage and writes the question."""
     return Example(example.output, example.input) if kind == "reading" else example
 
 
@@ -73,7 +73,7 @@ def train_summarizer_on(
                 "summary; choose a --marker that occurs in none"
             )
 
-    def make() -> tuple[WithLoss | Continued, TrainingTask[Row]]:
+    def make() -> tuple[EncoderDecoderSummarizer | DecoderOnlySummarizer, TrainingTask[Row]]:
         summarizer = load_summarizer(
             settings.base,
             settings.kind,
@@ -84,7 +84,7 @@ def train_summarizer_on(
         )
         if marker:
             add_marker(summarizer, marker)
-        kind = WithLoss if summarizer.cue is None else Continued
+        kind = EncoderDecoderSummarizer if summarizer.cue is None else DecoderOnlySummarizer
         model = kind(summarizer, settings.label_smoothing)
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
         measure = partial(rouge_l, summarizer, validation, settings) if validation else None
@@ -109,7 +109,7 @@ def rows_of(
     return [Row(*row) for row in zip(documents, summaries, strict=True)]
 
 
-class WithLoss(Writer):
+class EncoderDecoderSummarizer(GeneratorWithLoss):
     """A model with an encoder and a decoder; called with documents and summaries, it returns the loss."""
 
     def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
@@ -142,7 +142,7 @@ class WithLoss(Writer):
         return found
 
 
-class Continued(ContinuationWriter):
+class DecoderOnlySummarizer(CausalGeneratorWithLoss):
     """A decoder-only model; called with documents and their summaries, it returns the summaries' loss."""
 
     def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:

@@ -1,4 +1,4 @@
-"""What models that learn to write have in common: the loss on the tokens that they are to write (M9, Q2).
+"""Text generators in training: the loss of the tokens that they are to write (M9, Q2).
 
 texts to read and texts to write -> logits of the texts to write -> sum of their tokens' losses
 """
@@ -31,7 +31,7 @@ With their gradients and copies they take some four gigabytes.
 """
 
 
-class Writer(nn.Module, ABC):
+class GeneratorWithLoss(nn.Module, ABC):
     """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
 
     A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
@@ -75,13 +75,13 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The tokens of a prompt and of the target text behind it; the first ``told`` are the prompt's."""
+    """A prompt and its target text as tokens; the first ``prompt_length`` of them are the prompt's."""
 
     tokens: Sequence[int]
-    told: int
+    prompt_length: int
 
 
-class ContinuationWriter(Writer):
+class CausalGeneratorWithLoss(GeneratorWithLoss):
     """A causal language model in training, which learns to continue what it reads.
 
     With ``shares``, for which there must be no ``obstacle``, a prompt is computed once for all that follows.
@@ -102,7 +102,7 @@ class ContinuationWriter(Writer):
         def features(numbers: list[int]) -> dict[str, Tensor]:
             some = [rows[number] for number in numbers]
             tokens = padded([row.tokens for row in some], 0)
-            first = min(max(row.told - 1, 0) for row in some)
+            first = min(max(row.prompt_length - 1, 0) for row in some)
             return {
                 "input_ids": tokens,
                 "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
@@ -120,8 +120,8 @@ class ContinuationWriter(Writer):
         """
         if self.predictions is None:
             return self.continuations(rows)
-        prompts = [row.tokens[: row.told] for row in rows]
-        written = [row.tokens[row.told :] for row in rows]
+        prompts = [row.tokens[: row.prompt_length] for row in rows]
+        written = [row.tokens[row.prompt_length :] for row in rows]
         shared = list(prefix_rows(prompts, [each[:-1] for each in written], texts))
 
         def features(numbers: list[int]) -> dict[str, Any]:
@@ -155,5 +155,5 @@ class ContinuationWriter(Writer):
 
 def _labels(row: Continuation) -> list[int]:
     """The next token at each position, or ``IGNORED`` where that is not part of the target."""
-    given = max(row.told - 1, 0)
-    return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
+    ignored = max(row.prompt_length - 1, 0)
+    return [IGNORED] * ignored + [*row.tokens[ignored + 1 :], IGNORED]

@@ -23,8 +23,8 @@ from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
-    ANSWER_TOKENS,
-    QUESTION_TOKENS,
+    GENERATED_ANSWER_TOKENS,
+    GENERATED_QUESTION_TOKENS,
     GenerationFault,
     WrittenQuestion,
 )
@@ -43,7 +43,7 @@ class CausalGenerator:
         self.model = model
         self._options = options
         around = len(self._prompt("", ANSWER + QUESTION))
-        written = ANSWER_TOKENS + QUESTION_TOKENS
+        written = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS
         room = room_for_passage(model.context, around, written, options.instruction)
         if room < 1:
             raise ModelError(
@@ -76,16 +76,18 @@ class CausalGenerator:
         prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage in passages}
         answers = self._continue(
             [(prompts[passage.id], stream_key(passage.id, number, "answer")) for passage, number in samples],
-            ANSWER_TOKENS,
+            GENERATED_ANSWER_TOKENS,
         )
         asking: dict[int, tuple[Prompt, int]] = {}
         for row, ((passage, number), answer) in enumerate(zip(samples, answers, strict=True)):
             if not _fault(answer, "no answer", "long answer"):
                 prompt = self._prompt(passage.text, ANSWER + answer.text + QUESTION)
                 # Encoded again, an answer may have more tokens than were sampled.
-                if len(prompt) <= self.model.context - QUESTION_TOKENS:
+                if len(prompt) <= self.model.context - GENERATED_QUESTION_TOKENS:
                     asking[row] = prompt, stream_key(passage.id, number, "question")
-        asked = dict(zip(asking, self._continue(list(asking.values()), QUESTION_TOKENS), strict=True))
+        asked = dict(
+            zip(asking, self._continue(list(asking.values()), GENERATED_QUESTION_TOKENS), strict=True)
+        )
         written = (_written(answer, asked.get(row)) for row, answer in enumerate(answers))
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 

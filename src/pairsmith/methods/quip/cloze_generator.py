@@ -16,7 +16,7 @@ from pairsmith.data.text import Entity, entity_finder, split_sentences
 from pairsmith.data.text.windows import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
-from pairsmith.models.question_generator import QUESTION_TOKENS, GenerationFault, WrittenQuestion
+from pairsmith.models.question_generator import GENERATED_QUESTION_TOKENS, GenerationFault, WrittenQuestion
 from pairsmith.runs.seeds import generator
 from pairsmith.runs.work import Advance
 
@@ -74,7 +74,7 @@ class ClozeGenerator:
             rng = generator(self._options.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
             fault: GenerationFault | None = None if question else "no question"
-            if self.length(question) > QUESTION_TOKENS:
+            if self.length(question) > GENERATED_QUESTION_TOKENS:
                 fault = "long question"
             written.append(WrittenQuestion(answer.text, question, fault, answer.start))
         return written

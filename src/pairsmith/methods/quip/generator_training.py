@@ -17,15 +17,16 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import Row, WithLoss, rows_of
-from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
+from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, Row, rows_of
+from pairsmith.methods.mining.writers import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
+from pairsmith.models.encode import moved
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
-from pairsmith.models.language.prefix_batches import moved_features, obstacle
+from pairsmith.models.language.prefix_batches import obstacle
 from pairsmith.models.language.transformers_backend import context_of
-from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
+from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS, SEPARATOR
 from pairsmith.models.summarizer import (
     BEAMS,
     add_marker,
@@ -156,11 +157,11 @@ def causal_limit(base: str, tokenizer: Any) -> int:
         )
     context = context_of(config)
     around = len(_tokens(tokenizer, prompt_of("", ANSWER + QUESTION))[0])
-    room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
+    room = room_for_passage(context, around, GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS)
     if room < 1:
         raise ModelError(
             f"model {base}: reads {context} tokens, of which the instruction takes {around} and the "
-            f"output {ANSWER_TOKENS + QUESTION_TOKENS}; give one that reads more as --base"
+            f"output {GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS}; give a --base that reads more"
         )
     return room
 
@@ -192,7 +193,7 @@ def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> It
             yield Continuation(tokens[:context], begin)
 
 
-class SequenceWriter(WithLoss):
+class SequenceWriter(EncoderDecoderSummarizer):
     """An encoder-decoder model, which learns to write answer, separator and question in one sequence."""
 
     def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
@@ -211,7 +212,7 @@ class SequenceWriter(WithLoss):
         return self.batch(self.rows(examples))
 
 
-class CausalWriter(ContinuationWriter):
+class CausalWriter(CausalGeneratorWithLoss):
     """A causal language model; called with a batch of rows, it returns the loss on the target tokens."""
 
     def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
@@ -246,12 +247,12 @@ def chunks_of(
         yield from collate(examples[first : first + _LOOKED_AT])["pairs"]["chunks"]
 
 
-def token_accuracy(model: Writer, chunks: Iterable[Mapping[str, Tensor]]) -> float:
+def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:
     """Share, ×100, of the target tokens that the model ranks first, given those before them."""
     right = count = 0
     with torch.inference_mode():
         for chunk in chunks:
-            here = moved_features(chunk, model.model.device)
+            here = moved(chunk, model.model.device)
             counted = here["labels"] != IGNORED
             right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
             count += int(counted.sum())

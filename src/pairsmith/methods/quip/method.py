@@ -48,7 +48,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     of_texts, _ = cut(generator, documents)
     every = [passage for of_text in of_texts for passage in of_text]
     generator.generate(every)
-    return [question for passage in every for question in passage.found.values()]
+    return [question for passage in every for question in passage.questions.values()]
 
 
 def label_questions(

@@ -14,15 +14,22 @@ CLOZE = "cloze"
 class GenerationOptions:
     """How questions are generated; each kind of generator uses some of these.
 
-    Each passage gets up to ``questions`` distinct questions, in at most ``tries`` rounds, each of which draws
-    the questions that are still missing. ``max_length`` is the longest passage in tokens, without special
-    tokens (without a model, in words and punctuation marks); None means as many as the model can read.
-    ``batch_size`` passages are processed at once. Tokens are drawn from those that hold the share ``top_p``
-    of the probability. For models with an encoder and a decoder, ``decoding`` by ``nucleus`` draws and by
-    ``beams`` searches for as many answers as there are ``beams`` (Q2); ``separator`` is the token between
-    answer and question. Causal language models are told ``instruction``, in which ``{passage}`` stands for
-    the passage; with ``chat`` as a user's message. ``examples`` stand before it.
-    Without a model, answers are found in passages by ``answers``: ``rule`` or ``spacy:MODEL``.
+    Attributes:
+        questions: most distinct questions of a passage.
+        tries: most rounds; each draws the questions of a passage that are still missing (Q2).
+        max_length: longest passage in tokens, without special ones; without a model in words and punctuation
+            marks. None means as many as the model can read.
+        batch_size: number of passages that are processed at once.
+        seed: seed of the sampling.
+        top_p: share of the probability that the tokens hold from which one is drawn (Q2: 0.6).
+        decoding: how models with an encoder and a decoder write: ``nucleus`` samples answers and questions,
+            ``beams`` searches for the likeliest answers (Q2).
+        beams: number of beams, and of answers, of a passage.
+        separator: token between answer and question, of models with an encoder and a decoder.
+        instruction: what a causal language model is told; ``{passage}`` stands for the passage.
+        chat: give the instruction as a user's message in the model's chat format.
+        examples: questions with passages that stand before the instruction.
+        answers: how answers are found without a model: ``rule`` or ``spacy:MODEL``.
     """
 
     questions: int = 10

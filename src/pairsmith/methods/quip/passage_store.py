@@ -3,14 +3,14 @@
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.data.questions import DISTRIBUTION, Distribution
-from pairsmith.data.stored_rows import StoredRows
+from pairsmith.data.stored_rows import StoredRows, StoredSequence
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.runs.seeds import stream_key
 
@@ -20,7 +20,7 @@ _SCHEMA = pa.schema(
 """A row is a question with its passage's text, which is null where that is the text of the row before."""
 
 
-class PassageStore(Sequence[PassageExample]):
+class PassageStore(StoredSequence[PassageExample]):
     """Passages in the order of their first occurrence, each with all its questions.
 
     Memory holds only a few numbers for each question.
@@ -65,14 +65,8 @@ class PassageStore(Sequence[PassageExample]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, number: int) -> PassageExample: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[PassageExample]: ...
-    def __getitem__(self, number: int | slice) -> PassageExample | list[PassageExample]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        number = range(len(self))[number]
+    def item(self, number: int) -> PassageExample:
+        """Read one item from the disk."""
         begin = self._ends[number - 1] if number else 0
         rows = self._rows[begin : self._ends[number]].tolist()
         return PassageExample(

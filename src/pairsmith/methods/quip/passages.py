@@ -18,18 +18,18 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is made from the document's text and the offset of the passage in it. ``found`` are the kept
-    questions, by case-folded question; ``drawn`` is the number of outputs generated so far.
+    The ``id`` is made from the document's text and the offset of the passage in it. ``questions`` holds the
+    kept questions by their case-folded text; ``outputs`` is the number of outputs so far, kept or not.
     """
 
     id: str
     text: str
-    found: dict[str, GeneratedQuestion] = field(default_factory=dict)
-    drawn: int = 0
+    questions: dict[str, GeneratedQuestion] = field(default_factory=dict)
+    outputs: int = 0
 
     def missing(self, questions: int) -> range:
         """The numbers of the outputs to be drawn so that the passage may have so many questions."""
-        return range(self.drawn, self.drawn + max(0, questions - len(self.found)))
+        return range(self.outputs, self.outputs + max(0, questions - len(self.questions)))
 
 
 class QuestionGenerator(Protocol):
@@ -56,10 +56,10 @@ def cut(
     generator: QuestionGenerator, documents: Sequence[Document]
 ) -> tuple[list[list[Passage]], list[Reject]]:
     """Cut texts into passages (Q1); those that exceed the generator's limit become rejects."""
-    found: list[list[Passage]] = []
+    passages: list[list[Passage]] = []
     rejects = []
     for document in documents:
-        some = []
+        of_document = []
         for window in windows(document.document, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.document}")
             if generator.length(window.text) > generator.limit:
@@ -67,21 +67,25 @@ def cut(
                 detail = f"a word of more than {generator.limit} tokens"
                 rejects.append(Reject.of(name, "long passage", detail, row))
             else:
-                some.append(Passage(name, window.text))
-        found.append(some)
-    return found, rejects
+                of_document.append(Passage(name, window.text))
+        passages.append(of_document)
+    return passages, rejects
 
 
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> list[Reject]:
     """Add generated questions to each passage; returns rejects for those that were not kept."""
-    found = [keep(passage, each) for passage, some in zip(passages, written, strict=True) for each in some]
-    return [reject for reject in found if reject]
+    rejects = [
+        keep(passage, question)
+        for passage, questions in zip(passages, written, strict=True)
+        for question in questions
+    ]
+    return [reject for reject in rejects if reject]
 
 
 def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
     """Add a generated question to its passage, or return a reject that says why not."""
-    name = f"{passage.id}-{passage.drawn}"
-    passage.drawn += 1
+    name = f"{passage.id}-{passage.outputs}"
+    passage.outputs += 1
     if written.start is None:
         place = find_answer(written.answer, passage.text)
     else:
@@ -89,7 +93,7 @@ def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
     question = GeneratedQuestion(name, passage.text, written.question, written.answer, place, place)
     if written.fault:
         return Reject.of(name, written.fault, "not an answer followed by its question", question.columns())
-    if written.question.casefold() in passage.found:
+    if written.question.casefold() in passage.questions:
         return Reject.of(name, "duplicate", "the passage already has this question", question.columns())
-    passage.found[written.question.casefold()] = question
+    passage.questions[written.question.casefold()] = question
     return None

@@ -21,8 +21,8 @@ from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
 from pairsmith.models.language.sequences import draw_sequences, search_sequences
 from pairsmith.models.question_generator import (
-    ANSWER_TOKENS,
-    QUESTION_TOKENS,
+    GENERATED_ANSWER_TOKENS,
+    GENERATED_QUESTION_TOKENS,
     WrittenQuestion,
     parse,
     separator_of,
@@ -34,7 +34,7 @@ from pairsmith.runs.work import Advance
 QUESTION_BEAMS = 5
 """Beams in the search for the question of an answer; the paper does not give their number."""
 
-MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
+MAX_TOKENS = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 3
 """Longest sequence: answer and question with a start token, the separator and an end token."""
 
 
@@ -147,7 +147,7 @@ class SequenceGenerator:
             [()] * len(states),
             beams=self._options.beams,
             count=self._options.beams,
-            max_tokens=min(ANSWER_TOKENS + 2, self._room - 2),
+            max_tokens=min(GENERATED_ANSWER_TOKENS + 2, self._room - 2),
             end=self._separator,
             never=self._ends,
             length_penalty=0.0,
@@ -171,7 +171,7 @@ class SequenceGenerator:
                     answers,
                     beams=QUESTION_BEAMS,
                     count=1,
-                    max_tokens=min(QUESTION_TOKENS + 1, self._room - length),
+                    max_tokens=min(GENERATED_QUESTION_TOKENS + 1, self._room - length),
                     end=self._ends,
                 )
                 for row, answer, (question,) in zip(rows, answers, found, strict=True):

@@ -14,16 +14,16 @@ from torch import Tensor
 from pairsmith.search.exact import nearest, products_with
 
 BLOCK = 1_024
-"""Queries that are compared with earlier ones at once."""
+"""Rows of the similarity matrix that are computed at once: queries."""
 NEIGHBOURS = 2**22
 """Neighbours that are held at once."""
 KEPT = 16_384
-"""Earlier queries that they are compared with at once."""
+"""Columns of it that are computed at once: earlier queries that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPlaces:
-    """Where each of n queries finds its own chunk.
+    """The rank of each of n queries' own chunk, and its cosine with the query.
 
     Attributes:
         ranks: ``(n,)`` int64, from 1 for the nearest chunk; ``within + 1`` where it is none of the nearest.

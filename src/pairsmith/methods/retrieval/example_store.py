@@ -1,13 +1,13 @@
 """The rows that a retriever learns from, kept on disk, as they may not fit into memory."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pairsmith.data.stored_rows import StoredRows
+from pairsmith.data.stored_rows import StoredRows, StoredSequence
 from pairsmith.data.tuples import RetrievalExample
 from pairsmith.runs.seeds import stream_key
 
@@ -21,7 +21,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class ExampleStore(Sequence[RetrievalExample]):
+class ExampleStore(StoredSequence[RetrievalExample]):
     """The distinct ones of some examples, in their order; ``read`` tells how many there were.
 
     Memory holds one number for each.
@@ -43,13 +43,8 @@ class ExampleStore(Sequence[RetrievalExample]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    @overload
-    def __getitem__(self, number: int) -> RetrievalExample: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[RetrievalExample]: ...
-    def __getitem__(self, number: int | slice) -> RetrievalExample | list[RetrievalExample]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+    def item(self, number: int) -> RetrievalExample:
+        """Read one item from the disk."""
         return _example(self._stored[int(self._numbers[number])])
 
     def __iter__(self) -> Iterator[RetrievalExample]:

@@ -12,6 +12,7 @@ from functools import partial
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import Chunk, QueryExample
 from pairsmith.data.schemas import Reject
+from pairsmith.data.text.instructed import quotable
 from pairsmith.methods.retrieval.query_options import KindName, QueryOptions
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
@@ -56,9 +57,10 @@ TEXTS = (
 """Invented texts, which the example queries of each kind are for; shown unless the user gives examples."""
 
 FLOOR = 0.01
-COPIED = 8
+"""Smallest factor of a token's probability in self-debiasing (D3)."""
+COPY_WORDS = 8
 """A query of this many words or more that stands in the text word for word is a copy of it."""
-LEAST = 16
+MIN_TEXT_TOKENS = 16
 """Tokens of a text that have to fit the model beside the instruction and the query."""
 
 
@@ -113,12 +115,14 @@ class QueryWriter:
         self._options = options
         self._examples = tuple(examples)
         self._special = len(model.encode(""))
-        self._invented = not self._examples
-        around, room = self._space()
-        if self._invented and room < options.max_length:  # a model that reads little reads the text instead
-            self._invented = False
-            around, room = self._space()
-        if room < LEAST:
+        self._shows_own_examples = not self._examples
+        around, room = self._token_budget()
+        if (
+            self._shows_own_examples and room < options.max_length
+        ):  # a model that reads little reads the text instead
+            self._shows_own_examples = False
+            around, room = self._token_budget()
+        if room < MIN_TEXT_TOKENS:
             raise ModelError(
                 f"model {model.name}: reads {model.context} tokens, of which the instruction and examples "
                 f"take {around} and a query {options.max_tokens}; give fewer or shorter examples"
@@ -165,14 +169,14 @@ class QueryWriter:
         first = stream_key("kinds", chunk.id) % len(kinds) if wanted < len(kinds) else 0
         return [kinds[(first + number) % len(kinds)] for number in range(wanted)]
 
-    def _space(self) -> tuple[int, int]:
+    def _token_budget(self) -> tuple[int, int]:
         """How many tokens the longest instruction has with its examples, and how many are left for a text."""
         around = max(len(self._prompt("", kind)) for kind in self._options.kinds)
         return around, self._model.context - around - self._options.max_tokens
 
-    def _shown(self, kind: KindName) -> Sequence[QueryExample]:
+    def _examples_for(self, kind: KindName) -> Sequence[QueryExample]:
         """The examples that the model sees for a kind of query."""
-        if not self._invented:
+        if not self._shows_own_examples:
             return self._examples
         return [QueryExample(query, text) for query, text in zip(KINDS[kind].examples, TEXTS, strict=True)]
 
@@ -209,7 +213,7 @@ class QueryWriter:
     def _group(self, request: QueryRequest, number: int) -> Group:
         """A try of a request: its chunk's prompt, steered away from its counter-prompts."""
         chunk, kind = request.chunk, request.kind
-        main = self._of_text(chunk.title, chunk.text, kind)
+        main = self._text_prompt(chunk.title, chunk.text, kind)
         return Group(main, self._counter_prompts(chunk, kind), request.stream(number))
 
     def _fault(
@@ -219,22 +223,24 @@ class QueryWriter:
 
         A user's own examples are often about what the chunk is about.
         """
-        return _fault_of(group, query, others, self._shown(query.kind) if self._invented else ())
+        return _fault_of(
+            group, query, others, self._examples_for(query.kind) if self._shows_own_examples else ()
+        )
 
     def _counter_prompts(self, chunk: Chunk, kind: KindName) -> tuple[Prompt, ...]:
         """What a query must not fit better than its chunk: the chunks beside it, and its title alone."""
         if not self._options.decay:
             return ()
         texts = list(chunk.neighbours) if "neighbours" in self._options.against else []
-        prompts = [self._of_text(chunk.title, text, kind) for text in texts]
+        prompts = [self._text_prompt(chunk.title, text, kind) for text in texts]
         if "title" in self._options.against and chunk.title:
-            prompts.append(self._of_text("", chunk.title, kind))
-        own = self._of_text(chunk.title, chunk.text, kind)
+            prompts.append(self._text_prompt("", chunk.title, kind))
+        own = self._text_prompt(chunk.title, chunk.text, kind)
         return tuple(prompt for prompt in dict.fromkeys(prompts) if prompt != own)
 
-    def _of_text(self, title: str, text: str, kind: KindName) -> Prompt:
+    def _text_prompt(self, title: str, text: str, kind: KindName) -> Prompt:
         """The prompt of a text below its title, cut to the room that there is."""
-        shown = _quotable(f"{title}: {text}" if title else text)
+        shown = quotable(f"{title}: {text}" if title else text)
         tokens = self._model.encode(shown)
         if len(tokens) - self._special > self._room:
             shown = self._model.decode(tokens[: self._room])
@@ -247,21 +253,16 @@ class QueryWriter:
     def _prompt(self, text: str, kind: KindName) -> Prompt:
         """The tokens of the instruction with a text, and of the beginning of what the model writes."""
         task, label = KINDS[kind].task, KINDS[kind].label
-        alone = [f'"{_quotable(example.query)}"' for example in self._examples if not example.text]
+        alone = [f'"{quotable(example.query)}"' for example in self._examples if not example.text]
         shown = f"Queries are such as {', '.join(alone)}.\n" if alone else ""
-        for example in self._shown(kind):
+        for example in self._examples_for(kind):
             if example.text:
-                shown += f'Text: "{_quotable(example.text)}"\nTask: {task}\n'
-                shown += f'{label}: "{_quotable(example.query)}"\n\n'
+                shown += f'Text: "{quotable(example.text)}"\nTask: {task}\n'
+                shown += f'{label}: "{quotable(example.query)}"\n\n'
         message = f'{shown}Text: "{text}"\nTask: {task}'
         if self._options.chat:
             return tuple(self._model.encode_chat(message, f'{label}: "'))
         return tuple(self._model.encode(f'{message}\n{label}: "'))
-
-
-def _quotable(text: str) -> str:
-    """A text that can stand between quotation marks on one line."""
-    return " ".join(text.replace('"', "'").split())
 
 
 def _fault_of(
@@ -284,16 +285,17 @@ def _fault_of(
         return "bad character", "the query holds a character that is no text"
     if " ".join(words) in known:
         return "repeat", "the chunk already has this query"
-    if len(words) >= COPIED and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
-        return "copy", f"{COPIED} words or more that stand in the text word for word"
-    own = _telling(f"{query.chunk.title} {query.chunk.text}")
+    if len(words) >= COPY_WORDS and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
+        return "copy", f"{COPY_WORDS} words or more that stand in the text word for word"
+    own = _content_words(f"{query.chunk.title} {query.chunk.text}")
     if any(
-        len((_telling(text) & _telling(f"{example.text} {example.query}")) - own) >= 2 for example in examples
+        len((_content_words(text) & _content_words(f"{example.text} {example.query}")) - own) >= 2
+        for example in examples
     ):
         return "example", "two telling words or more of an example that are not in the text"
     return None
 
 
-def _telling(text: str) -> set[str]:
+def _content_words(text: str) -> set[str]:
     """The words of a text that say what it is about: those of five letters or more, and numbers."""
     return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 4 or word.isdecimal()}

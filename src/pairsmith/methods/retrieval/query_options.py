@@ -11,9 +11,18 @@ AgainstName = Literal["neighbours", "title"]
 class QueryOptions:
     """How queries are written.
 
-    ``queries`` are wanted for each chunk, their kinds taking turns, with at most ``tries`` for each. A query
-    should fit its chunk better than what it is written ``against``, with a weight of ``decay``; 0 turns that
-    off. ``max_length`` tokens of a text are read.
+    Attributes:
+        queries: number of queries of a chunk.
+        kinds: kinds of query, which take turns.
+        against: texts of the counter-prompts (D3): the chunk's neighbours, its title.
+        tries: most tries for each query.
+        decay: decay of self-debiasing (D3); 0 turns it off.
+        top_k: draw from so many of the likeliest tokens; 0 for all (D4).
+        top_p: of these, draw from the likeliest that together hold this share (D4).
+        max_tokens: longest query in tokens.
+        max_length: longest text in tokens that the model is shown; the rest is cut off.
+        chat: give the instruction as a user's message in the model's chat format.
+        seed: seed of the sampling.
     """
 
     queries: int = 3

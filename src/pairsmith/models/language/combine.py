@@ -14,6 +14,8 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
+from pairsmith.core.errors import SettingsError
+
 Combine = Callable[[Tensor, Tensor], Tensor]
 """A rule with its parameters bound; see the module."""
 
@@ -85,7 +87,7 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
     try:
         found: Combine = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"no rule is called {rule!r}: {error}; give package.module.function") from None
+        raise SettingsError(f"no rule is called {rule!r}: {error}; give package.module.function") from None
     return found
 
 

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import DtypeName
-from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.encode import batches_by_length, moved, not_finite, one_thread_each, tokens_at_once
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import (
     Predictions,
     PrefixRow,
-    moved_features,
     obstacle,
     places_and_targets,
     predict_some,
@@ -233,7 +232,7 @@ def _log_probabilities(
     device = judge.network.device
     judge.predictions.places = torch.tensor(places, dtype=torch.int64, device=device).reshape(-1, 2)
     with torch.inference_mode():
-        inputs = prefix_inputs(moved_features(features, device), judge.network)
+        inputs = prefix_inputs(moved(features, device), judge.network)
         logits = judge.network(**inputs, use_cache=False).logits[0]
         goals = torch.tensor(targets, device=device, dtype=torch.int64)
         return list(logits.float().log_softmax(dim=1).gather(1, goals[:, None])[:, 0].tolist())

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.errors import ModelError, first_line
+from pairsmith.models.encode import moved
 
 LONGEST_ROW = 1_024
 """Tokens of a prefix and its texts in one row, or twice as many as the prefix has if that is more."""
@@ -214,7 +215,7 @@ def obstacle(network: Any) -> str | None:
     device = next(network.parameters()).device
     try:
         with torch.inference_mode():
-            features = moved_features(prefix_features([row]), device)
+            features = moved(prefix_features([row]), device)
             both = base(**prefix_inputs(features, network), use_cache=False).last_hidden_state[0]
             for text_tokens, behind, start in zip(row.texts, row.seen, row.starts(), strict=True):
                 ids = torch.tensor([[*first[:behind], *text_tokens]], device=device)
@@ -227,8 +228,3 @@ def obstacle(network: Any) -> str | None:
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         return first_line(error)
     return None
-
-
-def moved_features(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """The features with their tensors on a device."""
-    return {name: value.to(device) if torch.is_tensor(value) else value for name, value in features.items()}

@@ -68,11 +68,11 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         # At least one of each label.
         enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
-    seconds = (ends[-1] - begun) / written.asked
+    seconds = (ends[-1] - begun) / written.requests
     read, drawn = (model.used.read, model.used.written) if isinstance(model, RemoteModel) else (0, 0)
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
     rejects = to_table(written.rejects, REJECT)
-    share = asked / written.asked
+    share = asked / written.requests
     text = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
     per_text = sum(len(model.encode(each)) + 1 for each in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share

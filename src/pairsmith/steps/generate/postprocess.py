@@ -36,7 +36,8 @@ from pairsmith.data.schemas import (
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
-from pairsmith.methods.dino.requests import Row, quotable
+from pairsmith.data.text.instructed import quotable
+from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
 from pairsmith.runs.folder import open_training_rows, read_manifest
 from pairsmith.runs.mapped import finished, nothing_to_do
@@ -92,7 +93,7 @@ class Given:
 
     source: str  # the file, or the folder and split, that they are read from
     schema: pa.Schema
-    rows: Sequence[Row]
+    rows: Sequence[GeneratedRow]
     origins: Mapping[str, str] = field(default_factory=dict)  # of a mixture: the source of each id
     models: Mapping[str, str] = field(default_factory=dict)  # what wrote them, with its revision
     described: Any = None  # the task they were written for, as a manifest has it
@@ -148,13 +149,15 @@ def _is_finished(out: Place) -> bool:
 class Processed:
     """The rows of each split, the rejects, and the number of sampled negatives among the rows."""
 
-    train: list[Row]
-    validation: list[Row]
+    train: list[GeneratedRow]
+    validation: list[GeneratedRow]
     rejects: list[Reject]
     negatives: int
 
 
-def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec | None) -> Processed:
+def processed(
+    rows: Sequence[GeneratedRow], settings: PostprocessSettings, task: TaskSpec | None
+) -> Processed:
     """Clean (D6), smooth (D7), add sampled negatives (D8) and split (D9); ``task`` is that of the rows."""
     kept, rejects = clean(rows, _filters(settings, task), settings.per_input, settings.per_label)
     scored = [row for row in kept if isinstance(row, ScoredPair)]
@@ -179,20 +182,20 @@ _OPEN = re.compile(r"\[[A-Za-z][^\]]*\]")
 """A placeholder that a language model left for somebody to fill in, such as ``[City Name]``."""
 _SOURCE = pa.field("source", pa.string())
 
-Filter = Callable[[Row], str | None]
+Filter = Callable[[GeneratedRow], str | None]
 """Returns why a row is dropped, or None."""
 
 
 def clean(
-    rows: Iterable[Row], filters: Mapping[str, Filter], per_input: int, per_label: int | None = None
-) -> tuple[list[Row], list[Reject]]:
+    rows: Iterable[GeneratedRow], filters: Mapping[str, Filter], per_input: int, per_label: int | None = None
+) -> tuple[list[GeneratedRow], list[Reject]]:
     """Keep rows that pass every filter, each once, up to ``per_input`` per first text and label (D6).
 
     With ``per_label``, only that many rows of each label are kept.
 
     Of equal rows the first is kept; the order of the rows stays the same.
     """
-    kept: list[Row] = []
+    kept: list[GeneratedRow] = []
     rejects: list[Reject] = []
     seen: set[tuple[Any, ...]] = set()
     held: Counter[tuple[Any, ...]] = Counter()
@@ -256,12 +259,14 @@ def sampled_negatives(
     return negatives
 
 
-def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+def split(
+    rows: Sequence[GeneratedRow], share: float, seed: int
+) -> tuple[list[GeneratedRow], list[GeneratedRow]]:
     """Split into train and validation rows: of each label ``share``, rounded, goes to validation (D9).
 
     Which rows these are depends on the ids and the seed; the order of the rows is kept.
     """
-    by_label: dict[Any, list[Row]] = defaultdict(list)
+    by_label: dict[Any, list[GeneratedRow]] = defaultdict(list)
     for row in rows:
         by_label[row.score if isinstance(row, ScoredPair) else row.label].append(row)
     chosen: set[str] = set()
@@ -277,14 +282,14 @@ def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, 
     """The filters of D6 in the order they are tried, and the near-copy filter."""
     by_task = {label.name for label in (task.labels if task else ()) if label.near_copies == "keep"}
 
-    def near_copy(row: Row) -> str | None:
+    def near_copy(row: GeneratedRow) -> str | None:
         if isinstance(row, LabelledText) or folded(row.sentence1) != folded(row.sentence2):
             return None
         label = row.score if isinstance(row, ScoredPair) else row.label
         kept = label in by_task if settings.near_copies == "task" else settings.near_copies == "keep"
         return None if kept else "the texts differ in case, spaces and punctuation only"
 
-    def copy(row: Row) -> str | None:
+    def copy(row: GeneratedRow) -> str | None:
         if isinstance(row, LabelledText) or row.sentence2 not in (row.sentence1, quotable(row.sentence1)):
             return None
         return "the texts are equal"
@@ -301,16 +306,16 @@ def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, 
     }
 
 
-def _holds_placeholder(row: Row) -> bool:
+def _holds_placeholder(row: GeneratedRow) -> bool:
     return isinstance(row, LabelledText) and _OPEN.search(row.text) is not None
 
 
-def _text(row: Row) -> str:
+def _text(row: GeneratedRow) -> str:
     """The text that the model wrote."""
     return row.text if isinstance(row, LabelledText) else row.sentence2
 
 
-def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
+def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[GeneratedRow]]:
     """The schema and the rows of a table."""
     columns = table.column_names
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # rows of a mixture have a source

@@ -190,7 +190,7 @@ def _load_worker(
         share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
         rejects = [*lost, *generator.generate(passages, share)]
         share.finish()
-        rows = [question.columns() for passage in passages for question in passage.found.values()]
+        rows = [question.columns() for passage in passages for question in passage.questions.values()]
         return pa.Table.from_pylist(rows, schema=GENERATED_QUESTION), to_table(rejects, REJECT)
 
     return work

@@ -25,7 +25,7 @@ from pairsmith.methods.quip.passages import QuestionGenerator, cut
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
+from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
 from pairsmith.models.summarizer import add_marker, load_summarizer
 from pairsmith.runs.estimate import Before, Estimate
@@ -67,23 +67,23 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     some, count = _some_texts(settings, before)
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
-    asker = _untrained(once, base) if untrained else load_generator(once)
-    of_texts, _ = cut(asker, some)
+    generator = _untrained(once, base) if untrained else load_generator(once)
+    of_texts, _ = cut(generator, some)
     passages = [passage for each in of_texts for passage in each]
     loading = time.monotonic() - started
     begun = time.monotonic()
-    cut(asker, some)
+    cut(generator, some)
     cutting = (time.monotonic() - begun) * count / len(some)
     begun = time.monotonic()
-    rejects = asker.generate(passages)
+    rejects = generator.generate(passages)
     asked = float(count)  # texts
     if settings.sample:
         asked *= min(1.0, settings.sample * len(settings.inputs) * len(some) / max(1, len(passages) * count))
         loading += cutting  # to draw passages
     shared = (time.monotonic() - begun) * asked / len(some)
-    if untrained and isinstance(asker, CausalGenerator):
-        shared *= _were_all_asked(rejects, sum(passage.drawn for passage in passages))
-    made_of = [question for passage in passages for question in passage.found.values()]
+    if untrained and isinstance(generator, CausalGenerator):
+        shared *= _were_all_asked(rejects, sum(passage.outputs for passage in passages))
+    made_of = [question for passage in passages for question in passage.questions.values()]
     if untrained or not made_of:
         made_of = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
@@ -118,7 +118,9 @@ def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
     """The factor on the time if all sampled answers got a question, not only the complete ones."""
     asked = drawn - sum(not json.loads(each.row)["question"] for each in rejects)
     share = asked / max(1, drawn)
-    return (ANSWER_TOKENS + QUESTION_TOKENS) / (ANSWER_TOKENS + share * QUESTION_TOKENS)
+    return (GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS) / (
+        GENERATED_ANSWER_TOKENS + share * GENERATED_QUESTION_TOKENS
+    )
 
 
 def _untrained(settings: AskSettings, base: str) -> QuestionGenerator:

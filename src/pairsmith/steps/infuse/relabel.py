@@ -106,7 +106,10 @@ def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[st
     if (question.confidence or 0.0) < settings.least_confidence:
         return "unsure", f"the teacher's answer has a probability below {settings.least_confidence:g}"
     written = [question.written]
-    if not exact_match(question.answered, written) and f1(question.answered, written) < settings.agreement:
+    if (
+        not exact_match(question.answer_text, written)
+        and f1(question.answer_text, written) < settings.agreement
+    ):
         return (
             "disagreement",
             f"the teacher's answer has a word F1 below {settings.agreement:g} with the written one",

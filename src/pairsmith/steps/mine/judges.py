@@ -12,7 +12,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import KindName, read_examples
 from pairsmith.data.schemas import rows_at
-from pairsmith.methods.mining.likeness import Likeness
+from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import Side, encode_texts, not_finite
@@ -124,16 +124,16 @@ def load_judge(
 def _by_vectors(model: str, settings: FilterSettings, known: KnownPairs | None) -> Judge:
     """Cosines of the two texts' vectors; with ``known`` pairs the likeness to the seeds among them."""
     encoder = _encoder(model, settings)
-    likeness = None
+    classifier = None
     if known:
         seeds, mined = (_vectors(encoder, pairs, settings) for pairs in (known.seeds, known.mined))
-        likeness = Likeness.learn(seeds, mined)
+        classifier = SeedClassifier.learn(seeds, mined)
 
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
         first, second = _vectors(encoder, pairs, settings)
         advance(pairs.num_rows)
-        if likeness:
-            return likeness.log_odds(first, second)
+        if classifier:
+            return classifier.log_odds(first, second)
         return cosine_similarity_rows(first, second).astype(np.float32)
 
     return scores

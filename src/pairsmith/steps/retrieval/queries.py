@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_files import META
-from pairsmith.core.model_names import model_revision
+from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.chunk_rows import Chunk, read_chunks, read_query_examples
 from pairsmith.data.schemas import REJECT, text_schema, to_table
 from pairsmith.methods.retrieval.queries import QueryWriter
@@ -155,8 +155,7 @@ def _load_worker(
     settings: QueriesSettings, models: Mapping[str, str], worker: int
 ) -> Work[RecordShard[Chunk], Made]:
     """Load the model; what is returned makes the rows and rejects of a shard of chunks."""
-    if {"model": model_revision(settings.model)} != models:
-        raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
+    check_revision(settings.model, models["model"], worker)
     writer = load_writer(settings)
 
     def work(shard: RecordShard[Chunk], advance: Advance) -> Made:

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.data.squad import Question, read_questions
-from pairsmith.methods.mining.marked import MarkedQuestion
+from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.reading import SeedData, read_question_seeds
@@ -48,7 +48,9 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
             f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
         )
     questions = [*data.seeds.each, *data.added]
-    trained = train_reader_on(list(map(MarkedQuestion.of, questions)), data.validation, settings, **context)
+    trained = train_reader_on(
+        list(map(QuestionWithSpans.of, questions)), data.validation, settings, **context
+    )
     facts = {
         **data.seeds.facts(),
         "added questions": len(data.added),

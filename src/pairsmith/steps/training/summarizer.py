@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain, islice
 
 from pairsmith.data.examples import Example, each_example, read_examples
-from pairsmith.methods.mining.summarizer import train_summarizer_on, turned
+from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.reading import SeedData, read_seeds
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
@@ -46,9 +46,9 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     if settings.validation:
         check_rouge()
     found = read_seeds(settings.seeds, settings.kind)
-    seeds = replace(found, each=[turned(each, settings.kind) for each in found.each])
+    seeds = replace(found, each=[generation_example(each, settings.kind) for each in found.each])
     examples = read_examples(settings.validation, settings.kind) if settings.validation else []
-    validation = [turned(each, settings.kind) for each in examples]
+    validation = [generation_example(each, settings.kind) for each in examples]
     return SeedData(seeds, validation, added_examples(settings, [*seeds.each, *validation]))
 
 
@@ -98,7 +98,7 @@ def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) 
 
     def new() -> Iterator[Example]:
         for found in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
-            example = turned(found, settings.kind)
+            example = generation_example(found, settings.kind)
             if example.input not in documents:
                 documents.add(example.input)
                 yield example

@@ -11,7 +11,7 @@ from pathlib import Path
 from pairsmith.core.errors import InputError
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.squad import read_questions
-from pairsmith.methods.mining.marked import MarkedQuestion, MarkedStore
+from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import PerceptronReader, Reader
@@ -27,35 +27,35 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 ```"""
 
 
-def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[MarkedStore]:
-    def read(source: str) -> Iterator[MarkedQuestion]:
+def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[StoredQuestions]:
+    def read(source: str) -> Iterator[QuestionWithSpans]:
         if settings.labels == "hard":
-            return map(_at_the_likeliest, read_generated_questions(source))
-        return map(MarkedQuestion.of, read_questions(source))
+            return map(_with_likeliest_span, read_generated_questions(source))
+        return map(QuestionWithSpans.of, read_questions(source))
 
     if most is None:  # streamed, as there may be more than fit into memory
-        questions, unread = MarkedStore(chain.from_iterable(map(read, settings.data))), 0
+        questions, unread = StoredQuestions(chain.from_iterable(map(read, settings.data))), 0
     else:
         some, unread = first_of(settings.data, read, most)
-        questions = MarkedStore(some)
+        questions = StoredQuestions(some)
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return QuestionData(questions, len(questions), unread, validation)
 
 
-def _at_the_likeliest(asked: GeneratedQuestion) -> MarkedQuestion:
-    """The question, marked at a teacher's likeliest start and likeliest end, found separately (Q6)."""
-    if asked.starts is None or asked.ends is None:
+def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
+    """The question with a teacher's likeliest start and its likeliest end, each by itself (Q6)."""
+    if question.starts is None or question.ends is None:
         raise InputError(
-            f"question {asked.id}: has no distributions of a teacher; make them with relabel, or set "
+            f"question {question.id}: has no distributions of a teacher; make them with relabel, or set "
             "--labels answers"
         )
-    both = [likeliest(each).positions for each in (asked.starts, asked.ends)]
-    marks = ((both[0][0], both[1][0] - 1),) if all(both) else ()
-    return MarkedQuestion(asked.question, asked.context, marks)
+    both = [likeliest(each).positions for each in (question.starts, question.ends)]
+    spans = ((both[0][0], both[1][0] - 1),) if all(both) else ()
+    return QuestionWithSpans(question.question, question.context, spans)
 
 
 def _train(
-    data: QuestionData[MarkedStore], settings: TrainTeacherSettings, context: TrainingContext
+    data: QuestionData[StoredQuestions], settings: TrainTeacherSettings, context: TrainingContext
 ) -> Trained:
     trained = train_reader_on(data.each, data.validation, settings, perceptrons=True, **context)
     facts = {

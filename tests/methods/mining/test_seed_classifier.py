@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pairsmith.methods.mining.likeness import C, Likeness
+from pairsmith.methods.mining.seed_classifier import C, SeedClassifier
 
 WIDTH = 12
 
@@ -15,7 +15,7 @@ def cluster(rows, centre, seed):
 def test_the_balanced_loss_with_its_penalty_is_least_there():
     seeds = cluster(9, 1.0, 1), cluster(9, -1.0, 2)
     mined = cluster(50, 0.0, 3), cluster(50, 0.0, 4)
-    learned = Likeness.learn(seeds, mined)
+    learned = SeedClassifier.learn(seeds, mined)
 
     def rows(pairs):
         return np.concatenate([side / np.linalg.norm(side, axis=1, keepdims=True) for side in pairs], axis=1)
@@ -39,5 +39,5 @@ def test_of_pairs_that_hold_some_right_ones_these_come_first():
     seeds = cluster(100, 1.0, 1), cluster(100, -1.0, 2)
     inputs = np.concatenate([cluster(100, 1.0, 3), cluster(400, 0.0, 5)])
     outputs = np.concatenate([cluster(100, -1.0, 4), cluster(400, 0.0, 6)])
-    odds = Likeness.learn(seeds, (inputs, outputs)).log_odds(inputs, outputs)
+    odds = SeedClassifier.learn(seeds, (inputs, outputs)).log_odds(inputs, outputs)
     assert (np.argsort(-odds)[:100] < 100).mean() > 0.85

@@ -1,7 +1,7 @@
-"""Whether a mined pair is like the seeds, by both texts' vectors; no pair is known to be wrong.
+"""A classifier of mined pairs that learns from seeds and from pairs without labels: the judge ``likeness``.
 
-A classifier learns to tell the seeds from mined pairs, of which most are wrong and some are right. It ranks
-pairs as one does that has learned from right and wrong pairs (Elkan and Noto 2008,
+It learns to tell the seeds from mined pairs, by the vectors of both texts. As long as most mined pairs are
+wrong, it ranks pairs as a classifier would that learned from right and wrong ones (Elkan and Noto 2008,
 doi:10.1145/1401890.1401920).
 """
 
@@ -20,7 +20,7 @@ C = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class SeedClassifier:
     """A logistic regression on the two vectors of a pair, side by side, each of length 1.
 
     ``weight`` is ``(2d,)`` float64 for vectors of d numbers.
