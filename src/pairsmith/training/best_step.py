@@ -29,6 +29,12 @@ from pairsmith.training.settings import FEW_STEPS, FitSettings
 _TRIMMED = 10
 """Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
 
+SAVE_SECONDS = 600.0
+"""A checkpoint is also saved this many seconds after the one before, where steps take long.
+
+Only in a single process: several would not agree on the moment.
+"""
+
 TRAIN = "train"
 """Label of a training's progress bar."""
 
@@ -114,6 +120,7 @@ class BestStepCallback(TrainerCallback):
     so_far: BestSoFar = field(default_factory=BestSoFar)
     logs: Logs | None = None
     started: float = field(default_factory=time.monotonic)
+    saved: float = field(default_factory=time.monotonic)
     processes: Processes = field(default_factory=Processes.here)
 
     @property
@@ -170,6 +177,9 @@ class BestStepCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After each step: count it, and evaluate when it is time."""
         self.bar.advance()
+        alone = self.processes.size == 1 and self.checkpoints is not None
+        if alone and time.monotonic() - self.saved >= SAVE_SECONDS:
+            control.should_save = True
         if state.global_step >= state.max_steps:
             control.should_save = False  # nothing would resume from the last step
         if state.global_step % _TRIMMED == 0:
@@ -184,6 +194,7 @@ class BestStepCallback(TrainerCallback):
         self.processes.wait()  # each has saved its random state
         if self.checkpoints is not None:
             self._seal(self.checkpoints, state.global_step, self.so_far)
+        self.saved = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """When the trainer reports its loss and learning rate: log them, if wanted."""

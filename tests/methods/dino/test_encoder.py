@@ -245,6 +245,22 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
     assert not list((tmp_path / "stopped").glob(".pairsmith*"))
 
 
+def test_where_steps_take_long_checkpoints_are_saved_by_the_clock(
+    tiny_bert, data, tmp_path, monkeypatch, capsys
+):
+    given = settings(tiny_bert, data, epochs=3, max_steps=9, checkpoint_steps=100)
+    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        patch.setattr("pairsmith.training.best_step.SAVE_SECONDS", 0.0)
+        stop_at(patch, 7)
+        with pytest.raises(Stopped):
+            train_encoder(given, Run(tmp_path / "stopped", Silent()))
+    train_encoder(given, Run(tmp_path / "stopped", Progress()))
+    assert "resuming from checkpoint-6" in capsys.readouterr().err
+    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
 @pytest.mark.parametrize("damage", [b"half", None])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     tiny_gpt2, data, tmp_path, monkeypatch, capsys, damage

@@ -18,7 +18,7 @@ from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import at_splits
-from pairsmith.training.best_step import TRAIN
+from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
 from pairsmith.training.settings import FitSettings
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     seconds = trial.step(untimed) * settings.batch_size / batch
     evaluation = trial.evaluation * validation_size / max(evaluated, 1)
     evaluations = 2 + whole // settings.eval_steps if validation_size else 0
-    saved = len(range(settings.checkpoint_steps, whole, settings.checkpoint_steps))
+    saved = saved_checkpoints(whole, settings.checkpoint_steps, seconds)
     checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
@@ -98,6 +98,11 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
         rows={},
         scratch=(checkpoints * in_checkpoint + (rates if rates > 1 else 0)) * trial.weights,
     )
+
+
+def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
+    """How many checkpoints a training of these steps saves in all, of ``seconds`` each."""
+    return max(len(range(between, steps, between)), int(steps * seconds / SAVE_SECONDS))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pairsmith.methods.dino.encoder import base_encoder, total_steps, train_enco
 from pairsmith.models.sentence_encoder import centre_vectors
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.encoder import scored_pairs
-from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of
+from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of, saved_checkpoints
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
@@ -48,14 +48,14 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         seconds += evaluations * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
     weights = bytes_of(encoder.state_dict().values())
     trained = bytes_of(each for each in encoder.parameters() if each.requires_grad)
-    saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-KEPT:]
-    best = sum(weights for step in saved if evaluations and step >= settings.eval_steps)
+    saved = min(KEPT, saved_checkpoints(steps, settings.checkpoint_steps, step))
+    best = saved * weights if evaluations and steps > settings.eval_steps else 0
     return Estimate(
         seconds=seconds,
         memory=peak_memory(),
         disk=weights + BESIDE_WEIGHTS,
         rows={},
-        scratch=len(saved) * (weights + 2 * trained + BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
+        scratch=saved * (weights + 2 * trained + BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
     )
 
 
