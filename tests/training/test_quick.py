@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertLMHeadModel, BertModel, EncoderDecoderModel, PreTrainedConfig
 
-from pairsmith.training.quick import QuickDropout, quick_training
+from pairsmith.training.quick import LONG, QuickDropout, quick_training
 
 
 def test_a_share_is_dropped_and_the_rest_made_larger() -> None:
@@ -95,6 +95,24 @@ def test_an_encoder_that_was_given_a_decoder_attends_so_in_every_layer() -> None
         assert as_usual(attentions) == {"sdpa"}
         assert attentions() == {"eager"}
     assert attentions() == {"sdpa"}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "share", "expected"),
+    [(LONG, 0.0, "eager"), (LONG + 1, 0.0, "sdpa"), (LONG + 1, 0.1, "eager")],
+)
+def test_long_texts_without_dropout_of_attention_are_attended_block_by_block(tokens, share, expected) -> None:
+    model = small(attention_probs_dropout_prob=share, max_position_embeddings=LONG + 1).train()
+    used = []
+    model.encoder.register_forward_pre_hook(lambda *_: used.append(model.config._attn_implementation))
+    with quick_training(model, "cpu") as as_usual:
+        model(torch.zeros(1, tokens, dtype=torch.int64))
+        model(inputs_embeds=torch.zeros(1, tokens, 16))
+        as_usual(lambda: model(input_ids=torch.zeros(1, 2, dtype=torch.int64)))
+        model(input_ids=torch.zeros(1, 2, dtype=torch.int64))
+    assert used == [expected, expected, "sdpa", "eager"]
+    model(torch.zeros(1, 2, dtype=torch.int64))
+    assert used[-1] == "sdpa"
 
 
 def test_elsewhere_nothing_changes() -> None:

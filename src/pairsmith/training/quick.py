@@ -1,6 +1,6 @@
 """Faster attention, dropout and embedding gradients on a CPU, and the attention dropout of a training."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -15,6 +15,15 @@ from pairsmith.training.processes import Processes
 _LEVELS = 2**16
 """Dropout probabilities are rounded to multiples of 1 / 65,536."""
 
+LONG = 256
+"""Most tokens over which attention is computed in full while training.
+
+Its weights are kept for the backward pass, so memory and time grow with the square of the length: with 2,048
+tokens a step of SmolLM2 takes 10.5 GB and three times as long as block by block, with 3.6 GB.
+"""
+_TOKENS = ("input_ids", "inputs_embeds", "decoder_input_ids", "decoder_inputs_embeds")
+"""Arguments of models of transformers that hold the tokens, ``(n, tokens)`` or ``(n, tokens, d)``."""
+
 _NAMES = ("dropout", "attention_dropout", "attn_dropout")
 """Names of this dropout in attention modules of transformers: a number, or a module with one as ``p``."""
 
@@ -27,43 +36,73 @@ AsUsual = Callable[[Callable[[], T]], T]
 def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     """Make training ``model`` within this context faster on a CPU; elsewhere change nothing.
 
-    Attention is computed in full, as torch's block-wise attention costs more time in the backward pass than
-    it saves in the forward pass, dropout makes four numbers where torch's makes one, and gradients of the
-    vocabulary's vectors are kept in the same memory, unless they have to be sent to other processes.
+    Attention over a few tokens is computed in full, see ``_quick_attention``. Dropout makes four numbers
+    where torch's makes one, and gradients of the vocabulary's vectors are kept in the same memory, unless
+    they have to be sent to other processes.
     """
     if device != "cpu":
         yield lambda call: call()
         return
-    usual = [(config, config._attn_implementation) for config in _configs(model)]
     dropouts = [
         (module, name, each)
         for module in model.modules()
         for name, each in module.named_children()
         if type(each) is nn.Dropout
     ]
-
-    def attend(quickly: bool) -> None:
-        for config, attention in usual:
-            config._attn_implementation = "eager" if quickly else attention
-
-    def as_usual(call: Callable[[], T]) -> T:
-        attend(quickly=False)
-        try:
-            return call()
-        finally:
-            attend(quickly=True)
-
-    attend(quickly=True)
     for module, name, dropout in dropouts:
         setattr(module, name, QuickDropout(dropout.p))
     kept = kept_vocabulary_gradients(model) if Processes.here().size == 1 else nullcontext()
     try:
-        with kept:
+        with kept, _quick_attention(model) as as_usual:
             yield as_usual
     finally:
-        attend(quickly=False)
         for module, name, dropout in dropouts:
             setattr(module, name, dropout)
+
+
+@contextmanager
+def _quick_attention(model: nn.Module) -> Iterator[AsUsual[Any]]:
+    """Have attention over at most ``LONG`` tokens computed in full, and over more of them block by block.
+
+    Torch's block-wise attention costs more time in the backward pass than it saves in the forward pass, if
+    texts are short. It has no dropout of attention weights: with that, all attention is computed in full.
+    """
+    usual = {id(config): (config, config._attn_implementation) for config in _configs(model)}
+    blockwise = not any(share for _, _, share in _attention_dropouts(model))
+    quick = True
+
+    def attend(configs: Iterable[PreTrainedConfig], *, full: bool) -> None:
+        for config in configs:
+            config._attn_implementation = "eager" if full else usual[id(config)][1]
+
+    def attend_by_length(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        tokens = next(
+            (x for name in _TOKENS if (x := kwargs.get(name)) is not None), args[0] if args else None
+        )
+        if quick and tokens is not None:
+            attend(configs_of[module], full=not blockwise or tokens.shape[1] <= LONG)
+
+    def as_usual(call: Callable[[], T]) -> T:
+        nonlocal quick
+        quick = False
+        attend(every, full=False)
+        try:
+            return call()
+        finally:
+            quick = True
+            attend(every, full=True)
+
+    every = [config for config, _ in usual.values()]
+    models = [each for each in model.modules() if isinstance(each, PreTrainedModel)] if usual else []
+    configs_of = {each: _configs(each) for each in models}
+    hooks = [each.register_forward_pre_hook(attend_by_length, with_kwargs=True) for each in models]
+    attend(every, full=True)
+    try:
+        yield as_usual
+    finally:
+        for hook in hooks:
+            hook.remove()
+        attend(every, full=False)
 
 
 def _configs(model: nn.Module) -> list[PreTrainedConfig]:
@@ -102,7 +141,22 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
     other random numbers of a step; without it, torch can compute attention block by block and need not keep
     the weights.
     """
-    found = 0
+    found = list(_attention_dropouts(model))
+    for module, name, _ in found:
+        value = getattr(module, name)
+        if isinstance(value, nn.Dropout):
+            value.p = share
+        else:
+            setattr(module, name, share)
+    if not found:
+        raise SettingsError(
+            f"--attention-dropout {share:g}: no dropout was found in the attention of this base; leave the "
+            "setting out"
+        )
+
+
+def _attention_dropouts(model: nn.Module) -> Iterator[tuple[nn.Module, str, float]]:
+    """The attention modules of a model, with the name of their dropout and the share that it drops."""
     for module in model.modules():
         inside = [each for each in module.modules() if type(each).__name__.endswith("Attention")]
         if inside != [module]:  # no attention, or a module around it with another dropout
@@ -110,13 +164,6 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
         for name in _NAMES:
             value = getattr(module, name, None)
             if isinstance(value, nn.Dropout):
-                value.p = share
-                found += 1
+                yield module, name, value.p
             elif isinstance(value, float):
-                setattr(module, name, share)
-                found += 1
-    if not found:
-        raise SettingsError(
-            f"--attention-dropout {share:g}: no dropout was found in the attention of this base; leave the "
-            "setting out"
-        )
+                yield module, name, value

@@ -1,0 +1,90 @@
+"""A training step with attention in full and block by block: processor time and peak memory, by length.
+
+python benchmarks/attention.py --json FILE
+
+Some 2,048 tokens a step in texts of one length, bfloat16 where the processor has it, without dropout of
+attention weights. Each measurement is a process of its own; both ways in turns within a round.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import Any
+
+from common import write
+from mining import MINILM, SMOLLM2
+
+TOKENS = 2_048
+WAYS = ("in full", "block by block")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=[MINILM, SMOLLM2])
+    parser.add_argument("--lengths", type=int, nargs="*", default=[64, 128, 256, 512, 1_024, 2_048])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # a measurement, in a process of its own
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(one(**json.loads(args.one))))
+        return
+    results: dict[str, Any] = {}
+    for model in args.models:
+        for length in args.lengths:
+            if model == MINILM and length > 512:  # it reads no more
+                continue
+            rounds = [{way: measured(model, length, way) for way in WAYS} for _ in range(args.rounds)]
+            figures = {
+                way: {name: round(median(each[way][name] for each in rounds), 3) for name in rounds[0][way]}
+                for way in WAYS
+            }
+            results.setdefault(model, {})[str(length)] = figures | {"rounds": rounds}
+            print(model, length, figures, flush=True)
+    if args.json:
+        write(args.json, {"settings": {"tokens": TOKENS, "rounds": args.rounds}, "results": results})
+
+
+def measured(model: str, length: int, way: str) -> dict[str, float]:
+    """The figures of a process of its own."""
+    given = json.dumps({"model": model, "length": length, "way": way})
+    command = [sys.executable, __file__, "--one", given]
+    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return found
+
+
+def one(model: str, length: int, way: str) -> dict[str, float]:
+    """Processor seconds of the fastest of three steps, and peak memory in gigabytes."""
+    import torch
+    from transformers import AutoModel
+
+    from pairsmith.core.model_files import pick_dtype
+    from pairsmith.core.model_names import resolve_model
+    from pairsmith.runs.estimate import peak_memory
+    from pairsmith.training import quick
+
+    quick.LONG = 10**9 if way == "in full" else 0
+    network = AutoModel.from_pretrained(resolve_model(model), dtype=torch.float32).train()
+    quick.set_attention_dropout(network, 0.0)
+    dtype = getattr(torch, pick_dtype("auto", "cpu"))
+    tokens = torch.randint(1_000, 20_000, (max(1, TOKENS // length), length))
+    mask = torch.ones_like(tokens)
+    mask[0, -(length // 8) :] = 0
+    taken = []
+    with quick.quick_training(network, "cpu"), torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        for _ in range(3):
+            begun = process_time()
+            network(
+                input_ids=tokens, attention_mask=mask
+            ).last_hidden_state.float().square().mean().backward()
+            taken.append(process_time() - begun)
+            network.zero_grad(set_to_none=True)
+    return {"seconds": min(taken), "gigabytes": peak_memory() / 1e9}
+
+
+if __name__ == "__main__":
+    main()
