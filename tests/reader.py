@@ -44,7 +44,7 @@ CUT = {
         [
             "--set written.model=pairsmith:tiny --set written.queries=1 --set kept.encoder=org/encoder",
             "--set kept.within=12 --set kept.duplicates=1 --set kept.held_back=0.5 --set kept.contaminated=1",
-            "--set negatives.encoder=org/encoder --set negatives.positive_share=0 --set retriever.base=org/encoder",
+            "--set negatives.encoder=org/encoder --set negatives.judge=pairsmith:tiny --set retriever.base=org/encoder",
             "--set before.model=org/encoder",
         ]
     ),
