@@ -17,7 +17,7 @@ from pairsmith.core.fields import (
     WorldSize,
 )
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
-from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings, to_encode, to_judge
 
 
 class NegativesSettings(Settings):
@@ -177,21 +177,9 @@ class NegativesSettings(Settings):
         return self
 
     def encoding(self) -> MineSettings:
-        """How ``mine`` encodes the same texts: queries as its inputs, the corpus as its outputs."""
-        return MineSettings(
-            inputs=[self.pairs],
-            outputs=self.corpus,
-            output_column=self.corpus_column,
-            **self.model_dump(include=_OF_ENCODING),
-        )
+        """How ``mine`` encodes the same texts."""
+        return to_encode(self, self.pairs, self.corpus, self.corpus_column)
 
     def judging(self) -> FilterSettings:
         """How ``filter`` judges pairs with the same judge."""
-        assert self.judge is not None
-        how = self.model_dump(include=_OF_JUDGING)
-        return FilterSettings(pairs=self.pairs, model=self.judge, judge=self.judge_kind, share=1, **how)
-
-
-_OF_WORK = {"device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size"}
-_OF_ENCODING = {"encoder", "max_length", "memory", "vector_dtype", "shard_size", *_OF_WORK}
-_OF_JUDGING = {"shard_size", *_OF_WORK}
+        return to_judge(self, self.pairs, self.judge, self.judge_kind)

@@ -26,7 +26,7 @@ from pairsmith.core.settings import (
     refuse,
 )
 from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
-from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings, to_encode, to_judge
 
 
 class ChunkSettings(Settings):
@@ -279,23 +279,9 @@ class FilterQueriesSettings(Settings):
         return self
 
     def encoding(self) -> MineSettings:
-        """How ``mine`` encodes the same texts: queries as its inputs, chunks as its outputs."""
-        return MineSettings(
-            inputs=[self.queries],
-            outputs=self.corpus,
-            output_column=self.corpus_column,
-            **self.model_dump(include=_OF_ENCODING),
-        )
+        """How ``mine`` encodes the same texts."""
+        return to_encode(self, self.queries, self.corpus, self.corpus_column)
 
     def judging(self) -> FilterSettings:
         """How ``filter`` judges pairs with the same judge."""
-        assert self.judge is not None
-        how = self.model_dump(include=_OF_JUDGING)
-        return FilterSettings(pairs=self.queries, model=self.judge, judge=self.judge_kind, share=1, **how)
-
-
-_OF_JUDGING = {
-    "device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size",
-    "shard_size",
-}  # fmt: skip
-_OF_ENCODING = {"encoder", "max_length", *_OF_JUDGING}
+        return to_judge(self, self.queries, self.judge, self.judge_kind)
