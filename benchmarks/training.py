@@ -56,7 +56,6 @@ from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
-from pairsmith.methods.mining.writers import Continuation
 from pairsmith.methods.quip.generator_training import (
     causal_rows,
     generator_examples,
@@ -64,6 +63,7 @@ from pairsmith.methods.quip.generator_training import (
 )
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.training.encoder_settings import TrainEncoderSettings
+from pairsmith.training.generators import Continuation
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.settings import TrainCrossencoderSettings, TrainReaderSettings
 

@@ -80,6 +80,19 @@ class GeneratedQuestion:
     ends: Distribution | None = None
     confidence: float | None = None  # the teacher's probability of its span, in [0, 1]
 
+    def distributions(self) -> tuple[Distribution, Distribution]:
+        """A teacher's distributions of the answer's start and of its end.
+
+        Raises:
+            InputError: no teacher has read the question.
+        """
+        if self.starts is None or self.ends is None:
+            raise InputError(
+                f"question {self.id}: has no distributions of a teacher; make them with relabel, or set "
+                "--labels answers"
+            )
+        return self.starts, self.ends
+
     @property
     def answer_text(self) -> str:
         """The text of ``answer``; empty where there is none."""

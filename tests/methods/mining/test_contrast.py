@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pairsmith.core.errors import ModelError
-from pairsmith.methods.mining.biencoder import contrastive_loss
 from pairsmith.methods.mining.crossencoder import binary_losses, listwise_losses
 from pairsmith.methods.mining.style import StyleClassifier, load_style_classifier
+from pairsmith.training.contrastive import contrastive_loss
 
 X = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
 Y = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, -1.0]])  # two outputs and an added wrong one

@@ -17,7 +17,6 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import MINED_PAIR, MinedPair
 from pairsmith.methods.mining.summarizer import DecoderOnlySummarizer, rows_of
-from pairsmith.methods.mining.writers import IGNORED
 from pairsmith.models.summarizer import (
     add_marker,
     document_features,
@@ -34,6 +33,7 @@ from pairsmith.steps.mine.rewrite import rewrite
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training import chunks
+from pairsmith.training.generators import IGNORED
 from pairsmith.training.settings import TrainSummarizerSettings
 
 pytestmark = pytest.mark.slow

@@ -23,13 +23,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import (
-    BiEncoder,
-    batch_of,
-    drawn_rows,
-    side_features,
-    side_vectors,
-)
+from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, drawn_rows
 from pairsmith.methods.mining.crossencoder import negatives_for
 from pairsmith.methods.mining.sampled_negatives import answer_negatives
 from pairsmith.methods.mining.style import load_style_classifier
@@ -45,6 +39,7 @@ from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import read_question_seeds, read_seeds
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.best_step import BestStepCallback
+from pairsmith.training.contrastive import side_features, side_vectors
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import (
     TrainBiencoderSettings,

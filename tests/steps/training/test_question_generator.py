@@ -21,7 +21,6 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, prompt_of
-from pairsmith.methods.mining.writers import IGNORED
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
     causal_limit,
@@ -39,6 +38,7 @@ from pairsmith.steps.infuse.plan import plan_ask
 from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training import question_generator
 from pairsmith.steps.training.question_generator import train_question_generator
+from pairsmith.training.generators import IGNORED
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 pytestmark = pytest.mark.slow

@@ -18,13 +18,13 @@ from pairsmith.methods.mining.summarizer import (
     rows_of,
     train_summarizer_on,
 )
-from pairsmith.methods.mining.writers import sequence_losses
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.steps.training.summarizer import added_examples, train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.best_step import BestStepCallback
+from pairsmith.training.generators import sequence_losses
 from pairsmith.training.settings import TrainSummarizerSettings
 
 pytestmark = pytest.mark.slow

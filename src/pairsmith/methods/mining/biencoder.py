@@ -27,12 +27,12 @@ from pairsmith.methods.mining.sampled_negatives import (
     random_negatives,
 )
 from pairsmith.methods.mining.style import StyleClassifier
-from pairsmith.models.encode import Side, encode_texts, prompt_of, token_counts
+from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
 from pairsmith.training.fit import MakeRow, TrainingTask, train_at_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 
@@ -154,40 +154,6 @@ def batch_of(model: "BiEncoder", rows: Sequence[ContrastiveRow]) -> Mapping[str,
     if other_style and model.side:
         arguments["other_style"] = side_features(model.encoder, other_style, model.side)
     return arguments
-
-
-def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
-    """Negative log likelihood of each input's own output among all outputs, the mean over the inputs (M2).
-
-    Args:
-        x: ``(n, d)`` floating, inputs.
-        y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
-        same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
-        scale: factor of the cosines.
-    """
-    x, y = (nn.functional.normalize(each, dim=1) for each in (x, y))
-    logits = (scale * (x @ y.T)).float()
-    own = torch.eye(len(x), len(y), dtype=torch.bool, device=x.device)
-    logits = logits.masked_fill(same & ~own, -torch.inf)
-    return nn.functional.cross_entropy(logits, torch.arange(len(x), device=x.device))
-
-
-def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side) -> dict[str, Any]:
-    """Features of these texts, in chunks of similar length, for ``side_vectors``."""
-    prompt = prompt_of(encoder, side)
-
-    def features(numbers: list[int]) -> Any:
-        return encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
-
-    return chunked(token_counts(encoder, texts), features, encoder.device)
-
-
-def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
-    """The texts' vectors, ``(n, d)``; of each chunk only these are kept, so memory limits no batch."""
-    width = encoder.get_embedding_dimension()
-    return compute_chunks(
-        lambda chunk: encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
-    )
 
 
 class BiEncoder(nn.Module):

@@ -3,7 +3,7 @@
 questions with answers -> windows that contain an answer -> classifiers of start and end -> reader
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.marked import InclusiveSpan, QuestionWithSpans
-from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import (
     Feature,
-    Prediction,
     Reader,
     answer,
     collate,
@@ -34,6 +32,7 @@ from pairsmith.training.chunks import chunked, mean_of_losses
 from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
+from pairsmith.training.validation import validation_f1
 
 _AT_ONCE = 1_000
 """How many questions are tokenized at a time when answers are looked for."""
@@ -208,14 +207,3 @@ def span_losses(
         for logits, places in ((start_logits, starts), (end_logits, ends))
     )
     return (of_starts + of_ends) / 2
-
-
-def validation_f1(
-    answer_all: Callable[[list[str], list[str]], Sequence[Prediction]], questions: Sequence[Question]
-) -> float | None:
-    """F1 of a model's answers to questions on texts, ×100; None where its scores are no longer finite."""
-    try:
-        found = answer_all([each.question for each in questions], [each.context for each in questions])
-    except ModelError:  # the training diverged, which is reported at its end
-        return None
-    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -14,7 +14,6 @@ from torch import Tensor
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
-from pairsmith.methods.mining.writers import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.metrics.rouge import rouge_scores
 from pairsmith.models.encode import padded
 from pairsmith.models.summarizer import (
@@ -32,6 +31,7 @@ from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
+from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.training.settings import TrainSummarizerSettings
 
 

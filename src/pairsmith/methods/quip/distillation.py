@@ -68,10 +68,10 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dic
     }
 
 
-def is_read(tokens: TextTokens, asked: LabelledQuestion) -> bool:
+def is_read(tokens: TextTokens, question: LabelledQuestion) -> bool:
     """Whether any start or end of the answer lies in the tokens of the passage that are read."""
-    starts, _ = _in_tokens(tokens, asked.starts, start_tokens)
-    ends, _ = _in_tokens(tokens, asked.ends, end_tokens)
+    starts, _ = _in_tokens(tokens, question.starts, start_tokens)
+    ends, _ = _in_tokens(tokens, question.ends, end_tokens)
     return len(starts) + len(ends) > 0
 
 

@@ -18,7 +18,6 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, Row, rows_of
-from pairsmith.methods.mining.writers import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.encode import moved
@@ -37,6 +36,7 @@ from pairsmith.models.summarizer import (
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
+from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _LOOKED_AT = 32

@@ -26,12 +26,12 @@ class PassageStore(StoredSequence[PassageExample]):
     Memory holds only a few numbers for each question.
     """
 
-    def __init__(self, asked: Iterable[tuple[str, LabelledQuestion]]) -> None:
+    def __init__(self, questions: Iterable[tuple[str, LabelledQuestion]]) -> None:
         """Write questions with their passages to disk; those of a passage need not be adjacent."""
         keys, texts = array("Q"), array("q")  # of each question, its passage's key and the row with the text
 
         def rows() -> Iterator[dict[str, Any]]:
-            for text, question in asked:
+            for text, question in questions:
                 key = stream_key(text)
                 begins = not keys or keys[-1] != key
                 texts.append(len(keys) if begins else texts[-1])

@@ -20,7 +20,6 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.reader import validation_f1
 from pairsmith.methods.quip.distillation import (
     LabelledQuestion,
     PassageExample,
@@ -40,33 +39,30 @@ from pairsmith.training.chunks import chunked, grouped, mean_of_losses
 from pairsmith.training.fit import TrainingTask, train_at_each_rate
 from pairsmith.training.processes import Processes
 from pairsmith.training.question_settings import InfuseSettings
+from pairsmith.training.validation import validation_f1
 
 _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def grouped_by_passage(asked: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
+def grouped_by_passage(questions: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
-    found = PassageStore((each.context, _with_targets(each, settings)) for each in asked)
+    found = PassageStore((each.context, _with_targets(each, settings)) for each in questions)
     if not found:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
     return found
 
 
-def _with_targets(asked: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
+def _with_targets(question: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
     if settings.labels == "answers":
-        if asked.before is None:
-            return LabelledQuestion(asked.question, None, None)
-        start, end = (Distribution((place,), (1.0,)) for place in asked.before)
-        return LabelledQuestion(asked.question, start, end)
-    if asked.starts is None or asked.ends is None:
-        raise InputError(
-            f"question {asked.id}: has no distributions of a teacher; make them with relabel, or set "
-            "--labels answers"
-        )
+        if question.before is None:
+            return LabelledQuestion(question.question, None, None)
+        start, end = (Distribution((place,), (1.0,)) for place in question.before)
+        return LabelledQuestion(question.question, start, end)
+    starts, ends = question.distributions()
     if settings.labels == "hard":
-        return LabelledQuestion(asked.question, likeliest(asked.starts), likeliest(asked.ends))
-    return LabelledQuestion(asked.question, asked.starts, asked.ends)
+        starts, ends = likeliest(starts), likeliest(ends)
+    return LabelledQuestion(question.question, starts, ends)
 
 
 def likeliest(distribution: Distribution) -> Distribution:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress
 from pairsmith.data.tuples import RetrievalExample
-from pairsmith.methods.mining.biencoder import contrastive_loss, side_features, side_vectors
 from pairsmith.methods.retrieval.example_store import Positives
 from pairsmith.metrics.ranking import ndcg
 from pairsmith.models.encode import Side, encode_texts
@@ -26,6 +25,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.search.exact import nearest
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
 from pairsmith.training.fit import MakeRow, TrainingTask, train_at_each_rate
 from pairsmith.training.retriever_settings import TrainRetrieverSettings
 

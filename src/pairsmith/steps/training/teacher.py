@@ -8,7 +8,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from pairsmith.core.errors import InputError
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
@@ -44,12 +43,7 @@ def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[Stor
 
 def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
     """The question with a teacher's likeliest start and its likeliest end, each by itself (Q6)."""
-    if question.starts is None or question.ends is None:
-        raise InputError(
-            f"question {question.id}: has no distributions of a teacher; make them with relabel, or set "
-            "--labels answers"
-        )
-    both = [likeliest(each).positions for each in (question.starts, question.ends)]
+    both = [likeliest(distribution).positions for distribution in question.distributions()]
     spans = ((both[0][0], both[1][0] - 1),) if all(both) else ()
     return QuestionWithSpans(question.question, question.context, spans)
 

@@ -1,0 +1,19 @@
+"""Validation figures that several trainings share."""
+
+from collections.abc import Callable, Sequence
+
+from pairsmith.core.errors import ModelError
+from pairsmith.data.squad import Question
+from pairsmith.metrics.squad import qa_scores
+from pairsmith.models.reader import Prediction
+
+
+def validation_f1(
+    answer_all: Callable[[list[str], list[str]], Sequence[Prediction]], questions: Sequence[Question]
+) -> float | None:
+    """F1 of a model's answers to questions on texts, ×100; None where its scores are no longer finite."""
+    try:
+        found = answer_all([each.question for each in questions], [each.context for each in questions])
+    except ModelError:  # the training diverged, which is reported at its end
+        return None
+    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1
