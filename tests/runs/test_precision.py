@@ -10,7 +10,7 @@ from pairsmith.cli.steps import STEPS
 from pairsmith.core import model_files as modelfiles
 from pairsmith.core.model_files import multiplies_fast, pick_dtype
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.runs import FolderWriter, Run, precision, settled
+from pairsmith.runs import FolderWriter, Run, precision, resolve_dtype
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.mine.settings import MineSettings
@@ -42,7 +42,7 @@ def processor(monkeypatch):
 def test_a_processor_computes_in_what_it_has_instructions_for(processor, instructions, expected):
     processor(*instructions)
     assert pick_dtype("auto", "cpu") == expected
-    assert settled(MINE).dtype == expected
+    assert resolve_dtype(MINE).dtype == expected
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -50,7 +50,7 @@ def test_what_is_said_is_taken_as_it_is(processor, dtype):
     processor()
     assert pick_dtype(dtype, "cpu") == dtype
     given = MINE.model_copy(update={"dtype": dtype})
-    assert settled(given) == given
+    assert resolve_dtype(given) == given
 
 
 @pytest.mark.parametrize(("known", "expected"), [(True, "bfloat16"), (False, "float32")])
@@ -65,7 +65,7 @@ def test_gpus(monkeypatch, known, expected):
 def test_a_gpu_that_only_the_workers_have(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     given = MINE.model_copy(update={"device": "cuda", "executor": "ray"})
-    assert settled(given).dtype == "bfloat16"
+    assert resolve_dtype(given).dtype == "bfloat16"
 
 
 class SettlingError(Exception):
@@ -87,23 +87,23 @@ def test_every_step_with_a_model_settles_its_format_first(name, monkeypatch, tmp
 
 def test_a_step_without_a_model_has_no_format():
     given = PostprocessSettings(data="somewhere")
-    assert settled(given) is given
+    assert resolve_dtype(given) is given
 
 
 def test_a_format_that_is_slow_here_is_told(processor, tmp_path, capsys):
     given = MINE.model_copy(update={"dtype": "bfloat16"})
     processor("avx512_bf16")
-    settled(given, Run(tmp_path, Progress()))
+    resolve_dtype(given, Run(tmp_path, Progress()))
     assert capsys.readouterr().err == ""
     processor("avx2")
-    settled(given, Run(tmp_path, Progress()))
+    resolve_dtype(given, Run(tmp_path, Progress()))
     assert "bfloat16 is slow here" in capsys.readouterr().err
 
 
 def test_what_a_server_computes_in_is_its_own_matter(processor, tmp_path, capsys):
     processor("avx2")
     given = GenerateSettings(task="t", model="http://127.0.0.1:1/v1", dtype="bfloat16")
-    settled(given, Run(tmp_path, Progress()))
+    resolve_dtype(given, Run(tmp_path, Progress()))
     assert capsys.readouterr().err == ""
 
 
@@ -112,15 +112,15 @@ def test_what_was_begun_elsewhere_goes_on_in_its_format(processor, tmp_path, rec
     about = {"step": "mine", "settings": {"dtype": "bfloat16"}}
     (tmp_path / record).write_text(json.dumps({"about": about} if record == "results.json" else about))
     processor("avx2")
-    assert settled(MINE, Run(tmp_path, Silent())).dtype == "bfloat16"
-    assert settled(MINE, Run(tmp_path, Silent(), fresh=True)).dtype == "float32"
-    assert settled(MINE, Run(tmp_path / "none", Silent())).dtype == "float32"
+    assert resolve_dtype(MINE, Run(tmp_path, Silent())).dtype == "bfloat16"
+    assert resolve_dtype(MINE, Run(tmp_path, Silent(), fresh=True)).dtype == "float32"
+    assert resolve_dtype(MINE, Run(tmp_path / "none", Silent())).dtype == "float32"
 
 
 def test_work_that_goes_on_in_a_slow_format_is_told(processor, tmp_path, capsys):
     (tmp_path / "training.json").write_text(json.dumps({"step": "x", "settings": {"dtype": "bfloat16"}}))
     processor("avx2")
-    assert settled(MINE, Run(tmp_path, Progress())).dtype == "bfloat16"
+    assert resolve_dtype(MINE, Run(tmp_path, Progress())).dtype == "bfloat16"
     assert "bfloat16 is slow here" in capsys.readouterr().err
 
 
@@ -135,14 +135,14 @@ def test_a_manifest_that_is_damaged_or_gone_is_no_hindrance(processor, tmp_path,
     path = tmp_path / "out" / "manifest.json"
     path.unlink() if manifest is None else path.write_text(manifest)
     processor("avx2")
-    assert settled(MINE, Run(tmp_path / "out", Silent())).dtype == "bfloat16"
+    assert resolve_dtype(MINE, Run(tmp_path / "out", Silent())).dtype == "bfloat16"
 
 
 @pytest.mark.parametrize("record", ["{", "[]", '{"step": "mine", "settings": null}', '{"step": "mine"}'])
 def test_a_record_that_says_nothing_leaves_it_to_the_machine(processor, tmp_path, record):
     (tmp_path / "manifest.json").write_text(record)
     processor("avx2")
-    assert settled(MINE, Run(tmp_path, Silent())).dtype == "float32"
+    assert resolve_dtype(MINE, Run(tmp_path, Silent())).dtype == "float32"
 
 
 def test_a_finished_evaluation_is_not_done_again_on_another_machine(processor, monkeypatch, tmp_path):

@@ -117,10 +117,10 @@ def _costs(cost: Estimate | Totals) -> tuple[str, str, str, str]:
 def _estimate(
     kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
 ) -> Estimate:
-    from pairsmith.runs import settled
+    from pairsmith.runs import resolve_dtype
 
     step = STEPS[kind]
-    plan, settings = step.planner(), settled(settings)
+    plan, settings = step.planner(), resolve_dtype(settings)
     starting = time.monotonic() - begun
     base = bases.get(getattr(settings, step.reads)) if step.reads else None
     estimate = plan(settings, before, base) if base else plan(settings, before)

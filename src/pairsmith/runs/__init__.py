@@ -5,7 +5,7 @@ from pairsmith.runs.attribution import Sources, model_display_name, sources_of
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
-from pairsmith.runs.precision import settled
+from pairsmith.runs.precision import resolve_dtype
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter, Growth, ShardSpec
 
@@ -23,7 +23,7 @@ __all__ = [
     "hash_source",
     "model_display_name",
     "refuse_source",
-    "settled",
+    "resolve_dtype",
     "sources_of",
     "summary",
     "write_json",

@@ -14,7 +14,7 @@ from pairsmith.runs.status import record_of
 S = TypeVar("S", bound=Settings)
 
 
-def settled(settings: S, run: Run | None = None) -> S:
+def resolve_dtype(settings: S, run: Run | None = None) -> S:
     """The settings with the number format filled in, as it affects a step's rows.
 
     Every step calls this first. Work that was begun in the run's folder continues in the same format, on any

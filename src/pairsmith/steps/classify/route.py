@@ -13,7 +13,15 @@ from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import CLASSIFIED_TEXT, REJECT, Reject, text_schema, to_table
 from pairsmith.models.classifier import TextClassifier, check_choice, choose_classifier
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
 from pairsmith.runs.work import Advance, Work
@@ -28,7 +36,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     the order, the ids and the other columns of the source; unless all have ids, they are numbered from 1.
     Blank texts become rejects.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     refuse_sources(run, data=settings.data, model=settings.model)
     check_choice(settings.model, settings.names())
     read = partial(_texts, settings)

@@ -21,7 +21,7 @@ from pairsmith.metrics.classification import (
 )
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
-from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.results import (
     Evaluated,
@@ -49,7 +49,7 @@ def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) 
     many rows were left out as blank; ``trained_on``, how many of the texts the classifier was trained on; and
     ``by_program``, whether a program wrote the texts.
     """
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     return evaluate_once(
         run,
         "evaluate classification",

@@ -20,7 +20,7 @@ from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, rounded
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
@@ -37,7 +37,7 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
     of pairs; if labels are numbers, also the difference between the means of the highest and the lowest label
     (``gap`` and ``gap_ci``).
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     return evaluate_once(
         run,
         "evaluate labels",

@@ -11,7 +11,7 @@ from pairsmith.core.paths import Place, inside, reaching, remove_files, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.sts import read_sts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run, hash_file, lock, settled, write_json
+from pairsmith.runs import Run, hash_file, lock, resolve_dtype, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
@@ -34,7 +34,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     returned; ``run.fresh`` computes them again. They have ``tasks``, for each task the main score ×100 and
     its parts; their ``mean``; and ``about``. No result leaves this machine.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     if settings.model.startswith(GLOVE):
         raise ModelError(f"model {settings.model}: mteb does not take GloVe vectors; evaluate sts does")
     with_mteb()

@@ -12,7 +12,7 @@ from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
-from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_line, over_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
@@ -39,7 +39,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     first split with the last of ``start``; ``results.json``, which is returned, for ``random`` and
     ``questions`` the entity F1 ×100 (see ``over_splits``), and the ``count`` of test sentences.
     """
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
     sources = sources_of(settings)
     inputs = {name: hash_source(str(source)) for name, source in sources.items()}

@@ -15,7 +15,7 @@ from pairsmith.metrics.auroc import auroc, auroc_draws
 from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.correlation import pearson
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
-from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.few_shot_paraphrase import few_shot_figures, last_layers, scored
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, rounded, with_interval
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
@@ -32,7 +32,7 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
     ``few_shot``, see ``few_shot_figures``, and ``negatives learned from``; with human judgements the
     correlation of each layer (``layers``).
     """
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     sources = {"data": settings.data, "judgements": settings.judgements, **training_sources(settings)}
     return evaluate_once(
         run,

@@ -10,7 +10,7 @@ from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.progress import Progress
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.squad import exact_match, f1
-from pairsmith.runs import Run, settled
+from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.storage import JSON
 from pairsmith.steps.evaluate.results import (
     Evaluated,
@@ -63,7 +63,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     returned, ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of
     questions.
     """
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
 
     def compute() -> Evaluated:

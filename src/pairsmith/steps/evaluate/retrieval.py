@@ -14,7 +14,7 @@ from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
-from pairsmith.runs import Run, refuse_source, settled
+from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.paired import Earlier, compared, figures_in, paired_table, read_earlier
 from pairsmith.steps.evaluate.results import (
@@ -40,7 +40,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``TOGETHER`` documents that it had finished. With ``against`` the results have what ``compared`` returns
     under this name.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     if settings.model.startswith(GLOVE):
         raise ModelError(
             f"model {settings.model}: evaluate retrieval takes no GloVe vectors; evaluate sts does"

@@ -12,7 +12,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.metrics.auroc import auroc
-from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
 from pairsmith.steps.evaluate.sentiment_scores import (
     CALIBRATIONS,
@@ -48,7 +48,7 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
     the accuracy of each of the ``prompts``, and ``best_prompt``; for ``ranking`` mean, error and prompts of
     the ``auroc`` ×100, which no calibration changes; and the ``count`` of texts.
     """
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     return evaluate_once(
         run,
         "evaluate sentiment",

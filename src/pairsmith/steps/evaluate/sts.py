@@ -16,7 +16,7 @@ from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
-from pairsmith.runs import Run, settled
+from pairsmith.runs import Run, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, hash_rows, rounded, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.shared import load_options
@@ -66,7 +66,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     They have a key per suite (see ``SuiteScores``), and ``about``. Of an encoder that ``train-encoder`` wrote
     a suite has ``trained_on``, too: how many of its pairs were learned.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
     return evaluate_once(
         run,

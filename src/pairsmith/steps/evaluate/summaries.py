@@ -12,7 +12,7 @@ from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.sources import Source
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
-from pairsmith.runs import Run, settled
+from pairsmith.runs import Run, resolve_dtype
 from pairsmith.steps.evaluate.results import (
     Evaluated,
     at_splits,
@@ -33,7 +33,7 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
     ``results.json``, which is returned (see ``summary_figures``), and ``predictions.jsonl`` (id, summary,
     reference, rougeL) are written into the run's folder.
     """
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     check_rouge()
     documents = labelled_documents(settings.data, settings.limit)
 

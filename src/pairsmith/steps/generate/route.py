@@ -17,7 +17,15 @@ from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote, remote_revision
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.work import LostItem
@@ -43,7 +51,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Write texts for all inputs, or all texts of a text task."""
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)

@@ -29,7 +29,15 @@ from pairsmith.data.text.instructed import END, QuestionExample
 from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import CLOZE
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
 from pairsmith.runs.ranks import rank_folders
@@ -63,7 +71,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
 
     Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     kind, models = _checked_kind(settings), _models(settings)
     where = ExecutorChoice.of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}

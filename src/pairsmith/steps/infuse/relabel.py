@@ -19,7 +19,15 @@ from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.method import label_questions
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.models.reader import load_reader
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
 from pairsmith.runs.work import Advance, Work
@@ -33,7 +41,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     Of a folder with several splits ``train`` is read, or the one that is named. Questions that are left out,
     see ``fault_of``, become rejects.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     where = ExecutorChoice.of(settings)
     refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]

@@ -28,7 +28,7 @@ from pairsmith.runs import (
     Run,
     hash_source,
     model_display_name,
-    settled,
+    resolve_dtype,
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
@@ -79,7 +79,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     Of several splits ``train`` is read, or the one that is named. Rows are sorted from best to worst; in
     mined pairs the new score replaces the cosine.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model or [], seeds=settings.seeds or [])
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, schema = found.folder, found.folder.schema()

@@ -23,7 +23,7 @@ from pairsmith.runs import (
     Run,
     hash_source,
     model_display_name,
-    settled,
+    resolve_dtype,
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
@@ -43,7 +43,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 
     Of several splits ``train`` is read, or the one that is named.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model)
     found = open_training_rows(settings.pairs, "rewritten", run.progress.say)
     source, pairs = found.folder, found.table().slice(0, settings.best)

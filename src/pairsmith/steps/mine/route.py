@@ -26,7 +26,15 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
 from pairsmith.search.margin import Pairs
@@ -50,7 +58,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``, and indexes that
     were trained in ``indexes``.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)
     both = corpora(settings)
     revision = model_revision(settings.encoder)

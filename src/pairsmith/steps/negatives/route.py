@@ -16,7 +16,15 @@ from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.encoded import Encoded, Texts
@@ -55,7 +63,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     Vectors are kept in the subfolders ``queries``, ``corpus`` and ``positives``, neighbours in ``search``,
     and the scores of a judge in ``scores``.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled or [])
     source = to_train_on(settings.pairs, "taken", run.progress.say)
     texts = [in_beir(each) for each in settings.corpus]

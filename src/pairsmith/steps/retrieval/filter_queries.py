@@ -23,7 +23,15 @@ from pairsmith.data.documents import Document
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.retrieval.consistency import closest, own_places
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
@@ -64,7 +72,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     first of: no query, no chunk, evaluation, inconsistent, judge, duplicate. Where queries are held back,
     training queries that are near one of them are left out last, and counted under evaluation.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
     source = to_train_on(settings.queries, "filtered", run.progress.say)
     found = QuerySource.find(source)

@@ -21,7 +21,15 @@ from pairsmith.methods.retrieval.queries import QueryWriter
 from pairsmith.models.heads import writes_as
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import is_remote
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, finished, nothing_to_do
 from pairsmith.runs.seeds import stream_key
@@ -38,7 +46,7 @@ _FEW_BYTES = 3
 
 def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     """Write queries for chunks; see ``QueriesSettings``. What is no query, or a copy, becomes a reject."""
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     if is_remote(settings.model):
         raise SettingsError(
             f"model {settings.model}: queries needs a model that it can load; give a folder or a Hub id"

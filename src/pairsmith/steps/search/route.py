@@ -19,7 +19,7 @@ from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.documents import TitledText
 from pairsmith.data.query_rows import read_corpus
-from pairsmith.runs import settled
+from pairsmith.runs import resolve_dtype
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
 from pairsmith.steps.evaluate.retrievers import (
@@ -54,7 +54,7 @@ def search(
     Without any they are asked for on the terminal, until one is empty. With ``as_json`` a query's documents
     are a JSON object on a line.
     """
-    settings = settled(settings)
+    settings = resolve_dtype(settings)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is, whatever the terminal's encoding
     queries = [_checked(query) for query in given]

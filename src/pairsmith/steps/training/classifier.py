@@ -11,7 +11,7 @@ from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_tr
 from pairsmith.methods.dino.classifier import check_labels, distinct, train_classifier_on
 from pairsmith.models.classifier import save_classifier, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import sample_of, spread, timed
 from pairsmith.steps.shared import load_options
@@ -31,7 +31,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     """
     if Processes.here().size > 1:
         raise SettingsError("train-classifier runs in one process: it has no batches for several to share")
-    settings = at_splits(settled(settings, run), run.progress.say)
+    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
     for name, source in {**sources, "base": settings.base}.items():
         refuse_source(run, **{name: source})

@@ -15,7 +15,7 @@ from pairsmith.data.readers import read_pairs
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import split_of, splits_of, to_train_on
 from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.steps.training.step import started
 from pairsmith.training.card import encoder_card
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -39,7 +39,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
             "would not hold together; run it in one"
         )
     run = processes.quiet_unless_writing(run)
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     device = pick_device(settings.device)
     processes.part_of(settings.batch_size)
     if settings.tensorboard:

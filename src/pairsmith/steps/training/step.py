@@ -13,7 +13,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import QuestionData, SeedData, at_splits
@@ -103,7 +103,7 @@ class TrainingStep(Generic[S, D]):
         if processes.size > 1 and self.alone:
             raise SettingsError(f"{self.name} runs in one process: {self.alone}")
         run = processes.quiet_unless_writing(run)
-        settings = at_splits(settled(settings, run), run.progress.say)
+        settings = at_splits(resolve_dtype(settings, run), run.progress.say)
         device = pick_device(settings.device)
         processes.part_of(settings.batch_size)
         sources = self.sources_of(settings)

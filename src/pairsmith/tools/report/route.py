@@ -10,7 +10,7 @@ from functools import partial
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype
 from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
@@ -46,7 +46,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
 
     ``report.json`` beside it records what was reported on, and the page's warnings. Returns the page's path.
     """
-    settings = settled(settings, run)
+    settings = resolve_dtype(settings, run)
     source = place(settings.data)
     kind_of(source)
     refuse_source(run, data=settings.data)
