@@ -203,20 +203,20 @@ def clean(
     for row in rows:
         columns = as_columns(row)
         content = tuple(value for name, value in columns.items() if name != "id")
-        cell = (columns.get("sentence1"), columns.get("score", columns.get("label")))
+        group = (columns.get("sentence1"), columns.get("score", columns.get("label")))
         name, reason = next(((name, why) for name, test in filters.items() if (why := test(row))), ("", ""))
         if not reason and content in seen:
             name, reason = "duplicate", "repeats an earlier row"
-        if not reason and "sentence1" in columns and held[cell] >= per_input:
+        if not reason and "sentence1" in columns and held[group] >= per_input:
             name, reason = "cap", f"more than {per_input} second texts for a first text and label"
-        if not reason and per_label is not None and of_label[cell[1]] >= per_label:
+        if not reason and per_label is not None and of_label[group[1]] >= per_label:
             name, reason = "cap", f"more than {per_label} rows of a label"
         if reason:
             rejects.append(Reject.of(row.id, name, reason, columns))
         else:
             seen.add(content)
-            held[cell] += 1
-            of_label[cell[1]] += 1
+            held[group] += 1
+            of_label[group[1]] += 1
             kept.append(row)
     return kept, rejects
 
