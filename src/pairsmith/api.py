@@ -28,6 +28,7 @@ from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 _OF_ENCODER = {"base", "data", "device", "layers", "attention", "pooling", "max_length"}
+_OF_VALIDATION = {"keep_base", "eval_steps", "eval_batch_size"}
 _OF_CLASSIFIER = {"c", "balanced", "batch_size", "seed"}
 
 
@@ -62,6 +63,8 @@ def train_encoder(
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
     refuse_options_of_steps("train_encoder", options)
+    if not validation and (given := sorted(_OF_VALIDATION & options.keys())):
+        raise SettingsError(f"train_encoder: {', '.join(given)} does nothing without validation pairs")
     try:
         settings = TrainEncoderSettings(base="given", data="given", **options)
     except ValidationError as error:

@@ -14,7 +14,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.mining import crossencoder
-from pairsmith.methods.mining.crossencoder import Row, Scorer, batch_of_rows
+from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow, batch_of_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.reader import answer, collate, encode_questions, load_reader, read_windows
@@ -221,14 +221,14 @@ def test_the_last_token_that_is_no_padding_is_scored(tiny_llama, tmp_path):
 def test_a_training_that_shares_inputs_has_the_same_gradients(listwise, tokens, tiny_llama, monkeypatch):
     """In whatever chunks a batch is computed."""
     rows = [
-        Row(TEXT, ["A man.", "A dog.", "The weather."]),
-        Row(TEXT * 2, ["It was not good.", "x"]),
-        Row("No", ["A dog runs in the park.", "A man."]),
+        RankingRow(TEXT, ["A man.", "A dog.", "The weather."]),
+        RankingRow(TEXT * 2, ["It was not good.", "x"]),
+        RankingRow("No", ["A dog runs in the park.", "A man."]),
     ]
     cross = load_cross_encoder(str(tiny_llama), device="cpu", fresh_head=True, max_length=60)
 
     def loss_and_gradients(cross):
-        scorer = Scorer(cross, listwise=listwise)
+        scorer = CrossEncoderWithLoss(cross, listwise=listwise)
         scorer.zero_grad()
         loss = scorer(**batch_of_rows(cross, rows))["loss"]
         loss.backward()

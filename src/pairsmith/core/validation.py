@@ -42,14 +42,15 @@ def errors_of(error: ValidationError, model: type[BaseModel]) -> list[Validation
 
 
 _OF_STEPS = {"tensorboard", "checkpoint_steps"}
-"""Options of trainings that have a folder."""
+"""Options that only a training with a folder uses."""
 
 
 def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
     """Refuse options that have no effect in a public function, which has no folder for them."""
     if given := sorted(_OF_STEPS.intersection(options)):
         raise SettingsError(
-            f"{function}: {', '.join(given)} needs a folder; use the command of this training"
+            f"{function}: only a training with a folder has {', '.join(given)}; use its command, or leave "
+            "it out"
         )
 
 

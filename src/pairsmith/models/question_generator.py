@@ -39,7 +39,7 @@ def separator_of(generator: Summarizer, separator: str = SEPARATOR) -> int:
     if number is None or number == generator.tokenizer.unk_token_id:
         raise ModelError(
             f"the model knows no token {separator!r} to put between an answer and a question; train one with "
-            "train-generator, or give its --separator"
+            "train-asker, or give its --separator"
         )
     return int(number)
 

@@ -66,6 +66,9 @@ def _quick_attention(model: nn.Module) -> Iterator[AsUsual[Any]]:
 
     Torch's block-wise attention costs more time in the backward pass than it saves in the forward pass, if
     texts are short. It has no dropout of attention weights: with that, all attention is computed in full.
+    Cross-attention goes by the length of the decoder's text. "Block by block" is what the model does outside
+    of trainings. A layer that is computed again in the backward pass would see the last call's choice, so
+    models whose layers are checkpointed are not supported.
     """
     usual = {id(config): (config, config._attn_implementation) for config in _configs(model)}
     blockwise = not any(share for _, _, share in _attention_dropouts(model))
@@ -80,7 +83,7 @@ def _quick_attention(model: nn.Module) -> Iterator[AsUsual[Any]]:
             (x for name in _TOKENS if (x := kwargs.get(name)) is not None), args[0] if args else None
         )
         if quick and tokens is not None:
-            attend(configs_of[module], full=not blockwise or tokens.shape[1] <= LONG)
+            attend(configs_of.get(module, ()), full=not blockwise or tokens.shape[1] <= LONG)
 
     def as_usual(call: Callable[[], T]) -> T:
         nonlocal quick

@@ -37,7 +37,8 @@ CheckpointSteps = Annotated[
     int,
     Field(
         ge=1,
-        description="Steps between two checkpoints, from which a stopped training continues.",
+        description="Steps between two checkpoints, from which a stopped training continues. A training in "
+        "one process also saves one every ten minutes.",
         json_schema_extra=NO_EFFECT,
     ),
 ]

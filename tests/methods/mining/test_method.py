@@ -121,6 +121,13 @@ def test_nothing_to_search_is_told(fixed):
         mine_pairs([], ["a"], encoder)
     with pytest.raises(InputError, match="outputs must be a list of texts, not a single text"):
         mine_pairs(["a"], "a", encoder)
+    for wrong, message in (
+        ({"k": 0}, "k must be at least 1, not 0"),
+        ({"margin": "ration"}, "margin must be one of ratio, distance, absolute, not 'ration'"),
+        ({"retrieval": "intersetion"}, "retrieval must be one of candidates, max, intersection"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            mine_pairs(["a"], ["a"], encoder, **wrong)
     with pytest.raises(InputError, match="pairs: there are no texts"):
         find_hard_negatives([], ["a"], encoder)
 

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.models.language.combine import contrast, favours_main, guidance, named_rule, self_debias
 
 MAIN = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
@@ -63,7 +64,7 @@ def test_rules_by_name():
     assert named_rule(None) is None
     assert named_rule(contrast) is contrast
     for name in ("pairsmith.models.language.combine.nothing", "no.such.module", "plain", ""):
-        with pytest.raises(ValueError, match=r"give package\.module\.function"):
+        with pytest.raises(SettingsError, match=r"give package\.module\.function"):
             named_rule(name)
 
 

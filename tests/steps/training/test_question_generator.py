@@ -91,25 +91,25 @@ EXAMPLES = [Example(text, target_text(answer, question)) for text, answer, quest
 
 def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
     for row, example in zip(causal_rows(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
-        assert writer.tokenizer.decode(row.tokens[: row.told]) == prompt_of(example.input, ANSWER)
-        assert writer.tokenizer.decode(row.tokens[row.told :]) == example.output
+        assert writer.tokenizer.decode(row.tokens[: row.prompt_length]) == prompt_of(example.input, ANSWER)
+        assert writer.tokenizer.decode(row.tokens[row.prompt_length :]) == example.output
     (chunk,) = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]
     assert chunk["labels"].shape == (2, len(kept))
     assert kept[-1] == chunk["input_ids"].shape[1] - 1
     for tokens, labels in zip(chunk["input_ids"], chunk["labels"], strict=True):
         assert torch.equal(tokens[kept + 1 - len(tokens)][labels != IGNORED], labels[labels != IGNORED])
-    told_of_both = [row.told for row in causal_rows(writer.tokenizer, EXAMPLES, 256)]
+    told_of_both = [row.prompt_length for row in causal_rows(writer.tokenizer, EXAMPLES, 256)]
     assert kept[0] == min(told_of_both) - 1
     assert (chunk["labels"][:, 0] != IGNORED).any()
 
 
 def test_what_is_beyond_the_context_is_cut_off(writer):
     (row,) = causal_rows(writer.tokenizer, EXAMPLES[:1], 256)
-    (short,) = causal_rows(writer.tokenizer, EXAMPLES[:1], row.told + 2)
-    assert (short.tokens, short.told) == (row.tokens[: row.told + 2], row.told)
+    (short,) = causal_rows(writer.tokenizer, EXAMPLES[:1], row.prompt_length + 2)
+    assert (short.tokens, short.prompt_length) == (row.tokens[: row.prompt_length + 2], row.prompt_length)
     assert writer(**writer.batch([short, row]))["loss"].isfinite()
-    assert list(causal_rows(writer.tokenizer, EXAMPLES[:1], row.told)) == []
+    assert list(causal_rows(writer.tokenizer, EXAMPLES[:1], row.prompt_length)) == []
 
 
 def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
@@ -128,7 +128,7 @@ def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
 def test_a_token_across_the_border_is_written(writer):
     """The quotation mark before ``'tis`` makes one token with what follows it."""
     (row,) = causal_rows(writer.tokenizer, [Example("He said so.", target_text("'tis", "What?"))], 256)
-    assert writer.tokenizer.decode(row.tokens[row.told :]).lstrip() == f'"\'tis{QUESTION}What?"'
+    assert writer.tokenizer.decode(row.tokens[row.prompt_length :]).lstrip() == f'"\'tis{QUESTION}What?"'
 
 
 def test_a_word_above_the_limit_is_no_passage(tmp_path):
@@ -154,11 +154,11 @@ def test_the_loss_is_that_of_transformers(writer):
     rows = list(causal_rows(writer.tokenizer, EXAMPLES, 256))
     expected = count = 0
     for row in rows:
-        labels = torch.tensor([[IGNORED] * row.told + list(row.tokens[row.told :])])
+        labels = torch.tensor([[IGNORED] * row.prompt_length + list(row.tokens[row.prompt_length :])])
         with torch.inference_mode():
             loss = writer.model(input_ids=torch.tensor([row.tokens]), labels=labels).loss
-        expected += float(loss) * (len(row.tokens) - row.told)
-        count += len(row.tokens) - row.told
+        expected += float(loss) * (len(row.tokens) - row.prompt_length)
+        count += len(row.tokens) - row.prompt_length
     loss = writer(**writer.batch(rows))["loss"]
     assert loss.item() == pytest.approx(expected / count, rel=1e-5)
 

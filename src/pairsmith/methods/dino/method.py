@@ -69,8 +69,7 @@ def generate_pairs(
         the accepted rows and the rejected tries.
 
     Raises:
-        SettingsError: ``task`` writes single texts, or there is no such rule.
-        ValueError: ``rows`` is too few.
+        SettingsError: ``task`` writes single texts, ``rows`` is too few, or there is no such rule.
     """
     if task.kind != "pair":
         raise SettingsError(f"{task.name} writes single texts: call generate_texts")
@@ -91,8 +90,7 @@ def generate_texts(
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
     Raises:
-        SettingsError: ``task`` writes second texts.
-        ValueError: ``rows`` is too few.
+        SettingsError: ``task`` writes second texts, ``rows`` is too few, or there is no such rule.
     """
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for given ones: call generate_pairs")
@@ -123,6 +121,8 @@ def write(
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
     steered = rule is not None or decoding.steers
+    if rows is not None and rows < (needed := rows_needed(task) if steered else 1):
+        raise SettingsError(f"{rows} rows are too few for {task.name}: a label's prompts take {needed}")
     waiting: deque[tuple[TextRequest, tuple[Prompt, ...]]] = deque()
     for request in requests:
         counter_prompts = request.counter_prompts if steered else ()

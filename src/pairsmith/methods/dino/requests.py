@@ -67,11 +67,11 @@ class TextRequest:
             return
         self.texts[number] = text
         first: dict[str, int] = {}  # repeats of a text are rejected, whichever try ended first (D6)
-        for earlier, accepted in sorted(self.texts.items()):
-            if first.setdefault(accepted, earlier) != earlier:
+        for tried, same in sorted(self.texts.items()):
+            if first.setdefault(same, tried) != tried:
                 # The first try is not named: of three equal texts, its number depends on which ended first.
-                self.reject(earlier, "repeat", "repeats the text of an earlier try", accepted, task)
-                del self.texts[earlier]
+                self.reject(tried, "repeat", "repeats the text of an earlier try", same, task)
+                del self.texts[tried]
 
     def _fault(self, ending: str | None, text: str) -> tuple[str, str] | None:
         """The filter that rejects a text, and the reason; None if it is accepted."""

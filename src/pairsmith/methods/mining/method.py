@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ def mine_pairs(
 
     Raises:
         InputError: there are no inputs or no outputs with a vector.
-        SettingsError: k is less than 1.
+        SettingsError: k is less than 1, or there is no such margin or retrieval rule.
         ModelError: a vector is not finite.
 
     A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
@@ -71,6 +71,9 @@ def mine_pairs(
     """
     if k < 1:
         raise SettingsError(f"k must be at least 1, not {k}")
+    for name, value, known in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
+        if value not in get_args(known):
+            raise SettingsError(f"{name} must be one of {', '.join(get_args(known))}, not {value!r}")
     # 1. Encode both sides (M2).
     xs, x = unit_vectors_of(encoder, inputs, "query", "inputs")
     ys, y = unit_vectors_of(encoder, outputs, "document", "outputs")

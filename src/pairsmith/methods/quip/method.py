@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.core.validation import option_error, refuse_options_of_steps
@@ -41,8 +42,8 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
 
     Returns:
         the questions in the order of the texts. ``answer`` is None where the generated answer does not occur
-        in the passage. Passages longer than the generator's limit, and outputs that are no new question, are
-        left out; the step ``ask`` keeps them as rejects.
+        in the passage. Words of more tokens than the generator's limit, and outputs that are no new question,
+        are left out; the step ``ask`` keeps them as rejects.
     """
     documents = [Document(text_id(text), text, "", "", "") for text in dict.fromkeys(texts)]
     of_texts, _ = cut(generator, documents)
@@ -103,7 +104,8 @@ def distil(
         validation: questions of people, by which the best step is chosen; without them the last one is kept.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         progress: shows how far the training is; by default nothing is shown.
-        options: the fields of ``InfuseSettings`` by name, such as ``max_steps`` or ``learning_rate=[1e-5]``.
+        options: the fields of ``InfuseSettings`` that concern the training, by name, such as ``max_steps``
+            or ``learning_rate=[1e-5]``.
 
     Raises:
         InputError: a question has no distributions, or no answer lies within what is read of its passage.
@@ -115,6 +117,8 @@ def distil(
     from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 
     refuse_options_of_steps("distil", options)
+    if "data" in options:
+        raise SettingsError("distil: data: give the questions themselves, as the first argument")
     people = "validation" if validation else None  # settings name files; only whether there is one counts
     try:
         settings = InfuseSettings(base=base, data=["questions"], device=device, validation=people, **options)

@@ -15,13 +15,13 @@ class GenerationOptions:
     """How questions are generated; each kind of generator uses some of these.
 
     Attributes:
-        questions: most distinct questions of a passage.
-        tries: most rounds; each draws the questions of a passage that are still missing (Q2).
+        questions: largest number of distinct questions of a passage.
+        tries: largest number of rounds; each draws the questions of a passage that are still missing (Q2).
         max_length: longest passage in tokens, without special ones; without a model in words and punctuation
             marks. None means as many as the model can read.
         batch_size: number of passages that are processed at once.
         seed: seed of the sampling.
-        top_p: share of the probability that the tokens hold from which one is drawn (Q2: 0.6).
+        top_p: draw from the likeliest tokens that together hold this share of the probability (Q2: 0.6).
         decoding: how models with an encoder and a decoder write: ``nucleus`` samples answers and questions,
             ``beams`` searches for the likeliest answers (Q2).
         beams: number of beams, and of answers, of a passage.

@@ -18,7 +18,7 @@ BLOCK = 1_024
 NEIGHBOURS = 2**22
 """Neighbours that are held at once."""
 KEPT = 16_384
-"""Columns of it that are computed at once: earlier queries that are kept."""
+"""Columns of the similarity matrix that are computed at once: earlier queries that are kept."""
 
 
 @dataclass(frozen=True, slots=True)

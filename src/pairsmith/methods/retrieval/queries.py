@@ -115,12 +115,12 @@ class QueryWriter:
         self._options = options
         self._examples = tuple(examples)
         self._special = len(model.encode(""))
-        self._shows_own_examples = not self._examples
+        self._shows_invented_examples = not self._examples
         around, room = self._token_budget()
         if (
-            self._shows_own_examples and room < options.max_length
+            self._shows_invented_examples and room < options.max_length
         ):  # a model that reads little reads the text instead
-            self._shows_own_examples = False
+            self._shows_invented_examples = False
             around, room = self._token_budget()
         if room < MIN_TEXT_TOKENS:
             raise ModelError(
@@ -176,7 +176,7 @@ class QueryWriter:
 
     def _examples_for(self, kind: KindName) -> Sequence[QueryExample]:
         """The examples that the model sees for a kind of query."""
-        if not self._shows_own_examples:
+        if not self._shows_invented_examples:
             return self._examples
         return [QueryExample(query, text) for query, text in zip(KINDS[kind].examples, TEXTS, strict=True)]
 
@@ -224,7 +224,7 @@ class QueryWriter:
         A user's own examples are often about what the chunk is about.
         """
         return _fault_of(
-            group, query, others, self._examples_for(query.kind) if self._shows_own_examples else ()
+            group, query, others, self._examples_for(query.kind) if self._shows_invented_examples else ()
         )
 
     def _counter_prompts(self, chunk: Chunk, kind: KindName) -> tuple[Prompt, ...]:

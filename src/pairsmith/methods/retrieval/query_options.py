@@ -15,7 +15,7 @@ class QueryOptions:
         queries: number of queries of a chunk.
         kinds: kinds of query, which take turns.
         against: texts of the counter-prompts (D3): the chunk's neighbours, its title.
-        tries: most tries for each query.
+        tries: largest number of tries for each query.
         decay: decay of self-debiasing (D3); 0 turns it off.
         top_k: draw from so many of the likeliest tokens; 0 for all (D4).
         top_p: of these, draw from the likeliest that together hold this share (D4).

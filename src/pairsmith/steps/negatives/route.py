@@ -204,6 +204,8 @@ def _numbers(ids: NDArray[np.uint32]) -> NDArray[np.int64]:
 
 def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Card:
     judge = [settings.judge] if settings.judge else []
+    limited = settings.positive_share or settings.margin is not None
+    lower = " and score lower than that text" if limited else ", whatever their scores"
     score = "cosine under the encoder"
     if settings.judge:
         score = f"{SCORE_OF[settings.judge_kind]} {model_display_name(settings.judge)}"
@@ -211,7 +213,7 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Ca
         title="Pairs with hard negatives",
         description=(
             "Queries, each with a text that answers it and with texts that are near it under "
-            f"{model_display_name(settings.encoder)} and score lower than that text. A program took them for "
+            f"{model_display_name(settings.encoder)}{lower}. A program took them for "
             "wrong answers; some may be right ones." + (f"\n\nThose {false}." if false else "")
         ),
         counts=counts,

@@ -88,11 +88,12 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     seconds = trial.step(untimed) * settings.batch_size / batch
     evaluation = trial.evaluation * validation_size / max(evaluated, 1)
     evaluations = 2 + whole // settings.eval_steps if validation_size else 0
-    saved = saved_checkpoints(whole, settings.checkpoint_steps, seconds)
+    taken = whole * seconds + evaluations * evaluation
+    saved = saved_checkpoints(whole, settings.checkpoint_steps, taken)
     checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
-        seconds=reading + libraries + rates * (whole * seconds + evaluations * evaluation + loading),
+        seconds=reading + libraries + rates * (taken + loading),
         memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
         rows={},
@@ -101,8 +102,11 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
 
 
 def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
-    """How many checkpoints a training of these steps saves in all, of ``seconds`` each."""
-    return max(len(range(between, steps, between)), int(steps * seconds / SAVE_SECONDS))
+    """The number of checkpoints that a training saves which takes so many ``seconds``, evaluations included.
+
+    One is saved every ``between`` steps and every ten minutes, and none at the last step.
+    """
+    return min(steps - 1, max(len(range(between, steps, between)), int(seconds / SAVE_SECONDS)))
 
 
 @contextmanager
