@@ -37,7 +37,7 @@ CUT = {
     "generate --task requests.yaml --model embedded:smollm2-135m-instruct": "--per-input 3",
     "run classifier": "--set texts.model=pairsmith:tiny --set texts.per_input=12 --set classifier.base=org/encoder",
     "train-classifier": "--base org/encoder",
-    "negatives --pairs kept": "--positive-share 0",
+    "negatives --pairs kept --corpus chunks --encoder org/encoder --out": "--positive-share 0",
     "filter-queries": "--within 12 --duplicates 1 --contaminated 1",
     "search --model": "--no-keep-vectors",
     "run retriever": " ".join(
