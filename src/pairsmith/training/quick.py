@@ -19,7 +19,7 @@ LONG = 256
 """Most tokens over which attention is computed in full while training.
 
 Its weights are kept for the backward pass, so memory and time grow with the square of the length: with 2,048
-tokens a step of SmolLM2 takes 10.5 GB and three times as long as block by block, with 3.6 GB.
+tokens a step of SmolLM2 takes two to three times as long as block by block, and 7 GB more.
 """
 _TOKENS = ("input_ids", "inputs_embeds", "decoder_input_ids", "decoder_inputs_embeds")
 """Arguments of models of transformers that hold the tokens, ``(n, tokens)`` or ``(n, tokens, d)``."""
