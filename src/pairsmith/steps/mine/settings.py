@@ -349,20 +349,3 @@ def to_judge(settings: Settings, queries: str, model: str | None, judge: JudgeOf
     assert model is not None
     how = settings.model_dump(include={"shard_size", *_OF_WORK})
     return FilterSettings(pairs=queries, model=model, judge=judge, share=1, **how)
-
-
-_OF_WORK = {"device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size"}
-
-
-def to_encode(settings: Settings, queries: str, corpus: Sequence[str], column: str | None) -> MineSettings:
-    """How ``mine`` encodes the texts of another step: queries as its inputs, a corpus as its outputs."""
-    shared = {"encoder", "max_length", "memory", "vector_dtype", "shard_size", *_OF_WORK}
-    how = settings.model_dump(include=shared)
-    return MineSettings(inputs=[queries], outputs=list(corpus), output_column=column, **how)
-
-
-def to_judge(settings: Settings, queries: str, model: str | None, judge: JudgeOfQueries) -> FilterSettings:
-    """How ``filter`` judges pairs with the judge of another step."""
-    assert model is not None
-    how = settings.model_dump(include={"shard_size", *_OF_WORK})
-    return FilterSettings(pairs=queries, model=model, judge=judge, share=1, **how)
