@@ -104,7 +104,9 @@ def _outcome(step: Place) -> tuple[str, str]:
             if isinstance(record.get("texts"), dict):  # a classifier has no steps
                 texts = record["texts"]
                 said = f"a classifier: {sum(texts.values()):,} texts of {len(texts)} labels"
-            return str(record.get("step", "")), said or f"a model, {record.get('steps', 0):,} training steps"
+            steps = record.get("steps", 0)
+            times = "step" if steps == 1 else "steps"
+            return str(record.get("step", "")), said or f"a model, {steps:,} training {times}"
         return str(record.get("about", {}).get("step", "")), "; ".join(
             f"{name} {value}" for name, value, _ in _main_figures(record)[:3]
         )
