@@ -6,7 +6,6 @@ oneDNN needs, and an activation that follows one is fused with it. Results stay 
 rounding. A packed model can only decode: it cannot be saved, copied or trained.
 """
 
-import os
 from typing import Any
 
 import torch
@@ -20,8 +19,6 @@ _OPS = torch.ops.mkldnn
 """Not part of torch's documented interface: where an operator is missing, nothing is packed."""
 ROWS = 256
 """The batch size, in rows, that the layout is optimised for; other sizes work as well."""
-COMPILED = 128
-"""How many compiled products, of a megabyte each, oneDNN may cache; its default is 1,024."""
 TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
 """Activations that compute the same formula, written in different ways."""
 FIRST_AND_ACTIVATION = (("c_fc", "act"), ("dense_h_to_4h", "act"), ("fc1", "activation_fn"))
@@ -46,8 +43,6 @@ class PackedLinear(nn.Module):
 
 def packed(model: Any) -> Any:
     """The model with its linear layers packed, where the model and torch allow it; they have no gradients."""
-    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
-        os.environ.setdefault(variable, str(COMPILED))
     weight = next(model.parameters())
     if (
         weight.device.type != "cpu"
