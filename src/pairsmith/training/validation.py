@@ -11,7 +11,7 @@ from pairsmith.models.reader import Prediction
 def validation_f1(
     answer_all: Callable[[list[str], list[str]], Sequence[Prediction]], questions: Sequence[Question]
 ) -> float | None:
-    """F1 of a model's answers to questions on texts, ×100; None where its scores are no longer finite."""
+    """F1 of a model's answers to questions on texts, ×100; None if the model's scores are not finite."""
     try:
         found = answer_all([each.question for each in questions], [each.context for each in questions])
     except ModelError:  # the training diverged, which is reported at its end

@@ -14,11 +14,11 @@ from torch import Tensor
 from pairsmith.search.exact import nearest, products_with
 
 BLOCK = 1_024
-"""Rows of the similarity matrix that are computed at once: queries."""
+"""Number of queries, the rows of the similarity matrix, that are compared at once."""
 NEIGHBOURS = 2**22
 """Neighbours that are held at once."""
 KEPT = 16_384
-"""Columns of the similarity matrix that are computed at once: earlier queries that are kept."""
+"""Number of earlier kept queries, the columns of the similarity matrix, that are compared at once."""
 
 
 @dataclass(frozen=True, slots=True)

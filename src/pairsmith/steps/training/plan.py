@@ -102,7 +102,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
 
 
 def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
-    """The number of checkpoints that a training saves which takes so many ``seconds``, evaluations included.
+    """The number of checkpoints that a training saves in ``seconds``, the time of its evaluations included.
 
     One is saved every ``between`` steps and every ten minutes, and none at the last step.
     """
