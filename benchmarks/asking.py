@@ -28,7 +28,7 @@ from decoding_models import build, matrix_rate, products
 from mining_data import squad_corpora
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import END, QuestionExample
+from pairsmith.data.text.instructed import END, QUESTION, QuestionExample
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.generators import generator_kind
 from pairsmith.methods.quip.options import GenerationOptions
@@ -36,7 +36,6 @@ from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.encode import batches_by_length
 from pairsmith.models.language.decoder import Group
-from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
@@ -146,14 +145,22 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
 
 
 class RecordedGenerator(CausalGenerator):
-    """A question generator that keeps what it drew: answers first, then questions, with their limits."""
+    """A question generator that keeps the answers and questions that it drew."""
 
-    drawn: list[tuple[list[Group], int]]
+    drawn: list[Group]
 
-    def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Group]:
-        groups = super()._continue(begun, max_tokens)
-        self.drawn.append((groups, max_tokens))
-        return groups
+    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group, Group | None]]:
+        every = super()._drawn(samples)
+        self.drawn += [group for pair in every for group in pair if group]
+        return every
+
+    def work(self, network: Any) -> float:
+        """The operations of all tokens that had to be computed: each distinct prompt, and what was fed."""
+        questions = [group for group in self.drawn if group.before]
+        counts = needed([group for group in self.drawn if not group.before])
+        counts.tokens += sum(len(self._behind_line_break(QUESTION)) + len(x.tokens) - 1 for x in questions)
+        counts.rows += sum(map(len, (group.tokens for group in questions)))
+        return float(products(network, counts))
 
 
 def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
@@ -173,13 +180,16 @@ def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways
         generator.drawn = []
         taken = seconds(partial(generator.generate, numbered(texts)))
         rate = (before + matrix_rate(dtype, args.device)) / 2
-        work = sum(products(network, needed(groups)) for groups, _ in generator.drawn)
-        shares.append(round(work / taken / rate, 3))
+        shares.append(round(generator.work(network) / taken / rate, 3))
         return len(texts) * options.questions / taken
 
     def generate(size: int) -> float:
         begun = perf_counter()
-        for groups, most in generator.drawn:
+        answers = [group for group in generator.drawn if not group.before]
+        questions = [
+            Group((*group.main, *group.before), (), group.stream) for group in generator.drawn if group.before
+        ]
+        for groups, most in ((answers, GENERATED_ANSWER_TOKENS), (questions, GENERATED_QUESTION_TOKENS)):
             sampling = Sampling(top_k=0, top_p=options.top_p, max_tokens=most, stop=END, may_end=True)
             generate_in_batches(network, model, groups[: -(-len(groups) // PART)], sampling, size)
         return -(-len(texts) * options.questions // PART) / (perf_counter() - begun)

@@ -34,6 +34,55 @@ def some_groups(model, count):
     return [Group(tuple(model.encode(f'Task {i}: write.\n"')), (), stream_key(i)) for i in range(count)]
 
 
+@pytest.mark.parametrize("counters", [0, 2])
+def test_a_text_that_follows_another_in_its_rows_is_the_one_behind_the_whole_prompt(tiny_gpt2, counters):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    lead = model.encode('\nThen: "')
+    every = [tuple(model.encode(f'Task {i}: write.\n"')) for i in range(9)]
+    groups = [
+        Group(main, tuple(every[j] for j in range(counters) if j != i), stream_key(i))
+        for i, main in enumerate(every)
+    ]
+    sampling = Sampling(top_k=0, top_p=1.0, max_tokens=5)
+    decoder = MultiPromptDecoder(model, RULE, sampling, 11, every, 12, tail=5 + len(lead) + 7)
+    for each in groups:
+        decoder.add(each)
+    following, ended = {}, []
+    for group in decoder.finished():
+        ended.append(group)
+        if group in groups and group.stream != stream_key(4):  # which nothing follows
+            assert len(lead) + 7 <= decoder.room_after(group)
+            following[decoder.follow(group, lead, stream_key("then", group.stream), 7)] = group
+    assert {*ended} == {*groups, *following}
+    assert len(following) == 8
+    assert len({len(group.tokens) for group in groups}) > 1  # so that some read while others draw
+    for group, before in following.items():
+        added = (*before.tokens[:-1], *lead)
+        assert group.before == added
+        alone = Group((*before.main, *added), tuple((*c, *added) for c in before.counters), group.stream)
+        assert decoded(model, [alone], 12, Sampling(top_k=0, top_p=1.0, max_tokens=7)) == {
+            group.stream: tuple(group.tokens)
+        }
+
+
+def test_a_group_is_followed_once_it_has_ended_by_what_fits(tiny_gpt2):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    (group,) = some_groups(model, 1)
+    decoder = MultiPromptDecoder(model, RULE, SAMPLING, 11, group.prompts, 8, tail=30)
+    decoder.add(group)
+    with pytest.raises(ValueError, match="has just ended"):
+        decoder.follow(group, [1], 0, 1)
+    for ended in decoder.finished():
+        room = decoder.room_after(ended)
+        assert room == 30 - len(ended.tokens) + 1
+        with pytest.raises(ValueError, match=f"1 tokens and {room} to draw do not fit the {room} left"):
+            decoder.follow(ended, [1], 0, room)
+        with pytest.raises(ValueError, match="0 tokens"):
+            decoder.follow(ended, [], 0, 1)
+    with pytest.raises(ValueError, match="has just ended"):
+        decoder.follow(group, [1], 0, 1)
+
+
 def test_names_revision_context_and_ends(tiny_gpt2):
     model = load_model(str(tiny_gpt2), device="cpu")
     assert model.name == str(tiny_gpt2)

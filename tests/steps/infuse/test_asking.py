@@ -281,14 +281,17 @@ class Chat(ScriptedModel):
 
 
 def told(script, context=4096, **rest):
-    """An asker whose model goes on as the script says for the end of its prompt; and the prompts it saw."""
+    """An asker whose model goes on as the script says for what stands last; and the texts that it went on from."""
     prompts = []
 
     def following(prompt, begun):
-        if not begun:
-            prompts.append(prompt)
-        said = next(said for end, said in script if prompt.endswith(end))
-        return {said[len(begun)]: 1.0}
+        text = prompt + begun
+        place, said = max((text.rindex(end) + len(end), said) for end, said in script if end in text)
+        rest = text[place:]
+        if not rest:
+            prompts.append(text)
+        # Behind an answer the model is told how to go on, whatever it would have said.
+        return {said[len(rest)] if len(rest) < len(said) else "?": 1.0}
 
     model = Chat(following, "".join(map(chr, [*range(1, 127), 0xFFFD])), context=context)
     settings = AskSettings(inputs=["x"], model="told", **({"questions": 1, "tries": 1} | rest))

@@ -1,6 +1,6 @@
 """Generate questions with a causal language model that follows an instruction, with DINO's decoder.
 
-passage and instruction -> sampled answers -> a sampled question for each
+passage and instruction -> sampled answers -> a sampled question behind each
 """
 
 from collections.abc import Sequence
@@ -42,14 +42,15 @@ class CausalGenerator:
         """Raises: ModelError: the instruction leaves no room for a passage."""
         self.model = model
         self._options = options
-        around = len(self._prompt("", ANSWER + QUESTION))
-        written = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS
-        room = room_for_passage(model.context, around, written, options.instruction)
+        around = len(self._prompt("", ANSWER))
+        lead = len(self._behind_line_break(QUESTION))
+        self._tail = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
+        room = room_for_passage(model.context, around, self._tail, options.instruction)
         if room < 1:
             raise ModelError(
                 f"model {model.name}: reads {model.context} tokens, of which the instruction takes "
-                f"{around} with the examples and the output {written}; shorten --instruction, or show fewer "
-                "examples"
+                f"{around} with the examples and the output {self._tail}; shorten --instruction, or show "
+                "fewer examples"
             )
         self.limit = min(options.max_length or room, room)
         self._special = len(model.encode(""))
@@ -70,26 +71,52 @@ class CausalGenerator:
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
-        """Sample as many answers as each passage lacks questions, and a question for each answer."""
+        """Sample as many answers as each passage lacks questions, and a question behind each answer."""
         wanted = self._options.questions
         samples = [(passage, number) for passage in passages for number in passage.missing(wanted)]
-        prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage in passages}
-        answers = self._continue(
-            [(prompts[passage.id], stream_key(passage.id, number, "answer")) for passage, number in samples],
-            GENERATED_ANSWER_TOKENS,
-        )
-        asking: dict[int, tuple[Prompt, int]] = {}
-        for row, ((passage, number), answer) in enumerate(zip(samples, answers, strict=True)):
-            if not _fault(answer, "no answer", "long answer"):
-                prompt = self._prompt(passage.text, ANSWER + answer.text + QUESTION)
-                # Encoded again, an answer may have more tokens than were sampled.
-                if len(prompt) <= self.model.context - GENERATED_QUESTION_TOKENS:
-                    asking[row] = prompt, stream_key(passage.id, number, "question")
-        asked = dict(
-            zip(asking, self._continue(list(asking.values()), GENERATED_QUESTION_TOKENS), strict=True)
-        )
-        written = (_written(answer, asked.get(row)) for row, answer in enumerate(answers))
+        written = (_written(answer, question) for answer, question in self._drawn(samples))
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
+
+    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group, Group | None]]:
+        """An answer for each passage and number, and the question behind it if nothing is wrong with it."""
+        prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage, _ in samples}
+        top_p = self._options.top_p
+        sampling = Sampling(0, top_p, GENERATED_ANSWER_TOKENS, stop=END, may_end=True)
+        decoder = MultiPromptDecoder(
+            self.model, self_debias, sampling, self._options.seed, prompts.values(), tail=self._tail
+        )
+        numbers: dict[Group, int] = {}
+        for number, (passage, sample) in enumerate(samples):
+            group = Group(prompts[passage.id], (), stream_key(passage.id, sample, "answer"))
+            numbers[group] = number
+            decoder.add(group)
+        answers: dict[int, Group] = {}
+        questions: dict[int, Group] = {}
+        for group in decoder.finished():
+            number = numbers[group]
+            if number in answers:
+                questions[number] = group
+                continue
+            answers[number] = group
+            lead = self._lead(group)
+            fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(group)
+            if fits and not _fault(group, "no answer", "long answer"):
+                passage, sample = samples[number]
+                stream = stream_key(passage.id, sample, "question")
+                numbers[decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)] = number
+        return [(answers[number], questions.get(number)) for number in range(len(samples))]
+
+    def _lead(self, answer: Group) -> list[int]:
+        """The tokens between the answer as it was drawn and its question.
+
+        They begin with the text of the last token before the quotation mark, if it has any, as in ``."``.
+        """
+        last = self.model.decode(answer.tokens[-1:]).partition(END)[0]
+        return self._behind_line_break(last + QUESTION)
+
+    def _behind_line_break(self, text: str) -> list[int]:
+        """The tokens of a text that follows another: a tokenizer may put something before a text alone."""
+        return self.model.encode("\n" + text)[len(self.model.encode("\n")) :]
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The tokens of the instruction with the passage, and of the beginning of the model's output."""
@@ -98,17 +125,6 @@ class CausalGenerator:
         if self._options.chat:
             return tuple(self.model.encode_chat(before + instruction.replace("{passage}", passage), begun))
         return tuple(self.model.encode(before + prompt_of(passage, begun, instruction)))
-
-    def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Group]:
-        """Sample a continuation of each prompt with its stream of random numbers, up to a quotation mark."""
-        top_p = self._options.top_p
-        sampling = Sampling(top_k=0, top_p=top_p, max_tokens=max_tokens, stop=END, may_end=True)
-        prompts = [prompt for prompt, _ in begun]
-        decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._options.seed, prompts)
-        for prompt, stream in begun:
-            decoder.add(Group(prompt, (), stream))
-        found = {each.stream: each for each in decoder.finished()}
-        return [found[stream] for _, stream in begun]
 
 
 def _written(answer: Group, question: Group | None) -> WrittenQuestion:

@@ -4,11 +4,12 @@ A **group** is one continuation: a main prompt, its counter-prompts, and the tok
 which are appended to all of them. Each prompt of a group is a row of the model's batch. Groups of
 any inputs, labels and tries decode together up to a row budget; when a group stops, a waiting one
 takes its rows at once. A distinct prompt is computed once for all groups that need it at about the
-same time, in batches of prompts computed ahead.
+same time, in batches of prompts computed ahead. A group may also continue the text of one that ended, such
+as a question after its answer: then it takes over its rows, and no prompt is computed again.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.combine import Combine
+from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, Session, SteerableModel
 from pairsmith.models.language.sampling import Sampling, draw
 from pairsmith.models.language.steering import choose, combined
@@ -27,7 +29,8 @@ Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
 
 AHEAD_TOKENS = 2048
 """Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups; more
-where the model computes more in the time of a call."""
+where the model computes more in the time of a call. What a prompt shares with the one before does not count,
+as it is computed once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,10 +45,13 @@ class Group:
     main: Prompt  # the prompt that the text is written for
     counters: tuple[Prompt, ...]  # the prompts that the text must not fit better; may be empty
     stream: int  # key of its random stream (``runs.seeds.stream_key``)
+    max_tokens: int | None = None  # the most tokens to draw; None for the sampling's
+    before: tuple[int, ...] = ()  # the tokens after the prompts that the drawn ones follow
     tokens: list[int] = field(default_factory=list)  # those drawn, including the stop string's
     text: str = ""  # once it has ended: before the stop string, or all of it where there was none
     ending: Ending | None = None
     rows: list[int] = field(default_factory=list)  # in the batch, the main prompt's first
+    unread: deque[int] = field(default_factory=deque)  # the last of ``before``, still to be fed to the rows
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -76,6 +82,8 @@ class MultiPromptDecoder:
         seed: of every draw, from 0 to 2**63 - 1.
         rule: combines the prompts' distributions, e.g. ``partial(self_debias, decay=100.0)``.
         prompts: all prompts of the groups to come, for planning memory; prompts that do not fit are skipped.
+        tail: the most tokens behind a prompt, those of groups that continue others included; by default
+            ``sampling.max_tokens``.
         rows: row budget, at least the number of prompts of the largest group; by default what the model
             says fits the memory.
         watch: called with every draw; slow, and meant for a few examples.
@@ -90,15 +98,17 @@ class MultiPromptDecoder:
         prompts: Iterable[Prompt],
         rows: int | None = None,
         watch: Callable[[Draw], None] | None = None,
+        tail: int | None = None,
     ) -> None:
         self._model = model
         self._rule = rule
         self._sampling = sampling
         self._seed = seed
+        self._tail = tail or sampling.max_tokens
         self._planned = frozenset(prompt for prompt in prompts if self.fits(prompt))
         longest = max(map(len, self._planned), default=1)
-        self._budget = rows or model.rows_that_fit(longest + sampling.max_tokens)
-        self._session: Session = model.session(self._budget, self._planned, sampling.max_tokens)
+        self._budget = rows or model.rows_that_fit(longest + self._tail)
+        self._session: Session = model.session(self._budget, self._planned, self._tail)
         self._waiting: deque[Group] = deque()
         self._ready: deque[Group] = deque()  # groups whose prompts are computed
         self._active: list[Group] = []  # those with rows in the batch
@@ -117,8 +127,8 @@ class MultiPromptDecoder:
         )
 
     def fits(self, prompt: Prompt) -> bool:
-        """Whether a prompt leaves room for ``max_tokens`` within the model's context, and is not empty."""
-        return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
+        """Whether a prompt leaves room for ``tail`` tokens within the model's context, and is not empty."""
+        return 0 < len(prompt) <= self._model.context - self._tail
 
     def add(self, group: Group, *, soon: bool = False) -> None:
         """Queue a group; with ``soon``, e.g. for a retry, at the front if its prompts are computed."""
@@ -126,7 +136,7 @@ class MultiPromptDecoder:
             raise ValueError(f"a group of {len(group.prompts)} prompts needs more than {self._budget} rows")
         if not all(map(self.fits, group.prompts)):
             raise ValueError(
-                f"a prompt is empty, or it and {self._sampling.max_tokens} new tokens "
+                f"a prompt is empty, or it and {self._tail} new tokens "
                 f"do not fit the model's {self._model.context}"
             )
         if group.tokens:
@@ -139,14 +149,48 @@ class MultiPromptDecoder:
         else:
             self._waiting.append(group)
 
+    def room_after(self, ended: Group) -> int:
+        """How many tokens can follow a group that ended: those that lead to another text, and that text."""
+        return self._tail - len(ended.before) - len(ended.tokens) + 1
+
+    def follow(self, ended: Group, lead: Sequence[int], stream: int, max_tokens: int) -> Group:
+        """Draw another text behind that of a group that ``finished`` has just yielded, in its rows.
+
+        Args:
+            ended: its last token, which ended it, is not read.
+            lead: the tokens that are read in its place; one or more. They and ``max_tokens`` have to fit
+                ``room_after``.
+            stream: key of the random stream of the new text.
+            max_tokens: the most tokens to draw.
+        """
+        if ended not in self._active:
+            raise ValueError("only a group that has just ended can be followed")
+        if not lead or len(lead) + max_tokens > self.room_after(ended):
+            raise ValueError(
+                f"{len(lead)} tokens and {max_tokens} to draw do not fit the {self.room_after(ended)} left"
+            )
+        following = Group(
+            ended.main,
+            ended.counters,
+            stream,
+            max_tokens,
+            before=(*ended.before, *ended.tokens[:-1], *lead),
+            rows=ended.rows,
+            unread=deque(lead),
+        )
+        self._active[self._active.index(ended)] = following
+        return following
+
     def finished(self) -> Iterator[Group]:
-        """Decode until no group is left, yielding each as it ends; ``add`` may be called then."""
+        """Decode until no group is left, yielding each as it ends; then it may be followed, or more added."""
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
-                done = self._remove_ended()
+                ended = self._ended()
+            yield from ended
+            with torch.inference_mode():
+                self._remove_ended()
                 self._step()
-            yield from done
 
     def _enter(self) -> None:
         """Move groups whose prompts are computed into the free rows, and free prompts that none needs."""
@@ -162,27 +206,35 @@ class MultiPromptDecoder:
             self._session.forget(prompt)
         if entering:
             self._active += entering
-            self._draw(entering, self._session.add_rows([p for group in entering for p in group.prompts]))
+            logits = self._session.add_rows([p for group in entering for p in group.prompts])
+            self._draw(entering, logits, first=entering[0].rows[0])
 
     def _next_ready(self) -> Group | None:
         """The next group to enter; computes the prompts of waiting groups, a batch at a time."""
         if not self._ready and self._waiting:
             new: dict[Prompt, None] = {}
-            size = 0
+            size, last = 0, Prompt()
             while self._waiting and size < max(AHEAD_TOKENS, self._session.call_tokens):
                 group = self._waiting.popleft()
                 fresh = [prompt for prompt in group.prompts if prompt not in self._used]
                 new.update(dict.fromkeys(fresh))
-                size += sum(map(len, fresh))
+                for prompt in fresh:
+                    size += len(prompt) - common(last, prompt)
+                    last = prompt
                 self._used.update(group.prompts)
                 self._ready.append(group)
             self._session.prefill(list(new))
         return self._ready[0] if self._ready else None
 
-    def _remove_ended(self) -> list[Group]:
-        """Remove the groups that ended with the last draw, and return them."""
+    def _ended(self) -> list[Group]:
+        """The groups that ended with the last draw; they keep their rows until ``_remove_ended``."""
         for group in self._active:
-            self._note_ending(group)
+            if not group.unread:
+                self._note_ending(group)
+        return [group for group in self._active if group.ending]
+
+    def _remove_ended(self) -> None:
+        """Remove the groups that ended and were not followed."""
         done = [group for group in self._active if group.ending]
         if done:
             for group in done:
@@ -196,21 +248,21 @@ class MultiPromptDecoder:
             self._session.keep_rows([old.get(place, place) for place in range(len(rows))])
             for group in self._active:
                 group.rows = [moved.get(row, row) for row in group.rows]
-        return done
 
     def _step(self) -> None:
-        """Feed every row its group's last token, and draw the next."""
+        """Feed every row its group's next token, and draw one for each group that has read all of its own."""
         if not self._active:
             return
         tokens = torch.empty(sum(len(group.rows) for group in self._active), dtype=torch.int64)
         for group in self._active:
-            tokens[group.rows] = group.tokens[-1]
-        self._draw(self._active, self._session.step(tokens))
+            tokens[group.rows] = group.unread.popleft() if group.unread else group.tokens[-1]
+        logits = self._session.step(tokens)
+        if drawing := [group for group in self._active if not group.unread]:
+            self._draw(drawing, logits, first=0)
 
-    def _draw(self, groups: list[Group], logits: Tensor) -> None:
-        """Draw one more token for each group; ``logits`` has the rows of these groups."""
+    def _draw(self, groups: list[Group], logits: Tensor, first: int) -> None:
+        """Draw one more token for each group; ``logits`` has the rows from the ``first`` on."""
         most = max(len(group.rows) for group in groups)
-        first = min(row for group in groups for row in group.rows)
         listed = [[row - first for row in group.rows] + [-1] * (most - len(group.rows)) for group in groups]
         rows = torch.tensor(listed, device=logits.device)
         if self._forbidden:
@@ -240,7 +292,7 @@ class MultiPromptDecoder:
                 return
         if token in self._model.end_tokens:
             group.ending = "end"
-        elif len(group.tokens) == self._sampling.max_tokens:
+        elif len(group.tokens) == (group.max_tokens or self._sampling.max_tokens):
             group.ending = "length"
         if group.ending:
             group.text = self._model.decode(group.tokens)

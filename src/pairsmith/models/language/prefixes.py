@@ -53,7 +53,7 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
     many = max(2, -(-len(ordered) // round(1 / SHARE)))
     if len(ordered) < many:
         return dict.fromkeys(ordered, ())
-    shared = [_common(ordered[i], ordered[i + many - 1]) for i in range(len(ordered) - many + 1)]
+    shared = [common(ordered[i], ordered[i + many - 1]) for i in range(len(ordered) - many + 1)]
     padded = np.pad(np.array(shared), many - 1)
     longest = np.lib.stride_tricks.sliding_window_view(padded, many).max(axis=1)
     wanted = {p: p[: min(int(n), len(p) - 1)] for p, n in zip(ordered, longest, strict=True)}
@@ -92,10 +92,10 @@ def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[
 
 def _prefix_of(ordered: Sequence[Prompt]) -> Prompt:
     """The longest prefix that all these sorted prompts share and that is shorter than each of them."""
-    return ordered[0][: min(_common(ordered[0], ordered[-1]), *(len(prompt) - 1 for prompt in ordered))]
+    return ordered[0][: min(common(ordered[0], ordered[-1]), *(len(prompt) - 1 for prompt in ordered))]
 
 
-def _common(one: Prompt, other: Prompt) -> int:
+def common(one: Prompt, other: Prompt) -> int:
     """The number of leading tokens that both have in common."""
     differing = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
