@@ -224,6 +224,8 @@ def summarize(
     to ``summary_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called
     with the number of documents that were finished.
     """
+    # Like transformers, which the model has loaded already, this takes seconds.
+    from pairsmith.models.language.shared_beams import can_share_beams, search
 
     summarizer.model.eval()
     device = summarizer.model.device
@@ -233,10 +235,11 @@ def summarize(
 
     def written(features: dict[str, Tensor]) -> Tensor:
         read = 0 if summarizer.cue is None else features["input_ids"].shape[1]
+        inputs, rules = moved(features, device), _rules(read)
+        if beams > 1 and read > 1 and can_share_beams(summarizer.model):
+            return search(summarizer.model, inputs, how, rules)[:, read:].cpu()
         with torch.inference_mode():
-            ids: Tensor = summarizer.model.generate(
-                **moved(features, device), generation_config=how, logits_processor=_rules(read)
-            )
+            ids: Tensor = summarizer.model.generate(**inputs, generation_config=how, logits_processor=rules)
             return ids[:, read:].cpu()
 
     def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[Tensor]:

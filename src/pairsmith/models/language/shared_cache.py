@@ -28,20 +28,30 @@ class SharedCache(Cache):
     """The cache of a session.
 
     Args:
-        rows: the most rows at once, and the number of slots.
+        rows: the most rows at once.
         starts: the number of starts and the tokens of the longest one; (0, 0) for none.
         slot: the most tokens of a prompt after its start.
         tail: the most tokens fed to a row.
         shared: whether the model's attention is ``attend``. Otherwise ``update`` returns each row's keys and
             values in full, in order, for the model's own attention.
+        slots: the number of slots; by default one for each row.
     """
 
-    def __init__(self, rows: int, starts: tuple[int, int], slot: int, tail: int, *, shared: bool) -> None:
+    def __init__(
+        self,
+        rows: int,
+        starts: tuple[int, int],
+        slot: int,
+        tail: int,
+        *,
+        slots: int | None = None,
+        shared: bool,
+    ) -> None:
         super().__init__(layers=[])
         self.starts = Store(*starts)
-        self.slots = Store(rows, slot)
+        self.slots = Store(slots or rows, slot)
         self._tails = Store(rounded(rows), tail)
-        self._start_of = torch.full((rows,), -1)  # the start of each slot's prompt
+        self._start_of = torch.full((self.slots.count,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
         self._fed: list[int] = []  # tokens fed to each row
         self._shared = shared
@@ -73,9 +83,11 @@ class SharedCache(Cache):
         moved = [(place, row) for place, row in enumerate(rows) if place != row]
         if moved:
             places, old = torch.tensor(moved).T
+            longest = max(self._fed[row] for row in rows)
             for layer in self._tails.layers:
                 for table in layer:
-                    table[places.to(table.device)] = table[old.to(table.device)]
+                    fed = table[:, :, :longest]
+                    fed[places.to(table.device)] = fed[old.to(table.device)]
         self._row_slots = [self._row_slots[row] for row in rows]
         self._fed = [self._fed[row] for row in rows]
 
@@ -103,7 +115,7 @@ class SharedCache(Cache):
             (self._start_of[slots].clamp(min=0), start, self.starts),
             (slots, slot, self.slots),
         ]
-        rows = rounded(len(fed)) if self._shared else len(fed)
+        rows = self._called_with(len(fed))
         self._plan = plan_step(stores, fed, self._tails.length, rows, device)
         self._order, seen = (self._none, self._none) if self._shared else self._plan.in_order()
         token = _STEPPING.set(self)
@@ -113,6 +125,10 @@ class SharedCache(Cache):
             _STEPPING.reset(token)
             self._plan, self._biases = None, {}
         self._fed = [fed + 1 for fed in self._fed]
+
+    def _called_with(self, rows: int) -> int:
+        """How many rows the model is called with for so many."""
+        return rounded(rows) if self._shared else rows
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
         """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding rows are left out.

@@ -58,7 +58,7 @@ class TransformersModel:
         self._tokenizer = tokenizer
         self.name = name
         self.revision = revision
-        self.context: int = context_of(model.config, shared=_has_shared_attention(model))
+        self.context: int = context_of(model.config, shared=has_shared_attention(model))
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self._closing = frozenset(int(end) for end in listed if end is not None)
@@ -134,7 +134,7 @@ class TransformersSession:
     ) -> None:
         self._model = model
         self._device = model.device
-        self._shared = _has_shared_attention(model)
+        self._shared = has_shared_attention(model)
         self.call_tokens = call_tokens
         self._start_of = common_starts(prompts, rows // 2, call_tokens)
         self._starts: dict[Prompt, int] = {}  # their numbers, once they are computed
@@ -328,7 +328,7 @@ def context_of(config: Any, *, shared: bool | None = None) -> int:
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048)
 
 
-def _has_shared_attention(model: Any) -> bool:
+def has_shared_attention(model: Any) -> bool:
     """Whether the shared attention can replace the model's own."""
     known = model.config.get_text_config().model_type in SHARED_ATTENTION_TYPES
     return bool(known and model._can_set_attn_implementation())
