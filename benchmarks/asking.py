@@ -31,7 +31,7 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import END, QUESTION, QuestionExample
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.generators import generator_kind
-from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.options import BATCH_SIZE, GenerationOptions
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.encode import batches_by_length
@@ -114,7 +114,7 @@ def seconds(draw: Callable[[], object]) -> float:
 
 def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
     """Both ways of a model with an encoder and a decoder."""
-    options = GenerationOptions(max_length=200, tries=1)
+    options, size = GenerationOptions(max_length=200, tries=1), BATCH_SIZE
     model = load_summarizer(args.model, device=args.device, dtype="float32")
     generator = SequenceGenerator(model, options, args.model)
     texts = passages_of(questions, generator.length, generator.limit, args.passages)
@@ -124,7 +124,7 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
         tokens = encode_documents(model, texts)
         lengths = list(map(len, tokens))
         torch.manual_seed(1)
-        for rows in batches_by_length(lengths, options.batch_size, options.batch_size * max(lengths)):
+        for rows in batches_by_length(lengths, size, size * max(lengths)):
             features = document_features(model, [tokens[row] for row in rows])
             with torch.inference_mode():
                 found = model.model.generate(

@@ -16,7 +16,7 @@ from pairsmith.data.text.instructed import (
     prompt_of_examples,
     room_for_passage,
 )
-from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.options import CAUSAL_BATCH_SIZE, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
@@ -62,8 +62,9 @@ class CausalGenerator:
     def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
         """Add generated questions to each passage; returns the outputs that were not kept."""
         rejects: list[Reject] = []
-        for first in range(0, len(passages), self._options.batch_size):
-            some = passages[first : first + self._options.batch_size]
+        size = self._options.batch_size or CAUSAL_BATCH_SIZE
+        for first in range(0, len(passages), size):
+            some = passages[first : first + size]
             for _ in range(self._options.tries):
                 left = [passage for passage in some if passage.missing(self._options.questions)]
                 rejects += keep_all(left, self._draw(left))

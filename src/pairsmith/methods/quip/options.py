@@ -9,6 +9,12 @@ from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
 CLOZE = "cloze"
 """The name of the generator without a model."""
 
+BATCH_SIZE = 16
+"""How many passages a model with an encoder and a decoder processes at once."""
+
+CAUSAL_BATCH_SIZE = 64
+"""How many a causal language model does: one that is done makes room for another only within a batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
@@ -19,7 +25,8 @@ class GenerationOptions:
         tries: largest number of rounds; each draws the questions of a passage that are still missing (Q2).
         max_length: longest passage in tokens, without special ones; without a model in words and punctuation
             marks. None means as many as the model can read.
-        batch_size: number of passages that are processed at once.
+        batch_size: number of passages that are processed at once; None means ``BATCH_SIZE``, and
+            ``CAUSAL_BATCH_SIZE`` with a causal language model.
         seed: seed of the sampling.
         top_p: draw from the likeliest tokens that together hold this share of the probability (Q2: 0.6).
         decoding: how models with an encoder and a decoder write: ``nucleus`` samples answers and questions,
@@ -35,7 +42,7 @@ class GenerationOptions:
     questions: int = 10
     tries: int = 3
     max_length: int | None = 456
-    batch_size: int = 16
+    batch_size: int | None = None
     seed: int = 1
     top_p: float = 0.6
     decoding: Literal["nucleus", "beams"] = "nucleus"
@@ -49,7 +56,7 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("questions", "tries", "batch_size", "beams"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.max_length is not None and self.max_length < 1:
             raise SettingsError(f"max_length must be at least 1, or None, not {self.max_length}")

@@ -15,7 +15,7 @@ from torch import Tensor
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
-from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.options import BATCH_SIZE, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
@@ -85,8 +85,9 @@ class SequenceGenerator:
     ) -> list[list[WrittenQuestion]]:
         """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
-        most = self._options.batch_size * self.model.max_length
-        batches = batches_by_length(list(map(len, tokens)), self._options.batch_size, most)
+        size = self._options.batch_size or BATCH_SIZE
+        most = size * self.model.max_length
+        batches = batches_by_length(list(map(len, tokens)), size, most)
 
         def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[WrittenQuestion]]]:
             features = document_features(self.model, [tokens[row] for row in rows])

@@ -100,8 +100,11 @@ class AskSettings(Settings):
         description="Longest passage in tokens, without special tokens; with --model cloze, in words and "
         "punctuation marks. It is never more than the model can read.",
     )
-    batch_size: int = Field(
-        default=16, ge=1, description="Number of passages processed at once, each with all its questions."
+    batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of passages processed at once, each with all its questions. Unset: 16, with a "
+        "causal language model 64.",
     )
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
     device: Device = "auto"

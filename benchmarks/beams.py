@@ -1,0 +1,82 @@
+"""Summaries by beam search in a decoder-only model: beams that share their document, and `generate` alone.
+
+python benchmarks/beams.py --json FILE
+
+Eight documents of about one length, six beams, 62 tokens at most; bfloat16 where the processor has it, one
+thread. Each measurement is a process of its own, and both ways take turns within a round. Documents a minute
+of the processor, and the program's peak memory. In float32 the summaries are the same
+(`tests/models/language/test_shared_beams.py`).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from statistics import median
+from time import process_time
+from typing import Any
+
+from common import write
+from mining import SMOLLM2
+
+DOCUMENTS = 8
+WAYS = ("sharing", "generate")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", default=SMOLLM2)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[128, 512])
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # a measurement, in a process of its own
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(one(**json.loads(args.one))))
+        return
+    results: dict[str, Any] = {}
+    for length in args.lengths:
+        rounds = [{way: measured(args.model, length, way) for way in WAYS} for _ in range(args.rounds)]
+        figures = {
+            way: {name: round(median(each[way][name] for each in rounds), 3) for name in rounds[0][way]}
+            for way in WAYS
+        }
+        ratios = [each["sharing"]["a minute"] / each["generate"]["a minute"] for each in rounds]
+        results[str(length)] = figures | {"ratio": round(median(ratios), 2), "rounds": rounds}
+        print(length, results[str(length)], flush=True)
+    if args.json:
+        settings = {"model": args.model, "documents": DOCUMENTS, "rounds": args.rounds}
+        write(args.json, {"settings": settings, "results": results})
+
+
+def measured(model: str, length: int, way: str) -> dict[str, float]:
+    """The figures of a process of its own."""
+    given = json.dumps({"model": model, "length": length, "way": way})
+    command = [sys.executable, __file__, "--one", given]
+    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return found
+
+
+def one(model: str, length: int, way: str) -> dict[str, float]:
+    """Documents a minute and gigabytes."""
+    from pairsmith.models.language import shared_beams
+    from pairsmith.models.summarizer import load_summarizer, summarize
+
+    if way == "generate":
+        shared_beams.can_share_beams = lambda network: False  # noqa: ARG005
+    summarizer = load_summarizer(model, max_length=length, dtype="auto", device="cpu")
+    sentences = (
+        Path(__file__).resolve().parent.parent.joinpath("examples", "sentences.txt").read_text("utf-8")
+    )
+    lines = sentences.splitlines()
+    documents = [" ".join(lines[7 * number :]) for number in range(DOCUMENTS)]  # cut to the length
+    begun = process_time()
+    summarize(summarizer, documents, batch_size=DOCUMENTS)
+    taken = process_time() - begun
+    return {"a minute": 60 * DOCUMENTS / taken, "GB": getrusage(RUSAGE_SELF).ru_maxrss / 2**20}
+
+
+if __name__ == "__main__":
+    main()
