@@ -9,6 +9,7 @@ To be read in this order:
   once, ``attention_plan`` says which tokens attend to what, and ``packed_weights`` are faster on a processor.
 - ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server.
 - ``prefix_batches`` and ``likelihood``: scoring texts, several behind one beginning.
-- ``sequences``: sampling and beam search with encoder-decoder models.
+- ``sequences``: sampling and beam search with encoder-decoder models. ``shared_beams``: beam search with
+  decoder-only ones.
 - ``loading``: models by name. ``scripted``: a model with given distributions, for tests.
 """
