@@ -31,7 +31,7 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import END, QUESTION, QuestionExample
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.generators import generator_kind
-from pairsmith.methods.quip.options import BATCH_SIZE, GenerationOptions
+from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.encode import batches_by_length
@@ -114,7 +114,7 @@ def seconds(draw: Callable[[], object]) -> float:
 
 def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
     """Both ways of a model with an encoder and a decoder."""
-    options, size = GenerationOptions(max_length=200, tries=1), BATCH_SIZE
+    options, size = GenerationOptions(max_length=200, tries=1), BATCH_SIZES["encoder-decoder"]
     model = load_summarizer(args.model, device=args.device, dtype="float32")
     generator = SequenceGenerator(model, options, args.model)
     texts = passages_of(questions, generator.length, generator.limit, args.passages)
@@ -149,7 +149,7 @@ class RecordedGenerator(CausalGenerator):
 
     drawn: list[Group]
 
-    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group, Group | None]]:
+    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group | None, Group | None]]:
         every = super()._drawn(samples)
         self.drawn += [group for pair in every for group in pair if group]
         return every

@@ -18,9 +18,10 @@ GENERATED_ANSWER_TOKENS = 30
 
 GenerationFault = Literal[
     "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
-    "several lines", "unreadable", "not chosen",
+    "several lines", "unreadable", "not chosen", "long passage",
 ]  # fmt: skip
-"""``not chosen``: an answer found by the search but left out for more diverse ones."""
+"""``not chosen``: an answer found by the search but left out for more diverse ones. ``long passage``: it does
+not fit the model together with the instruction."""
 
 
 @dataclass(frozen=True, slots=True)

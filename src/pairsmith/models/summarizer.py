@@ -224,7 +224,7 @@ def summarize(
     to ``summary_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called
     with the number of documents that were finished.
     """
-    # Like transformers, which the model has loaded already, this takes seconds.
+    # Imported here because it imports transformers, which takes seconds.
     from pairsmith.models.language.shared_beams import can_share_beams, search
 
     summarizer.model.eval()

@@ -21,8 +21,12 @@ def test_the_summaries_are_those_of_transformers(model, beams, batch_size, reque
     how = {"beams": beams, "batch_size": batch_size, "summary_tokens": 14}
     read = []
 
-    def note(_, __, given):
-        if not isinstance(given["past_key_values"], BeamCache):
+    def note(base, __, given):
+        if isinstance(given["past_key_values"], BeamCache):  # a copy with the same weights
+            assert base is not loaded.model.base_model
+            pairs = zip(base.parameters(), loaded.model.base_model.parameters(), strict=True)
+            assert all(one is other for one, other in pairs)
+        else:
             read.extend(given["attention_mask"].sum(dim=1).tolist())
 
     hook = loaded.model.base_model.register_forward_pre_hook(note, with_kwargs=True)

@@ -34,8 +34,13 @@ def some_groups(model, count):
     return [Group(tuple(model.encode(f'Task {i}: write.\n"')), (), stream_key(i)) for i in range(count)]
 
 
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("counters", [0, 2])
-def test_a_text_that_follows_another_in_its_rows_is_the_one_behind_the_whole_prompt(tiny_gpt2, counters):
+def test_a_text_that_follows_another_in_its_rows_is_the_one_behind_the_whole_prompt(
+    tiny_gpt2, counters, shared, monkeypatch
+):
+    if not shared:
+        monkeypatch.setattr("pairsmith.models.language.transformers_backend.SHARED_ATTENTION_TYPES", ())
     model = load_model(str(tiny_gpt2), device="cpu")
     lead = model.encode('\nThen: "')
     every = [tuple(model.encode(f'Task {i}: write.\n"')) for i in range(9)]
@@ -81,6 +86,35 @@ def test_a_group_is_followed_once_it_has_ended_by_what_fits(tiny_gpt2):
             decoder.follow(ended, [], 0, 1)
     with pytest.raises(ValueError, match="has just ended"):
         decoder.follow(group, [1], 0, 1)
+
+
+def test_a_group_that_is_being_drawn_cannot_be_followed(tiny_gpt2):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    short, long = some_groups(model, 2)
+    short.max_tokens = 2
+    decoder = MultiPromptDecoder(model, RULE, SAMPLING, 11, short.prompts + long.prompts, 8, tail=30)
+    decoder.add(short)
+    decoder.add(long)
+    ended = iter(decoder.finished())
+    assert next(ended) is short
+    assert len(short.tokens) == 2
+    with pytest.raises(ValueError, match="has just ended"):
+        decoder.follow(long, [1], 0, 1)
+    following = decoder.follow(short, [1], 0, 1)
+    with pytest.raises(ValueError, match="has just ended"):
+        decoder.follow(short, [1], 0, 1)  # it is followed
+    assert {*ended} == {long, following}
+
+
+def test_texts_fit_their_tail(tiny_gpt2):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    (group,) = some_groups(model, 1)
+    with pytest.raises(ValueError, match="a tail of 11 tokens is shorter than a text of 12"):
+        MultiPromptDecoder(model, RULE, SAMPLING, 11, group.prompts, 8, tail=11)
+    decoder = MultiPromptDecoder(model, RULE, SAMPLING, 11, group.prompts, 8)
+    group.max_tokens = 13
+    with pytest.raises(ValueError, match="a text of 13 tokens does not fit a tail of 12"):
+        decoder.add(group)
 
 
 def test_names_revision_context_and_ends(tiny_gpt2):

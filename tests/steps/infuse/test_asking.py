@@ -415,13 +415,53 @@ def test_an_instruction_may_name_the_passage_twice():
     assert len(prompts) == 2
 
 
+class Merging(Chat):
+    """One token is ``."``, one is ``..."``, one is four line breaks."""
+
+    def encode(self, text):
+        return super().encode(text.replace("\n" * 4, "\x01"))
+
+    def decode(self, tokens):
+        return super().decode(tokens).replace("\x02", '."').replace("\x03", '..."')
+
+    def tokens_with(self, piece):
+        return super().tokens_with(piece) | super().tokens_with("\x02") | super().tokens_with("\x03")
+
+
+def test_a_quotation_mark_within_a_token_ends_an_answer_that_keeps_what_stands_before(monkeypatch):
+    monkeypatch.setattr(f"{__name__}.Chat", Merging)
+    asker, texts = told([('Answer: "', "U.S\x02"), (f"U.S.{QUESTION}", 'Where?"')])
+    passage = Passage("p", "In the U.S. it is.")
+    assert asker.generate([passage]) == []
+    (question,) = passage.questions.values()
+    assert (question.columns()["written"], question.question) == ("U.S.", "Where?")
+    assert texts[1].endswith(f"{ANSWER}U.S.{QUESTION}")
+    # An answer of 30 tokens leaves room for one token more before the question, not for two.
+    for ending, faults in (('"', []), ("\x02", []), ("\x03", ["long answer"])):
+        asker, _ = told([('Answer: "', "U" * 29 + ending), (QUESTION, 'Where?"')])
+        assert [reject.filter for reject in asker.generate([Passage("p", "In it.")])] == faults
+
+
+def test_a_passage_that_does_not_fit_after_all_is_a_reject(monkeypatch):
+    monkeypatch.setattr(f"{__name__}.Chat", Merging)
+    # Without a passage its four line breaks are one token.
+    asker, texts = told(
+        [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], context=190, instruction="Ask\n\n{passage}\n\n:"
+    )
+    fits, long = Passage("f", "a" * (asker.limit - 3)), Passage("l", "a" * asker.limit)
+    (reject,) = asker.generate([long, fits])
+    assert (reject.filter, reject.id) == ("long passage", "l-0")
+    assert len(fits.questions) == 1
+    assert not any(long.text in text for text in texts)
+
+
 def test_passages_are_asked_about_some_at_a_time():
     script = [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')]
     asker, prompts = told(script, batch_size=2, questions=2, tries=1)
     passages = [Passage(str(number), f"Ann was here, {number}.") for number in range(5)]
     heard = []
     asker.generate(passages, heard.append)
-    assert heard == [2, 2, 1]
+    assert heard == [2, 2, 1]  # of five, three batches of about one size
     assert all(len(passage.questions) == 1 for passage in passages)  # the second one is the first again
     kinds = ["Q" if "Question: " in prompt else "A" for prompt in prompts]
     assert "".join(kinds) == "AAAAQQQQ" * 2 + "AAQQ"

@@ -45,8 +45,8 @@ def room_for_passage(context: int, around: int, written: int, instruction: str =
     """The longest passage in tokens; less than 1 where there is no room for one.
 
     A model's ``context`` in tokens has to hold the ``around`` tokens of the instruction without a passage and
-    of the texts before answer and question, at most ``written`` tokens of an answer and a question together,
-    and the passage as often as the instruction has it.
+    of the beginning of the output, at most ``written`` tokens of an answer, a question and the text between
+    them, and the passage as often as the instruction has it.
     """
     return (context - around - written) // instruction.count("{passage}")
 

@@ -16,10 +16,11 @@ from pairsmith.data.text.instructed import (
     prompt_of_examples,
     room_for_passage,
 )
-from pairsmith.methods.quip.options import CAUSAL_BATCH_SIZE, GenerationOptions
+from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
@@ -62,8 +63,10 @@ class CausalGenerator:
     def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
         """Add generated questions to each passage; returns the outputs that were not kept."""
         rejects: list[Reject] = []
-        size = self._options.batch_size or CAUSAL_BATCH_SIZE
-        for first in range(0, len(passages), size):
+        most = self._options.batch_size or BATCH_SIZES["causal"]
+        # Batches of about one size: the last rows of each are drawn nearly alone.
+        size = -(-len(passages) // max(1, -(-len(passages) // most)))
+        for first in range(0, len(passages), max(1, size)):
             some = passages[first : first + size]
             for _ in range(self._options.tries):
                 left = [passage for passage in some if passage.missing(self._options.questions)]
@@ -78,19 +81,24 @@ class CausalGenerator:
         written = (_written(answer, question) for answer, question in self._drawn(samples))
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 
-    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group, Group | None]]:
-        """An answer for each passage and number, and the question behind it if nothing is wrong with it."""
+    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group | None, Group | None]]:
+        """An answer for each passage and number, and the question behind it if nothing is wrong with it.
+
+        There is no answer on a passage that does not fit: with the instruction it may have more tokens than
+        both have apart.
+        """
         prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage, _ in samples}
         top_p = self._options.top_p
-        sampling = Sampling(0, top_p, GENERATED_ANSWER_TOKENS, stop=END, may_end=True)
+        sampling = Sampling(top_k=0, top_p=top_p, max_tokens=GENERATED_ANSWER_TOKENS, stop=END, may_end=True)
         decoder = MultiPromptDecoder(
             self.model, self_debias, sampling, self._options.seed, prompts.values(), tail=self._tail
         )
         numbers: dict[Group, int] = {}
         for number, (passage, sample) in enumerate(samples):
             group = Group(prompts[passage.id], (), stream_key(passage.id, sample, "answer"))
-            numbers[group] = number
-            decoder.add(group)
+            if decoder.fits(group.main):
+                numbers[group] = number
+                decoder.add(group)
         answers: dict[int, Group] = {}
         questions: dict[int, Group] = {}
         for group in decoder.finished():
@@ -105,7 +113,7 @@ class CausalGenerator:
                 passage, sample = samples[number]
                 stream = stream_key(passage.id, sample, "question")
                 numbers[decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)] = number
-        return [(answers[number], questions.get(number)) for number in range(len(samples))]
+        return [(answers.get(number), questions.get(number)) for number in range(len(samples))]
 
     def _lead(self, answer: Group) -> list[int]:
         """The tokens between the answer as it was drawn and its question.
@@ -116,8 +124,12 @@ class CausalGenerator:
         return self._behind_line_break(last + QUESTION)
 
     def _behind_line_break(self, text: str) -> list[int]:
-        """The tokens of a text that follows another: a tokenizer may put something before a text alone."""
-        return self.model.encode("\n" + text)[len(self.model.encode("\n")) :]
+        """The tokens of a text that follows another: alone it may get others, and special ones around it."""
+        before, every = self.model.encode("x\n"), self.model.encode("x\n" + text)
+        found = every[common(before, every) :]
+        while found and found[-1] in self.model.end_tokens:
+            found.pop()
+        return found
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The tokens of the instruction with the passage, and of the beginning of the model's output."""
@@ -128,7 +140,9 @@ class CausalGenerator:
         return tuple(self.model.encode(before + prompt_of(passage, begun, instruction)))
 
 
-def _written(answer: Group, question: Group | None) -> WrittenQuestion:
+def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:
+    if answer is None:
+        return WrittenQuestion("", "", "long passage")
     if question is None:
         reason = _fault(answer, "no answer", "long answer") or "long answer"
         return WrittenQuestion(answer.text.strip(), "", reason)

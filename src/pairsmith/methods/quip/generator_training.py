@@ -156,12 +156,14 @@ def causal_limit(base: str, tokenizer: Any) -> int:
             "tokenizer.json"
         )
     context = context_of(config)
-    around = len(_tokens(tokenizer, prompt_of("", ANSWER + QUESTION))[0])
-    room = room_for_passage(context, around, GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS)
+    around = len(_tokens(tokenizer, prompt_of("", ANSWER))[0])
+    lead = len(_tokens(tokenizer, "x\n" + QUESTION)[0]) - len(_tokens(tokenizer, "x\n")[0])
+    written = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
+    room = room_for_passage(context, around, written)
     if room < 1:
         raise ModelError(
             f"model {base}: reads {context} tokens, of which the instruction takes {around} and the "
-            f"output {GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS}; give a --base that reads more"
+            f"output {written}; give a --base that reads more"
         )
     return room
 

@@ -1,5 +1,6 @@
 """How questions are generated."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,11 +10,11 @@ from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
 CLOZE = "cloze"
 """The name of the generator without a model."""
 
-BATCH_SIZE = 16
-"""How many passages a model with an encoder and a decoder processes at once."""
+BATCH_SIZES: Mapping[str, int] = {"encoder-decoder": 16, "causal": 64, "cloze": 16}
+"""How many passages each kind of generator processes at once.
 
-CAUSAL_BATCH_SIZE = 64
-"""How many a causal language model does: one that is done makes room for another only within a batch."""
+A causal language model gets more, as rows that become free are filled from the same batch only.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,7 @@ class GenerationOptions:
         tries: largest number of rounds; each draws the questions of a passage that are still missing (Q2).
         max_length: longest passage in tokens, without special ones; without a model in words and punctuation
             marks. None means as many as the model can read.
-        batch_size: number of passages that are processed at once; None means ``BATCH_SIZE``, and
-            ``CAUSAL_BATCH_SIZE`` with a causal language model.
+        batch_size: number of passages that are processed at once; None means that of ``BATCH_SIZES``.
         seed: seed of the sampling.
         top_p: draw from the likeliest tokens that together hold this share of the probability (Q2: 0.6).
         decoding: how models with an encoder and a decoder write: ``nucleus`` samples answers and questions,

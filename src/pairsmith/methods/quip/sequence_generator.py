@@ -15,7 +15,7 @@ from torch import Tensor
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
-from pairsmith.methods.quip.options import BATCH_SIZE, GenerationOptions
+from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
@@ -85,7 +85,7 @@ class SequenceGenerator:
     ) -> list[list[WrittenQuestion]]:
         """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
-        size = self._options.batch_size or BATCH_SIZE
+        size = self._options.batch_size or BATCH_SIZES["encoder-decoder"]
         most = size * self.model.max_length
         batches = batches_by_length(list(map(len, tokens)), size, most)
 

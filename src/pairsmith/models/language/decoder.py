@@ -29,8 +29,8 @@ Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
 
 AHEAD_TOKENS = 2048
 """Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups; more
-where the model computes more in the time of a call. What a prompt shares with the one before does not count,
-as it is computed once."""
+where the model computes more in the time of a call. What a prompt shares with the one before does not count
+where it is computed once: on a processor."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,12 +45,12 @@ class Group:
     main: Prompt  # the prompt that the text is written for
     counters: tuple[Prompt, ...]  # the prompts that the text must not fit better; may be empty
     stream: int  # key of its random stream (``runs.seeds.stream_key``)
-    max_tokens: int | None = None  # the most tokens to draw; None for the sampling's
-    before: tuple[int, ...] = ()  # the tokens after the prompts that the drawn ones follow
     tokens: list[int] = field(default_factory=list)  # those drawn, including the stop string's
     text: str = ""  # once it has ended: before the stop string, or all of it where there was none
     ending: Ending | None = None
     rows: list[int] = field(default_factory=list)  # in the batch, the main prompt's first
+    max_tokens: int | None = None  # the most tokens to draw; None for the sampling's
+    before: tuple[int, ...] = ()  # the tokens after the prompts that the drawn ones follow
     unread: deque[int] = field(default_factory=deque)  # the last of ``before``, still to be fed to the rows
 
     @property
@@ -82,11 +82,11 @@ class MultiPromptDecoder:
         seed: of every draw, from 0 to 2**63 - 1.
         rule: combines the prompts' distributions, e.g. ``partial(self_debias, decay=100.0)``.
         prompts: all prompts of the groups to come, for planning memory; prompts that do not fit are skipped.
-        tail: the most tokens behind a prompt, those of groups that continue others included; by default
-            ``sampling.max_tokens``.
         rows: row budget, at least the number of prompts of the largest group; by default what the model
             says fits the memory.
         watch: called with every draw; slow, and meant for a few examples.
+        tail: the most tokens behind a prompt, those of groups that follow others included: at least
+            ``sampling.max_tokens``, the default.
     """
 
     def __init__(
@@ -104,7 +104,9 @@ class MultiPromptDecoder:
         self._rule = rule
         self._sampling = sampling
         self._seed = seed
-        self._tail = tail or sampling.max_tokens
+        self._tail = sampling.max_tokens if tail is None else tail
+        if self._tail < sampling.max_tokens:
+            raise ValueError(f"a tail of {tail} tokens is shorter than a text of {sampling.max_tokens}")
         self._planned = frozenset(prompt for prompt in prompts if self.fits(prompt))
         longest = max(map(len, self._planned), default=1)
         self._budget = rows or model.rows_that_fit(longest + self._tail)
@@ -139,8 +141,10 @@ class MultiPromptDecoder:
                 f"a prompt is empty, or it and {self._tail} new tokens "
                 f"do not fit the model's {self._model.context}"
             )
-        if group.tokens:
+        if group.tokens or group.before:
             raise ValueError("a group is decoded once; make another for another text")
+        if group.max_tokens is not None and not 0 < group.max_tokens <= self._tail:
+            raise ValueError(f"a text of {group.max_tokens} tokens does not fit a tail of {self._tail}")
         if not self._planned.issuperset(group.prompts):
             raise ValueError("a group has a prompt that was not announced to the decoder")
         if soon and all(prompt in self._used for prompt in group.prompts):
@@ -163,7 +167,7 @@ class MultiPromptDecoder:
             stream: key of the random stream of the new text.
             max_tokens: the most tokens to draw.
         """
-        if ended not in self._active:
+        if ended.ending is None or ended not in self._active:
             raise ValueError("only a group that has just ended can be followed")
         if not lead or len(lead) + max_tokens > self.room_after(ended):
             raise ValueError(
@@ -173,7 +177,7 @@ class MultiPromptDecoder:
             ended.main,
             ended.counters,
             stream,
-            max_tokens,
+            max_tokens=max_tokens,
             before=(*ended.before, *ended.tokens[:-1], *lead),
             rows=ended.rows,
             unread=deque(lead),
@@ -214,12 +218,13 @@ class MultiPromptDecoder:
         if not self._ready and self._waiting:
             new: dict[Prompt, None] = {}
             size, last = 0, Prompt()
-            while self._waiting and size < max(AHEAD_TOKENS, self._session.call_tokens):
+            most = max(AHEAD_TOKENS, self._session.call_tokens)
+            while self._waiting and size < most and len(new) < self._budget:
                 group = self._waiting.popleft()
                 fresh = [prompt for prompt in group.prompts if prompt not in self._used]
                 new.update(dict.fromkeys(fresh))
                 for prompt in fresh:
-                    size += len(prompt) - common(last, prompt)
+                    size += len(prompt) - (0 if self._session.call_tokens else common(last, prompt))
                     last = prompt
                 self._used.update(group.prompts)
                 self._ready.append(group)

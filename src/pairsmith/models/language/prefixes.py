@@ -1,6 +1,6 @@
 """The beginnings that prompts have in common, so that each is computed once.
 
-Many prompts share an instruction or a chat's system text; some, the passage that several questions are about.
+Many prompts share an instruction or a chat's system text; some, the passage that several texts are about.
 """
 
 from collections import defaultdict
@@ -95,7 +95,7 @@ def _prefix_of(ordered: Sequence[Prompt]) -> Prompt:
     return ordered[0][: min(common(ordered[0], ordered[-1]), *(len(prompt) - 1 for prompt in ordered))]
 
 
-def common(one: Prompt, other: Prompt) -> int:
+def common(one: Sequence[int], other: Sequence[int]) -> int:
     """The number of leading tokens that both have in common."""
     differing = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))

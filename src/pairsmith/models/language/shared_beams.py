@@ -47,7 +47,7 @@ class BeamCache(SharedCache):
         del layer_idx
         return self._width + self._fed[0]
 
-    def _called_with(self, rows: int) -> int:
+    def _padded(self, rows: int) -> int:
         return rows  # the search keeps their number
 
 
@@ -59,8 +59,8 @@ def can_share_beams(network: Any) -> bool:
 def search(network: Any, features: Mapping[str, Tensor], how: Any, rules: Any) -> Tensor:
     """What ``generate`` returns with ``how``, a ``GenerationConfig`` of a beam search, and further ``rules``.
 
-    ``features`` has ``input_ids`` and ``attention_mask``, ``(texts, width)`` int64, two tokens or more each,
-    padded on the left. The beams of a text begin from all of its tokens but the last.
+    ``features`` has ``input_ids`` and ``attention_mask``, ``(texts, width)`` int64, padded on the left, of
+    width 2 or more. The beams of a text begin from all of its tokens but the last.
     """
     mask = features["attention_mask"]
     with torch.inference_mode():

@@ -49,7 +49,7 @@ class SharedCache(Cache):
     ) -> None:
         super().__init__(layers=[])
         self.starts = Store(*starts)
-        self.slots = Store(slots or rows, slot)
+        self.slots = Store(rows if slots is None else slots, slot)
         self._tails = Store(rounded(rows), tail)
         self._start_of = torch.full((self.slots.count,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
@@ -82,12 +82,13 @@ class SharedCache(Cache):
         """Make row ``rows[i]`` row i, and drop the others; only tails that change their place are copied."""
         moved = [(place, row) for place, row in enumerate(rows) if place != row]
         if moved:
-            places, old = torch.tensor(moved).T
+            (keys, _), *_ = self._tails.layers
+            places, old = torch.tensor(moved, device=keys.device).T
             longest = max(self._fed[row] for row in rows)
             for layer in self._tails.layers:
                 for table in layer:
                     fed = table[:, :, :longest]
-                    fed[places.to(table.device)] = fed[old.to(table.device)]
+                    fed[places] = fed[old]
         self._row_slots = [self._row_slots[row] for row in rows]
         self._fed = [self._fed[row] for row in rows]
 
@@ -115,7 +116,7 @@ class SharedCache(Cache):
             (self._start_of[slots].clamp(min=0), start, self.starts),
             (slots, slot, self.slots),
         ]
-        rows = self._called_with(len(fed))
+        rows = self._padded(len(fed))
         self._plan = plan_step(stores, fed, self._tails.length, rows, device)
         self._order, seen = (self._none, self._none) if self._shared else self._plan.in_order()
         token = _STEPPING.set(self)
@@ -126,8 +127,8 @@ class SharedCache(Cache):
             self._plan, self._biases = None, {}
         self._fed = [fed + 1 for fed in self._fed]
 
-    def _called_with(self, rows: int) -> int:
-        """How many rows the model is called with for so many."""
+    def _padded(self, rows: int) -> int:
+        """The rows of a call of the model for so many real rows, padding included."""
         return rounded(rows) if self._shared else rows
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:

@@ -27,7 +27,7 @@ from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import END, QuestionExample
 from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
-from pairsmith.methods.quip.options import BATCH_SIZE, CAUSAL_BATCH_SIZE, CLOZE
+from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
 from pairsmith.runs import (
     Card,
@@ -73,8 +73,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     """
     settings = resolve_dtype(settings, run)
     kind, models = _checked_kind(settings), _models(settings)
-    usual = CAUSAL_BATCH_SIZE if kind == "causal" else BATCH_SIZE
-    settings = settings.model_copy(update={"batch_size": settings.batch_size or usual})
+    settings = settings.model_copy(update={"batch_size": settings.batch_size or BATCH_SIZES[kind]})
     where = ExecutorChoice.of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
     refuse_sources(run, inputs=settings.inputs, **given)
