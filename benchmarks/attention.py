@@ -8,14 +8,11 @@ attention weights. Each measurement is a process of its own; both ways in turns 
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
-from statistics import median
 from time import process_time
 from typing import Any
 
-from common import write
+from common import measured_apart, write
 from mining import MINILM, SMOLLM2
 
 TOKENS = 2_048
@@ -38,23 +35,11 @@ def main() -> None:
         for length in args.lengths:
             if model == MINILM and length > 512:  # it reads no more
                 continue
-            rounds = [{way: measured(model, length, way) for way in WAYS} for _ in range(args.rounds)]
-            figures = {
-                way: {name: round(median(each[way][name] for each in rounds), 3) for name in rounds[0][way]}
-                for way in WAYS
-            }
-            results.setdefault(model, {})[str(length)] = figures | {"rounds": rounds}
+            figures = measured_apart(__file__, args.rounds, WAYS, model=model, length=length)
+            results.setdefault(model, {})[str(length)] = figures
             print(model, length, figures, flush=True)
     if args.json:
         write(args.json, {"settings": {"tokens": TOKENS, "rounds": args.rounds}, "results": results})
-
-
-def measured(model: str, length: int, way: str) -> dict[str, float]:
-    """The figures of a process of its own."""
-    given = json.dumps({"model": model, "length": length, "way": way})
-    command = [sys.executable, __file__, "--one", given]
-    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return found
 
 
 def one(model: str, length: int, way: str) -> dict[str, float]:

@@ -10,15 +10,13 @@ of the processor, and the program's peak memory. In float32 the summaries are th
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from time import process_time
 from typing import Any
 
-from common import write
+from common import measured_apart, write
 from mining import SMOLLM2
 
 DOCUMENTS = 8
@@ -38,25 +36,13 @@ def main() -> None:
         return
     results: dict[str, Any] = {}
     for length in args.lengths:
-        rounds = [{way: measured(args.model, length, way) for way in WAYS} for _ in range(args.rounds)]
-        figures = {
-            way: {name: round(median(each[way][name] for each in rounds), 3) for name in rounds[0][way]}
-            for way in WAYS
-        }
-        ratios = [each["sharing"]["a minute"] / each["generate"]["a minute"] for each in rounds]
-        results[str(length)] = figures | {"ratio": round(median(ratios), 2), "rounds": rounds}
+        figures = measured_apart(__file__, args.rounds, WAYS, model=args.model, length=length)
+        ratios = [each["sharing"]["a minute"] / each["generate"]["a minute"] for each in figures["rounds"]]
+        results[str(length)] = figures | {"ratio": round(median(ratios), 2)}
         print(length, results[str(length)], flush=True)
     if args.json:
         settings = {"model": args.model, "documents": DOCUMENTS, "rounds": args.rounds}
         write(args.json, {"settings": settings, "results": results})
-
-
-def measured(model: str, length: int, way: str) -> dict[str, float]:
-    """The figures of a process of its own."""
-    given = json.dumps({"model": model, "length": length, "way": way})
-    command = [sys.executable, __file__, "--one", given]
-    found: dict[str, float] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return found
 
 
 def one(model: str, length: int, way: str) -> dict[str, float]:

@@ -4,7 +4,10 @@ import json
 import platform
 import random
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -34,6 +37,26 @@ def processor() -> str:
     lines = about.read_text().splitlines() if about.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def measured_apart(script: str, rounds: int, ways: Sequence[str], **given: object) -> dict[str, Any]:
+    """The median of each figure by way, and each round; all ways take turns in a round.
+
+    Each measurement is a process of its own: ``script --one JSON`` prints its figures as JSON, for the given
+    values and the ``way``.
+    """
+    every: list[dict[str, dict[str, float]]] = []
+    for _ in range(rounds):
+        figures = {}
+        for way in ways:
+            command = [sys.executable, script, "--one", json.dumps(given | {"way": way})]
+            figures[way] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        every.append(figures)
+    medians = {
+        way: {name: round(median(each[way][name] for each in every), 3) for name in every[0][way]}
+        for way in ways
+    }
+    return medians | {"rounds": every}
 
 
 def write(path: Path, results: dict[str, Any]) -> None:
