@@ -51,7 +51,7 @@ def one(model: str, length: int, way: str) -> dict[str, float]:
     from pairsmith.models.summarizer import load_summarizer, summarize
 
     if way == "generate":
-        shared_beams.can_share_beams = lambda network: False  # noqa: ARG005
+        shared_beams.can_share_beams = lambda network: False  # noqa: ARG005 - the signature of what it replaces
     summarizer = load_summarizer(model, max_length=length, dtype="auto", device="cpu")
     sentences = (
         Path(__file__).resolve().parent.parent.joinpath("examples", "sentences.txt").read_text("utf-8")

@@ -82,10 +82,10 @@ class CausalGenerator:
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 
     def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group | None, Group | None]]:
-        """An answer for each passage and number, and the question behind it if nothing is wrong with it.
+        """The answer of each sample, and the question behind it if the answer has no fault.
 
-        There is no answer on a passage that does not fit: with the instruction it may have more tokens than
-        both have apart.
+        A sample is a passage and the number of its output. It has no answer if the prompt is too long for the
+        model: instruction and passage may have more tokens together than apart.
         """
         prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage, _ in samples}
         top_p = self._options.top_p
@@ -116,9 +116,10 @@ class CausalGenerator:
         return [(answers.get(number), questions.get(number)) for number in range(len(samples))]
 
     def _lead(self, answer: Group) -> list[int]:
-        """The tokens between the answer as it was drawn and its question.
+        """The tokens that the model reads between an answer and its question, instead of the last one drawn.
 
-        They begin with the text of the last token before the quotation mark, if it has any, as in ``."``.
+        That token ended the answer with a quotation mark; what it has before the mark, such as the full stop
+        of ``."``, is part of the answer and is read first.
         """
         last = self.model.decode(answer.tokens[-1:]).partition(END)[0]
         return self._behind_line_break(last + QUESTION)

@@ -232,7 +232,7 @@ class MultiPromptDecoder:
         return self._ready[0] if self._ready else None
 
     def _ended(self) -> list[Group]:
-        """The groups that ended with the last draw; they keep their rows until ``_remove_ended``."""
+        """The groups whose text ended with the token drawn last; ``_remove_ended`` frees their rows."""
         for group in self._active:
             if not group.unread:
                 self._note_ending(group)

@@ -52,13 +52,14 @@ class BeamCache(SharedCache):
 
 
 def can_share_beams(network: Any) -> bool:
-    """Whether ``search`` can be used with a causal language model."""
+    """Whether ``search`` knows the attention of a model: it is decoder-only, of a known model type."""
     return not network.config.is_encoder_decoder and has_shared_attention(network)
 
 
 def search(network: Any, features: Mapping[str, Tensor], how: Any, rules: Any) -> Tensor:
-    """What ``generate`` returns with ``how``, a ``GenerationConfig`` of a beam search, and further ``rules``.
+    """The token sequences of a beam search, as ``network.generate`` returns them: texts with what follows.
 
+    ``how`` is the ``GenerationConfig`` of the search, ``rules`` a ``LogitsProcessorList`` of further rules.
     ``features`` has ``input_ids`` and ``attention_mask``, ``(texts, width)`` int64, padded on the left, of
     width 2 or more. The beams of a text begin from all of its tokens but the last.
     """
