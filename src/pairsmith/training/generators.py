@@ -96,7 +96,9 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
 
         ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
-        for these only: with a large vocabulary those of the prompt would take most of the memory.
+        for these only: with a large vocabulary those of the prompt would take most of the memory. Padding
+        stands behind the texts, where no token of theirs attends to it, so there is no mask of it: without
+        one attention skips the half of its scores that lies after each token.
         """
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
@@ -105,7 +107,6 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
             first = min(max(row.prompt_length - 1, 0) for row in some)
             return {
                 "input_ids": tokens,
-                "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
                 "kept": torch.arange(first, tokens.shape[1]),
                 "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
             }
@@ -147,9 +148,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
             self.predictions.places = None
             return found
         keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
-        found = self.model(
-            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
-        ).logits
+        found = self.model(input_ids=chunk["input_ids"], use_cache=False, **keeping).logits
         return found if self._keeps else found[:, chunk["kept"]]
 
 

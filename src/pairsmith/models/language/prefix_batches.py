@@ -111,18 +111,20 @@ def prefix_inputs(features: Mapping[str, Any], network: Any) -> dict[str, Any]:
 
     ``attention_mask`` is ``(n, 1, longest, longest)`` in the model's dtype, 0 where a token attends and the
     format's lowest number where it does not, or a mapping with such a mask for each kind of layer. It is made
-    here, as the masks of all chunks of a step would not fit into memory. Rows of one text need none but that
-    of their padding, ``(n, longest)``.
+    here, as the masks of all chunks of a step would not fit into memory. Rows of one text need neither mask
+    nor positions: no token attends to the padding behind it.
     """
-    part, seen, positions = features["part"], features["seen"], features["position_ids"]
     if features["alone"]:
-        mask: Any = (part >= 0).long()
-    else:
-        earlier = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
-        of_prefix = (part == 0)[:, None, :] & (positions[:, None, :] < seen[:, :, None])
-        attends = (of_prefix | (part[:, :, None] == part[:, None, :])) & earlier
-        mask = _masks(attends, positions, network)
-    return {"input_ids": features["input_ids"], "position_ids": positions, "attention_mask": mask}
+        return {"input_ids": features["input_ids"]}
+    part, seen, positions = features["part"], features["seen"], features["position_ids"]
+    earlier = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
+    of_prefix = (part == 0)[:, None, :] & (positions[:, None, :] < seen[:, :, None])
+    attends = (of_prefix | (part[:, :, None] == part[:, None, :])) & earlier
+    return {
+        "input_ids": features["input_ids"],
+        "position_ids": positions,
+        "attention_mask": _masks(attends, positions, network),
+    }
 
 
 def _masks(attends: Tensor, positions: Tensor, network: Any) -> Any:
