@@ -78,8 +78,10 @@ def main() -> None:
             rounds.append(speeds)
             print({name: round(speed, 2) for name, speed in speeds.items()}, flush=True)
     results: dict[str, Any] = {
-        "sequences per second": {name: median(each[name] for each in rounds) for name in ("ask", "generate")},
-        "ratio": median(each["ask"] / each["generate"] for each in rounds),
+        "sequences per second": {
+            name: median(speeds[name] for speeds in rounds) for name in ("ask", "generate")
+        },
+        "ratio": median(speeds["ask"] / speeds["generate"] for speeds in rounds),
         "rounds": rounds,
     }
     if ways.shares:
@@ -98,7 +100,7 @@ def passages_of(
     questions: Sequence[Question], length: Callable[[str], int], most: int, count: int
 ) -> list[str]:
     """The first ``count`` distinct passages of at most ``most`` tokens."""
-    every = dict.fromkeys(each.context for each in questions)
+    every = dict.fromkeys(question.context for question in questions)
     return [text for text in every if length(text) <= most][:count]
 
 
@@ -127,7 +129,7 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
         for rows in batches_by_length(lengths, size, size * max(lengths)):
             features = document_features(model, [tokens[row] for row in rows])
             with torch.inference_mode():
-                found = model.model.generate(
+                sequences = model.model.generate(
                     **features,
                     do_sample=True,
                     top_k=0,
@@ -135,7 +137,7 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
                     num_return_sequences=options.questions,
                     max_length=GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 4,
                 )
-            model.tokenizer.batch_decode(found, skip_special_tokens=True)
+            model.tokenizer.batch_decode(sequences, skip_special_tokens=True)
 
     def ask() -> None:
         generator.generate(numbered(texts))  # which keep their questions
@@ -178,10 +180,10 @@ def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways
     def ask() -> float:
         before = matrix_rate(dtype, args.device)
         generator.drawn = []
-        taken = seconds(partial(generator.generate, numbered(texts)))
+        spent = seconds(partial(generator.generate, numbered(texts)))
         rate = (before + matrix_rate(dtype, args.device)) / 2
-        shares.append(round(generator.work(network) / taken / rate, 3))
-        return len(texts) * options.questions / taken
+        shares.append(round(generator.work(network) / spent / rate, 3))
+        return len(texts) * options.questions / spent
 
     def generate(size: int) -> float:
         begun = perf_counter()
@@ -202,10 +204,14 @@ def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways
 
 def examples(questions: Sequence[Question]) -> tuple[QuestionExample, ...]:
     """The questions that are shown: of three passages, without quotation marks."""
-    shown = {each.context: each for each in questions if END not in each.question + each.answers[0].text}
+    shown = {
+        question.context: question
+        for question in questions
+        if END not in question.question + question.answers[0].text
+    }
     return tuple(
-        QuestionExample(each.context, each.answers[0].text.strip(), each.question)
-        for each in list(shown.values())[:SHOWN]
+        QuestionExample(question.context, question.answers[0].text.strip(), question.question)
+        for question in list(shown.values())[:SHOWN]
     )
 
 

@@ -59,16 +59,16 @@ def one(model: str, length: int, way: str) -> dict[str, float]:
     tokens = torch.randint(1_000, 20_000, (max(1, TOKENS // length), length))
     mask = torch.ones_like(tokens)
     mask[0, -(length // 8) :] = 0
-    taken = []
+    spent = []
     with quick.quick_training(network, "cpu"), torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
         for _ in range(3):
             begun = process_time()
             network(
                 input_ids=tokens, attention_mask=mask
             ).last_hidden_state.float().square().mean().backward()
-            taken.append(process_time() - begun)
+            spent.append(process_time() - begun)
             network.zero_grad(set_to_none=True)
-    return {"seconds": min(taken), "gigabytes": peak_memory() / 1e9}
+    return {"seconds": min(spent), "gigabytes": peak_memory() / 1e9}
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     for length in args.lengths:
         figures = measured_apart(__file__, args.rounds, WAYS, model=args.model, length=length)
-        ratios = [each["sharing"]["a minute"] / each["generate"]["a minute"] for each in figures["rounds"]]
+        ratios = [ways["sharing"]["a minute"] / ways["generate"]["a minute"] for ways in figures["rounds"]]
         results[str(length)] = figures | {"ratio": round(median(ratios), 2)}
         print(length, results[str(length)], flush=True)
     if args.json:
@@ -60,8 +60,8 @@ def one(model: str, length: int, way: str) -> dict[str, float]:
     documents = [" ".join(lines[7 * number :]) for number in range(DOCUMENTS)]  # cut to the length
     begun = process_time()
     summarize(summarizer, documents, batch_size=DOCUMENTS)
-    taken = process_time() - begun
-    return {"a minute": 60 * DOCUMENTS / taken, "GB": getrusage(RUSAGE_SELF).ru_maxrss / 2**20}
+    spent = process_time() - begun
+    return {"a minute": 60 * DOCUMENTS / spent, "GB": getrusage(RUSAGE_SELF).ru_maxrss / 2**20}
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, nargs="*", default=[3, 6])
     parser.add_argument("--pairs", type=int, default=500)
     args = parser.parse_args()
-    found = read_paraphrases(args.data / "mrpc" / "msr_paraphrase_test.txt")
-    pairs = [(each.sentence1, each.sentence2) for each in islice(found, args.pairs)]
+    paraphrases = read_paraphrases(args.data / "mrpc" / "msr_paraphrase_test.txt")
+    pairs = [(pair.sentence1, pair.sentence2) for pair in islice(paraphrases, args.pairs)]
     differences = {layer: difference(pairs, layer) for layer in args.layers}
     print(differences)
     if args.json:
@@ -42,7 +42,7 @@ def difference(pairs: list[tuple[str, str]], layer: int) -> float:
     """The largest one between F of the two, by the vectors of a layer."""
     package: Any = importlib.import_module("bert_score.utils")
     encoder = load_token_encoder(MINILM, device="cpu")
-    ours = pair_scores(encoder, pairs, [layer], special_tokens=False)[:, 0]
+    scores = pair_scores(encoder, pairs, [layer], special_tokens=False)[:, 0]
     network, tokenizer = encoder.model.eval(), encoder.tokenizer
     network.encoder.layer = torch.nn.ModuleList(list(network.encoder.layer)[:layer])
     weights: dict[int, float] = defaultdict(lambda: 1.0)
@@ -51,7 +51,7 @@ def difference(pairs: list[tuple[str, str]], layer: int) -> float:
     theirs = package.bert_cos_score_idf(
         network, second, first, tokenizer, weights, device="cpu", verbose=False
     )[..., 2]
-    return float(np.abs(theirs.numpy() - ours).max())
+    return float(np.abs(theirs.numpy() - scores).max())
 
 
 if __name__ == "__main__":

@@ -112,8 +112,8 @@ def main() -> None:
 
     results: dict[str, Any] = {}
     for name in args.sets:
-        results[name] = found = measured(args, name)
-        print(name, json.dumps(found, indent=1), flush=True)
+        results[name] = figures = measured(args, name)
+        print(name, json.dumps(figures, indent=1), flush=True)
         about = {"model": args.model, "encoder": ENCODER, "dtype": args.dtype, "seed": args.seed}
         on = "development" if args.development else "test"
         write(args.json, {**about, "measured on": on, "sets": results})
@@ -126,7 +126,7 @@ def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
     test = files["development" if args.development else "test"]
     encoder = load_sentence_encoder(ENCODER)
     by_names = classifier_of_names(encoder, {label: [text] for label, text in chosen.names.items()})
-    found: dict[str, Any] = {"names of labels": score(by_names, test)}
+    figures: dict[str, Any] = {"names of labels": score(by_names, test)}
     tried = [(chosen.task, decay) for decay in args.decays]
     for source, decay in [*tried, *([(chosen.also, 100.0)] if args.also and chosen.also else [])]:
         cell = f"{Path(source).stem}-{decay:g}"
@@ -134,7 +134,7 @@ def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
         rows = texts.table("train").to_pylist()
         labelled = [(row["text"], RENAMED.get(row["label"], row["label"])) for row in rows]
         data = saved(work / f"{cell}.jsonl", labelled)
-        found[f"{Path(source).stem}, decay {decay:g}"] = {
+        figures[f"{Path(source).stem}, decay {decay:g}"] = {
             "rejected": DatasetFolder.open(str(work / f"texts-{cell}")).rejects().num_rows,
             **trained(data, files["development"], test),
         }
@@ -148,9 +148,9 @@ def measured(args: argparse.Namespace, name: str) -> dict[str, Any]:
                 work / f"{cell}-agreeing.jsonl", [row for row, name, label in pairs if name == label]
             )
             key = f"{Path(source).stem}, decay {decay:g}, nearest to their label's name"
-            found[key] = trained(agreeing, files["development"], test)
-    found["people"] = trained(files["people"], files["development"], test)
-    return found
+            figures[key] = trained(agreeing, files["development"], test)
+    figures["people"] = trained(files["people"], files["development"], test)
+    return figures
 
 
 def trained(data: Path, development: Path, test: Path) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def score(classifier: TextClassifier, source: Path) -> dict[str, Any]:
     results = classification_figures(classifier.labels, rows.labels, best)
     figures = {name: [results[name], *results[f"{name}_ci"]] for name in ("accuracy", "macro_f1")}
     return figures | {
-        "f1": {label: each["f1"] for label, each in results["labels"].items()},
-        "predicted": {label: each["predicted"] for label, each in results["labels"].items()},
+        "f1": {label: counts["f1"] for label, counts in results["labels"].items()},
+        "predicted": {label: counts["predicted"] for label, counts in results["labels"].items()},
         "largest label": results["largest"],
         "rows": results["count"],
         "trained on": sum(fingerprint_of(text) in classifier.trained_on for text in rows.texts),

@@ -53,7 +53,7 @@ def measured_apart(script: str, rounds: int, ways: Sequence[str], **given: objec
             figures[way] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
         every.append(figures)
     medians = {
-        way: {name: round(median(each[way][name] for each in every), 3) for name in every[0][way]}
+        way: {name: round(median(figures[way][name] for figures in every), 3) for name in every[0][way]}
         for way in ways
     }
     return medians | {"rounds": every}

@@ -65,8 +65,8 @@ def write_sts(data: Path, out: Path) -> None:
     rng = np.random.default_rng(1)
     texts = []
     for source in (captions(data), questions(data), news(data)):
-        found = sorted(set(source))
-        texts += [found[i] for i in sorted(rng.permutation(len(found))[:CORPUS].tolist())]
+        distinct = sorted(set(source))
+        texts += [distinct[i] for i in sorted(rng.permutation(len(distinct))[:CORPUS].tolist())]
     write_texts(out / "corpus.txt", texts)
     shutil.copytree(data / "stsb", out / "stsb", dirs_exist_ok=True, copy_function=shutil.copyfile)
 

@@ -110,8 +110,8 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
             # A part of them is enough for generate on a processor, as its batches do not wait for each other.
             share = (4 if args.brief else 2) if args.device == "cpu" else 1
             some = requests[: len(requests) // share]
-            each = len(some) * TEXTS
-            sizes = {s: batched(network, model, some, s).rate for s in (each // 4, each // 2, each)}
+            count = len(some) * TEXTS
+            sizes = {s: batched(network, model, some, s).rate for s in (count // 4, count // 2, count)}
             best = max(sizes, key=lambda size: sizes[size])
             print(
                 name,

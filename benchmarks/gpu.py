@@ -22,7 +22,7 @@ from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import MultiPromptDecoder
-from search import made
+from search import random_vectors
 
 K = 4
 GPU = torch.device("cuda")
@@ -44,13 +44,13 @@ def main() -> None:
 
 def search(count: int, compared: bool) -> dict[str, Any]:
     """Seconds of searches both ways, and whether ours is the same on both devices, bit for bit."""
-    x, y = made(count, 1), made(count, 2)
+    x, y = random_vectors(count, 1), random_vectors(count, 2)
     two_way(x[:20_000], y[:20_000], GPU)  # a first time wakes the libraries up
     figures: dict[str, Any] = {}
-    figures["ours on the GPU"], found = seconds(partial(two_way, x, y, GPU))
+    figures["ours on the GPU"], on_gpu = seconds(partial(two_way, x, y, GPU))
     if compared:
         figures["ours on the processor"], usual = seconds(partial(two_way, x, y, torch.device("cpu")))
-        figures["the same"] = all(map(torch.equal, found, usual))
+        figures["the same"] = all(map(torch.equal, on_gpu, usual))
         figures["torch on the GPU"], _ = seconds(partial(by_torch, x, y))
     return figures
 
@@ -58,7 +58,11 @@ def search(count: int, compared: bool) -> dict[str, Any]:
 def two_way(x: Tensor, y: Tensor, device: torch.device) -> list[Tensor]:
     from pairsmith.search.exact import two_way_search
 
-    return [part for each in two_way_search(x, y, K, device=device) for part in (each.ids, each.similarities)]
+    return [
+        part
+        for nearest in two_way_search(x, y, K, device=device)
+        for part in (nearest.ids, nearest.similarities)
+    ]
 
 
 def by_torch(x: Tensor, y: Tensor) -> list[Tensor]:

@@ -75,8 +75,8 @@ def sentences(count: int) -> list[str]:
     lines = [line for line in EXAMPLES.read_text(encoding="utf-8").splitlines() if line]
     words = sorted({word for line in lines for word in line.split()})
     draw = random.Random(1)
-    made = (" ".join(draw.choices(words, k=len(draw.choice(lines).split()))) for _ in range(2 * count))
-    return list(dict.fromkeys(made))[:count]
+    sentences = (" ".join(draw.choices(words, k=len(draw.choice(lines).split()))) for _ in range(2 * count))
+    return list(dict.fromkeys(sentences))[:count]
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def main() -> None:
             seconds[name].append(round(elapsed, 4))
             processor[name].append(round(computed, 4))
     medians = {
-        what: {name: round(statistics.median(each), 3) for name, each in figures.items()}
+        what: {name: round(statistics.median(seconds), 3) for name, seconds in figures.items()}
         for what, figures in (("seconds", seconds), ("processor seconds", processor))
     }
     print(medians)

@@ -57,21 +57,24 @@ def main() -> None:
         if number:  # the first one wakes up
             rounds.append(speeds)
             print({name: round(speed, 1) for name, speed in speeds.items()}, flush=True)
-    found = {name: median(each[name] for each in rounds) for name in ways}
-    ratios = {name: median(each["together"] / each[name] for each in rounds) for name in ways}
+    speeds = {name: median(round_speeds[name] for round_speeds in rounds) for name in ways}
+    ratios = {
+        name: median(round_speeds["together"] / round_speeds[name] for round_speeds in rounds)
+        for name in ways
+    }
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print("ratios", {name: round(ratio, 2) for name, ratio in ratios.items()}, "memory", memory, "MB")
     if args.json:
-        results = {"questions per second": found, "ratios": ratios, "rounds": rounds, "memory_mb": memory}
+        results = {"questions per second": speeds, "ratios": ratios, "rounds": rounds, "memory_mb": memory}
         write(args.json, {"settings": vars(args) | {"json": None, "data": None}, "results": results})
 
 
 def by_passage(questions: Sequence[Question]) -> list[list[Question]]:
     """Ten questions of each passage; of one with fewer some twice."""
-    found: dict[str, list[Question]] = {}
+    by_passage: dict[str, list[Question]] = {}
     for question in questions:
-        found.setdefault(question.context, []).append(question)
-    return [list(islice(cycle(some), QUESTIONS)) for some in found.values()]
+        by_passage.setdefault(question.context, []).append(question)
+    return [list(islice(cycle(some), QUESTIONS)) for some in by_passage.values()]
 
 
 def batched(passages: Sequence[list[Question]], size: int) -> Iterator[list[list[Question]]]:
@@ -91,14 +94,14 @@ class Way:
 
 def lesson(questions: Sequence[Question]) -> PassageExample:
     """A passage and its questions, the answers with all probability."""
-    asked = []
+    labelled = []
     for question in questions:
         answer = question.answers[0]
         places = answer.start, answer.start + len(answer.text)
-        asked.append(
+        labelled.append(
             LabelledQuestion(question.question, *(Distribution((place,), (1.0,)) for place in places))
         )
-    return PassageExample(questions[0].context, asked)
+    return PassageExample(questions[0].context, labelled)
 
 
 def student() -> Student:

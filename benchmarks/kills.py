@@ -46,8 +46,8 @@ def main() -> None:
         )
         write(args.json, {"results": results})
     for name in args.recipes if args.recipe_kills else ():
-        made = partial(run_small, args.work, name)
-        results[f"recipe: {name}"] = trial(made, args.work / "runs" / name, args.recipe_kills)
+        start = partial(run_small, args.work, name)
+        results[f"recipe: {name}"] = trial(start, args.work / "runs" / name, args.recipe_kills)
         write(args.json, {"results": results})
     print(results)
 

@@ -139,39 +139,39 @@ def serving(file: Path) -> Iterator[Server]:
 def exactness(file: Path, first: list[str]) -> dict[str, Any]:
     """Certified texts against those of the exact decoder, in float32 and with the same weights."""
     task, sampling = load_task("sts"), Sampling(5, 0.9, 40)
-    here = load_model(str(file), device="cpu", dtype="float32")
+    local = load_model(str(file), device="cpu", dtype="float32")
 
     def groups() -> list[Group]:
-        found = []
+        groups = []
         for request in pair_requests(task, first, TEXTS):
-            prompts = tuple(encoded(task, here, p) for p in (request.prompt, *request.counter_prompts))
-            found += [request.group(number, prompts) for number in range(TEXTS)]
-        return found
+            prompts = tuple(encoded(task, local, p) for p in (request.prompt, *request.counter_prompts))
+            groups += [request.group(number, prompts) for number in range(TEXTS)]
+        return groups
 
     with serving(file) as server:
         there = RemoteModel(server.name, at_once=4)
-        same_tokens = all(there.encode(text) == here.encode(text) for text in first)
+        same_tokens = all(there.encode(text) == local.encode(text) for text in first)
         decoder = RemoteDecoder(there, sampling, 1, decay=100.0, floor=0.01)
         begun = time.monotonic()
         for group in groups():
             decoder.add(group)
-        found = {group.stream: group for group in decoder.finished()}
+        ended = {group.stream: group for group in decoder.finished()}
         seconds = time.monotonic() - begun
         there.close()
     some = groups()
     prompts = [prompt for group in some for prompt in group.prompts]
-    exact = MultiPromptDecoder(here, partial(self_debias, decay=100.0, floor=0.01), sampling, 1, prompts)
+    exact = MultiPromptDecoder(local, partial(self_debias, decay=100.0, floor=0.01), sampling, 1, prompts)
     for group in some:
         exact.add(group)
     expected = {group.stream: group for group in exact.finished()}
-    certified = [stream for stream, group in found.items() if group.ending != "uncertified"]
+    certified = [stream for stream, group in ended.items() if group.ending != "uncertified"]
     return {
-        "texts": len(found),
+        "texts": len(ended),
         "same tokens of prompts": same_tokens,
         "certified": len(certified),
-        "of these as the exact decoder": sum(found[s].tokens == expected[s].tokens for s in certified),
+        "of these as the exact decoder": sum(ended[s].tokens == expected[s].tokens for s in certified),
         "seconds": round(seconds, 1),
-        "endings": dict(Counter(str(group.ending) for group in found.values())),
+        "endings": dict(Counter(str(group.ending) for group in ended.values())),
     }
 
 

@@ -127,7 +127,7 @@ def main() -> None:
         print(json.dumps({seed: results[seed]}), flush=True)
     means = {
         method: {
-            figure: round(float(np.mean([found[method][figure] for found in results.values()])), 2)
+            figure: round(float(np.mean([figures[method][figure] for figures in results.values()])), 2)
             for figure in figures
         }
         for method, figures in next(iter(results.values())).items()
@@ -158,11 +158,11 @@ def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str
         kept = filter_pairs(FilterSettings(**filters), run(work / f"filtered-{name}"))
         scores = DatasetFolder.open(kept.path / "scores").table(columns=["score"])["score"]
         values[name] = scores.to_numpy().astype(float)
-    found: dict[str, Figures] = {
+    by_judge: dict[str, Figures] = {
         "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
         "candidates": {"pairs": mined.rows},
     }
-    return found | ranked(task, table, values)
+    return by_judge | ranked(task, table, values)
 
 
 def ranked(task: Task, table: pa.Table, values: Mapping[str, NDArray[np.float64]]) -> dict[str, Figures]:
@@ -175,18 +175,18 @@ def ranked(task: Task, table: pa.Table, values: Mapping[str, NDArray[np.float64]
         for count in (1, 2, 3)
         for names in combinations(values, count)
     }
-    found = {}
+    by_scores = {}
     for names, sum_of_names in sums.items():
         order = np.argsort(-sum_of_names, kind="stable")
         best = order[winners(table, order, "both")][: max(BEST)]
-        found[" + ".join(names)] = task.figures(table.take(best).to_pylist())
+        by_scores[" + ".join(names)] = task.figures(table.take(best).to_pylist())
     after = [names for names in (("margin",), ("margin", "likeness")) if values.keys() >= {*names}]
     for name in values:
         for names in after if name not in ("margin", "likeness") else ():
             order, wins, _ = chosen_first(table, values[name], sums[names], "both")
             best = order[wins][: max(BEST)]
-            found[f"{name}, then {' + '.join(names)}"] = task.figures(table.take(best).to_pylist())
-    return found
+            by_scores[f"{name}, then {' + '.join(names)}"] = task.figures(table.take(best).to_pylist())
+    return by_scores
 
 
 def run(folder: Path) -> Run:
@@ -297,20 +297,20 @@ def right_summaries(rows: Sequence[Mapping[str, Any]], documents: Sequence[Docum
     """
     gold = {document.document: document.summary for document in documents}
     summaries = set(gold.values())
-    found = shares("summary", [gold.get(row["input"]) == row["output"] for row in rows])
+    figures = shares("summary", [gold.get(row["input"]) == row["output"] for row in rows])
     known = [row for row in rows if row["input"] in gold]
-    found |= shares("of known", [gold[row["input"]] == row["output"] for row in known])
+    figures |= shares("of known", [gold[row["input"]] == row["output"] for row in known])
     unrelated = [row["input"] not in gold and row["output"] not in summaries for row in rows]
-    found |= shares("unrelated", unrelated)
+    figures |= shares("unrelated", unrelated)
     for best in BEST:
         some = rows[:best]
         rouge = abstractiveness([row["output"] for row in some], [row["input"] for row in some])
-        found |= {
+        figures |= {
             f"rouge1 precision@{best}": round(rouge.rouge1, 2),
             f"rouge2 precision@{best}": round(rouge.rouge2, 2),
             f"rougeL precision@{best}": round(rouge.rouge_l, 2),
         }
-    return found
+    return figures
 
 
 def shares(name: str, right: Sequence[bool]) -> Figures:

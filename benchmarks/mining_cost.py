@@ -19,7 +19,7 @@ import torch
 
 from common import write
 from pairsmith.search.faiss_search import PER_CENTROID, FaissIndex, _Effort
-from search import WIDTH, made
+from search import WIDTH, random_vectors
 
 RESULTS = Path(__file__).parent / "results"
 CORES = 64
@@ -56,7 +56,7 @@ def main() -> None:
 def index_rates(rows: int) -> dict[str, float]:
     """Products of numbers in a second, in millions."""
     lists = round(4 * rows**0.5)
-    others, queries = made(rows, 1), made(2_000, 2)
+    others, queries = random_vectors(rows, 1), random_vectors(2_000, 2)
     index = FaissIndex(f"IVF{lists},Flat", WIDTH)
     train, _ = timed(lambda: index.train(others))
     add, _ = timed(lambda: index.hold(others))
@@ -74,8 +74,8 @@ def index_rates(rows: int) -> dict[str, float]:
 
 def timed(work: Any) -> tuple[float, Any]:
     begun = process_time()
-    found = work()
-    return process_time() - begun, found
+    result = work()
+    return process_time() - begun, result
 
 
 def other_rates(million: Path) -> dict[str, float]:
@@ -88,7 +88,7 @@ def other_rates(million: Path) -> dict[str, float]:
     end_to_end = read(million)["results"]["1000000"]["runs"][-1]["processor seconds until the end of"]
     return {
         "texts encoded a second": median(
-            each["ours, bfloat16"] for each in encoding["results"]["texts per second"]
+            round_speeds["ours, bfloat16"] for round_speeds in encoding["results"]["texts per second"]
         ),
         "million exact products a second": 1e10 * WIDTH / search["results"]["rounds"][0]["ours"] / 1e6,
         "million keys a second, told apart": 100 / keys["distinct and grouped"],
@@ -128,7 +128,7 @@ def cost(x: int, y: int, days: int, rates: dict[str, float]) -> dict[str, float]
     keys = million / rates["million keys a second, told apart"]
     if days:
         keys += million / rates["million keys a second, firsts"]
-    found = {
+    parts = {
         "encoding, shared": million * 1e6 / rates["texts encoded a second"] / CORES,
         "keys, one process": keys,
         "training an index, one worker for each side": trained / CORES * WORKERS,
@@ -138,8 +138,8 @@ def cost(x: int, y: int, days: int, rates: dict[str, float]) -> dict[str, float]
         "candidates: texts read and compared, one process": at("read and compared"),
         "choice by max, one process": at("chosen by max"),
     }
-    found["all"] = sum(found.values())
-    return {name: seconds / 3600 for name, seconds in found.items()}
+    parts["all"] = sum(parts.values())
+    return {name: seconds / 3600 for name, seconds in parts.items()}
 
 
 if __name__ == "__main__":

@@ -102,23 +102,23 @@ def sentence_questions(data: Path, *, one_passage: bool = False) -> list[Questio
     folder = data / "qamr"
     lines = (folder / "wiki-sentences.tsv").read_text(encoding="utf-8").splitlines()
     sentences = {name: tokens.split(" ") for name, tokens in (line.split("\t") for line in lines)}
-    asked: dict[tuple[str, str], tuple[int, int]] = {}
+    answer_tokens: dict[tuple[str, str], tuple[int, int]] = {}
     for file in ("filtered_dev.tsv.gz", "filtered_test.tsv.gz"):
         with gzip.open(folder / file, "rt", encoding="utf-8") as rows:
             for row in rows:
                 name, _, _, _, _, question, answer, *_ = row.rstrip("\n").split("\t")
                 tokens = [int(number) for number in answer.split()]
                 if name in sentences and tokens and tokens[-1] - tokens[0] == len(tokens) - 1 < 10:
-                    asked.setdefault((name, question.strip()), (tokens[0], tokens[-1]))
-    names = sorted({name for name, _ in asked})
+                    answer_tokens.setdefault((name, question.strip()), (tokens[0], tokens[-1]))
+    names = sorted({name for name, _ in answer_tokens})
     rng = np.random.default_rng(0)
-    found = []
-    for (name, question), places in asked.items():
+    questions = []
+    for (name, question), places in answer_tokens.items():
         if one_passage:
             rng = np.random.default_rng(names.index(name))
         others = [names[i] for i in rng.integers(len(names), size=3)]
-        found.append(_in_passage(sentences, name, others, question, places, rng))
-    return found
+        questions.append(_in_passage(sentences, name, others, question, places, rng))
+    return questions
 
 
 def _in_passage(
@@ -212,13 +212,13 @@ def news_corpora(data: Path, reuters: int = 5_000) -> NewsCorpora:
 
 def first_sentences(texts: Iterable[str]) -> list[dict[str, str]]:
     """Of each text its first sentence as the summary of the rest, where that has some length."""
-    found = []
+    documents = []
     for number, text in enumerate(texts):
         sentences = split_sentences(text)
         if len(sentences) > MIN_SENTENCES and len(sentences[0].text.split()) > MIN_WORDS:
             rest = text[sentences[1].start :]
-            found.append({"id": str(number), "document": rest, "summary": sentences[0].text})
-    return found
+            documents.append({"id": str(number), "document": rest, "summary": sentences[0].text})
+    return documents
 
 
 def unwrapped(text: str) -> str:

@@ -239,8 +239,8 @@ def measured(path: Path) -> Seeds:
     """The figures that a file holds."""
     if not path.exists():
         return {}
-    found: Seeds = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
-    return found
+    figures: Seeds = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
+    return figures
 
 
 def keep(
@@ -265,7 +265,10 @@ def means(every: Seeds) -> dict[str, dict[str, list[float]]]:
                 for name, value in figures.items():
                     values.setdefault(f"{method}-{size}", {}).setdefault(name, []).append(value)
     return {
-        key: {name: [round(float(np.mean(each)), 2), half_interval(each)] for name, each in figures.items()}
+        key: {
+            name: [round(float(np.mean(figure_values)), 2), half_interval(figure_values)]
+            for name, figure_values in figures.items()
+        }
         for key, figures in values.items()
     }
 

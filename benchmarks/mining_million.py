@@ -66,8 +66,8 @@ def encoder(folder: Path) -> None:
     vectors = topics + draw.standard_normal((TOPICS, WORDS, WIDTH))
     words = Tokenizer(WordLevel({word(n): n for n in range(TOPICS * WORDS)}, unk_token=word(0)))
     words.pre_tokenizer = WhitespaceSplit()
-    found = StaticEmbedding(words, embedding_weights=vectors.reshape(-1, WIDTH).astype(np.float32))
-    SentenceTransformer(modules=[found], device="cpu").save(str(folder), create_model_card=False)
+    embedding = StaticEmbedding(words, embedding_weights=vectors.reshape(-1, WIDTH).astype(np.float32))
+    SentenceTransformer(modules=[embedding], device="cpu").save(str(folder), create_model_card=False)
 
 
 def word(number: int) -> str:
@@ -94,14 +94,14 @@ def one_size(work: Path, count: int, kill_at: list[str], *, compare: bool) -> di
     shutil.rmtree(killed, ignore_errors=True)
     runs = [watched(work, killed, count, stage) for stage in sorted(kill_at, key=STAGES.index)]
     runs.append(watched(work, killed, count, None))
-    found = {"runs": runs, "peak_gb": max(run["peak_gb"] for run in runs), **quality(work, killed)}
+    figures = {"runs": runs, "peak_gb": max(run["peak_gb"] for run in runs), **quality(work, killed)}
     if compare:
         alone = work / f"alone-{count}"
         shutil.rmtree(alone, ignore_errors=True)
-        found["left alone"] = watched(work, alone, count, None)
-        found["same bytes"] = hashes(alone) == hashes(killed)
+        figures["left alone"] = watched(work, alone, count, None)
+        figures["same bytes"] = hashes(alone) == hashes(killed)
         shutil.rmtree(alone)
-    return found
+    return figures
 
 
 def watched(work: Path, out: Path, count: int, kill_at: str | None) -> dict[str, Any]:
@@ -124,8 +124,8 @@ def watched(work: Path, out: Path, count: int, kill_at: str | None) -> dict[str,
             last = now
             spent[stage] = processor(process.pid)
             for name, size in memory(process.pid).items():
-                here = most.setdefault(stage, {})
-                here[name] = max(here.get(name, 0), round(size / 2**20, 3))
+                peaks = most.setdefault(stage, {})
+                peaks[name] = max(peaks.get(name, 0), round(size / 2**20, 3))
             if stage == kill_at and well_begun(out, stage, count):
                 os.kill(process.pid, signal.SIGKILL)
     code = process.wait()
@@ -133,7 +133,9 @@ def watched(work: Path, out: Path, count: int, kill_at: str | None) -> dict[str,
         raise SystemExit(f"exit code {code}; see {work / 'log.txt'}")
     return {
         "killed at": kill_at,
-        "seconds": {name: round(each, 1) for name, each in seconds.items() if each},
+        "seconds": {
+            name: round(spent_seconds, 1) for name, spent_seconds in seconds.items() if spent_seconds
+        },
         "processor seconds until the end of": spent,
         "memory_gb": most,
         "peak_gb": max(held["VmRSS"] for held in most.values()),
@@ -166,7 +168,7 @@ def well_begun(out: Path, stage: str, count: int) -> bool:
 
 def memory(pid: int) -> dict[str, int]:
     """Resident memory of a process and those that it started, in kB: all, and without pages of files."""
-    found = {"VmRSS": 0, "RssAnon": 0}
+    sizes = {"VmRSS": 0, "RssAnon": 0}
     for process in tree(pid):
         try:
             lines = Path(f"/proc/{process}/status").read_text().splitlines()
@@ -174,21 +176,21 @@ def memory(pid: int) -> dict[str, int]:
             continue
         for line in lines:
             name, _, rest = line.partition(":")
-            if name in found:
-                found[name] += int(rest.split()[0])
-    return found
+            if name in sizes:
+                sizes[name] += int(rest.split()[0])
+    return sizes
 
 
 def processor(pid: int) -> float:
     """Seconds that a processor spent on a process and those that it started."""
-    found = 0
+    ticks = 0
     for process in tree(pid):
         try:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        found += int(fields[11]) + int(fields[12])
-    return round(found / os.sysconf("SC_CLK_TCK"), 1)
+        ticks += int(fields[11]) + int(fields[12])
+    return round(ticks / os.sysconf("SC_CLK_TCK"), 1)
 
 
 def tree(pid: int) -> Iterator[int]:

@@ -54,8 +54,8 @@ def main() -> None:
     for seed in args.seeds:
         for method in args.only or ("seeds", *METHODS):
             if method not in measured(args.json).get(str(seed), {}):
-                found = {**one(corpora, seed, work, method), "commit": machine()["commit"]}
-                keep(args.json, seed, method, found)
+                figures = {**one(corpora, seed, work, method), "commit": machine()["commit"]}
+                keep(args.json, seed, method, figures)
     if args.json:
         table = means(measured(args.json))
         print(json.dumps(table, indent=1))
@@ -67,8 +67,8 @@ def measured(path: Path | None) -> Seeds:
     """The figures that a file holds, by the number of the set of seeds and by method."""
     if path is None or not path.exists():
         return {}
-    found: Seeds = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
-    return found
+    by_seed: Seeds = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
+    return by_seed
 
 
 def keep(path: Path | None, seed: int, method: str, figures: Mapping[str, Any]) -> None:
@@ -89,8 +89,8 @@ def one(corpora: SquadCorpora, seed: int, work: Path, method: str) -> Mapping[st
     done = {"@mined": folder / "mined", "@kept": folder / "filtered"}
     figures: dict[str, float] = {}
     for kind in ("reader", "writer") if method == "gen" else ("reader",):
-        found = ran(corpora, 1, work, f"start-{kind}", START[kind], {})
-        figures |= found if method == "seeds" else {}
+        first = ran(corpora, 1, work, f"start-{kind}", START[kind], {})
+        figures |= first if method == "seeds" else {}
         done[f"@{kind}-start"] = work / f"start-{kind}" / "run" / f"{kind}-start"
     names = {step["name"] for step in recipe()["steps"]}
     steps = {name for name in names if re.fullmatch(rf"(of-)?{method}-\d+", name)}
@@ -117,21 +117,21 @@ def ran(
     part = {"name": RECIPE, "seed": seed, "steps": led(kept, done), "results": figures}
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(part, sort_keys=False), encoding="utf-8")
-    found = run_recipe(load_recipe(path), folder / "run", Progress())
-    return {key: float(value) for key, value in found.items() if key in figures}
+    results = run_recipe(load_recipe(path), folder / "run", Progress())
+    return {key: float(value) for key, value in results.items() if key in figures}
 
 
 def recipe() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(recipe_path(RECIPE).read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = yaml.safe_load(recipe_path(RECIPE).read_text(encoding="utf-8"))
+    return content
 
 
 def led(value: Any, done: Mapping[str, Path]) -> Any:
     """References to steps that are done elsewhere, led there."""
     if isinstance(value, dict):
-        return {key: led(each, done) for key, each in value.items()}
+        return {key: led(inner, done) for key, inner in value.items()}
     if isinstance(value, list):
-        return [led(each, done) for each in value]
+        return [led(inner, done) for inner in value]
     return str(done[value]) if isinstance(value, str) and value in done else value
 
 
@@ -145,10 +145,10 @@ def means(every: Seeds) -> dict[str, list[float]]:
                     values.setdefault(name, []).append(value)
     return {
         name: [
-            round(float(np.mean(each)), 2),
-            round(float(np.std(each, ddof=1)) if len(each) > 1 else 0.0, 2),
+            round(float(np.mean(figure_values)), 2),
+            round(float(np.std(figure_values, ddof=1)) if len(figure_values) > 1 else 0.0, 2),
         ]
-        for name, each in values.items()
+        for name, figure_values in values.items()
     }
 
 

@@ -56,9 +56,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.run:
         (count,) = getattr(args, args.run)
-        found = keys(count, args.work) if args.run == "keys" else candidates(count, args.work, args.rules)
+        figures = keys(count, args.work) if args.run == "keys" else candidates(count, args.work, args.rules)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(json.dumps({**found, "peak_gb": round(peak, 3)}))
+        print(json.dumps({**figures, "peak_gb": round(peak, 3)}))
         return
     args.work.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
@@ -101,14 +101,14 @@ def keys(count: int, work: Path) -> dict[str, Any]:
             for number in range(count // SHARD):
                 table(number, count, ["id", "group"])
         with watch("distinct and grouped"):
-            found = Encoded.of(corpus(count), file)
-        groups = found.groups()
+            texts = Encoded.of(corpus(count), file)
+        groups = texts.groups()
         with watch("firsts"):
-            firsts = found.firsts()
+            firsts = texts.firsts()
     counts = {
-        "distinct": len(found),
+        "distinct": len(texts),
         "groups": len(groups),
-        "texts": int((firsts == np.arange(len(found))).sum()),
+        "texts": int((firsts == np.arange(len(texts))).sum()),
     }
     return {**watch.figures(), **counts}
 
@@ -129,7 +129,7 @@ def table(number: int, count: int, columns: Sequence[str]) -> pa.Table:
     """A shard of texts drawn from ``count``, on random days, with vectors of one number."""
     draw = np.random.default_rng(number)
     texts, days = draw.integers(0, count, SHARD, np.uint64), draw.integers(0, DAYS, SHARD)
-    made = {
+    columns_by_name = {
         "id": lambda: ids(texts),
         "group": lambda: pa.DictionaryArray.from_arrays(days, [f"day {day:03}" for day in range(DAYS)]).cast(
             pa.string()
@@ -138,7 +138,7 @@ def table(number: int, count: int, columns: Sequence[str]) -> pa.Table:
             np.arange(SHARD + 1, dtype=np.int32), pa.array(np.ones(SHARD, np.float32))
         ),
     }
-    return pa.table({name: made[name]() for name in columns})
+    return pa.table({name: columns_by_name[name]() for name in columns})
 
 
 def ids(numbers: NDArray[np.uint64]) -> pa.Array:
@@ -224,7 +224,7 @@ class Watch:
         """All of each part that was measured."""
         of_kind = zip(("seconds", "processor"), zip(*self._found.values(), strict=True), strict=True)
         return {
-            kind: {name: round(each, 2) for name, each in zip(self._found, values, strict=True)}
+            kind: {name: round(spent, 2) for name, spent in zip(self._found, values, strict=True)}
             for kind, values in of_kind
         } | {"peak_gb_until": self._peaks}
 

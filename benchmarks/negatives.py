@@ -48,9 +48,9 @@ def main() -> None:
     if args.run:
         (count,) = args.texts
         encoder = args.work / f"encoder-{args.width}"
-        found = {"ours": ours, "theirs": theirs}[args.run](encoder, args.work / str(count))
-        found["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
-        print(json.dumps(found))
+        figures = {"ours": ours, "theirs": theirs}[args.run](encoder, args.work / str(count))
+        figures["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
+        print(json.dumps(figures))
         return
     args.work.mkdir(parents=True, exist_ok=True)
     make_encoder(args.work / f"encoder-{args.width}", args.width)
@@ -81,8 +81,8 @@ def timed(command: list[str], seconds: int) -> dict[str, Any]:
         return {"ended": f"not within {seconds} s"}
     if done.returncode:
         return {"ended": f"exit code {done.returncode}"}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def make_encoder(folder: Path, width: int) -> None:
@@ -119,8 +119,8 @@ def make_texts(folder: Path, count: int) -> None:
             text = " ".join(map(word, draw.permutation(words).tolist()))
             corpus.write(json.dumps({"text": text}) + "\n")
             if number % 10 == 0:
-                asked = [*draw.choice(words, 5, replace=False), *draw.integers(0, WORDS, 2)]
-                query = " ".join(map(word, map(int, asked)))
+                numbers = [*draw.choice(words, 5, replace=False), *draw.integers(0, WORDS, 2)]
+                query = " ".join(map(word, map(int, numbers)))
                 pairs.write(json.dumps({"query": query, "positive": text}) + "\n")
     (folder / "pairs.tmp").rename(folder / "pairs.jsonl")
 
@@ -145,12 +145,12 @@ def ours(encoder: Path, folder: Path) -> dict[str, Any]:
     )
     shutil.rmtree(folder / "out", ignore_errors=True)
     begun, spent = perf_counter(), process_time()
-    found = negatives(settings, Run(folder / "out", Progress()))
+    dataset = negatives(settings, Run(folder / "out", Progress()))
     seconds, processor = perf_counter() - begun, process_time() - spent
-    rows = (row for table in found.batches("train") for row in table.to_pylist())
+    rows = (row for table in dataset.batches("train") for row in table.to_pylist())
     save(folder / "ours.json", ((row["query_id"], row["negative_ids"]) for row in rows))
     shutil.rmtree(folder / "out")
-    return {"seconds": round(seconds, 1), "processor": round(processor, 1), "rows": found.rows}
+    return {"seconds": round(seconds, 1), "processor": round(processor, 1), "rows": dataset.rows}
 
 
 def theirs(encoder: Path, folder: Path) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def theirs(encoder: Path, folder: Path) -> dict[str, Any]:
     begun, spent = perf_counter(), process_time()
     lines = (folder / "pairs.jsonl").read_text().splitlines()
     corpus = [json.loads(line)["text"] for line in (folder / "corpus.jsonl").read_text().splitlines()]
-    found = mine_hard_negatives(
+    rows = mine_hard_negatives(
         Dataset.from_list([json.loads(line) for line in lines]),
         SentenceTransformer(str(encoder), device="cpu"),
         anchor_column_name="query",
@@ -181,9 +181,9 @@ def theirs(encoder: Path, folder: Path) -> dict[str, Any]:
     seconds, processor = perf_counter() - begun, process_time() - spent
     save(
         folder / "theirs.json",
-        ((text_id(row["query"]), [text_id(text) for text in row["positive"][1:]]) for row in found),
+        ((text_id(row["query"]), [text_id(text) for text in row["positive"][1:]]) for row in rows),
     )
-    return {"seconds": round(seconds, 1), "processor": round(processor, 1), "rows": len(found)}
+    return {"seconds": round(seconds, 1), "processor": round(processor, 1), "rows": len(rows)}
 
 
 def save(file: Path, rows: Iterator[tuple[str, list[str]]]) -> None:

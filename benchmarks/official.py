@@ -43,9 +43,9 @@ def module(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("official", path)
     assert spec is not None  # of a path
     assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
 
 if __name__ == "__main__":

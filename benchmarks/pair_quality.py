@@ -49,7 +49,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     for seed in args.seeds:
         cosines: dict[float, dict[float, dict[str, list[float]]]] = {}
-        found: dict[str, Any] = {}
+        by_decay: dict[str, Any] = {}
         for decay in args.decays:
             folder = written(args, inputs, seed, decay)
             pairs = folder.table().to_pylist()
@@ -59,7 +59,7 @@ def main() -> None:
             for pair, cosine in zip(pairs, cosine_similarity_rows(first, second), strict=True):
                 by_label[pair["score"]][pair["sentence1"]].append(float(cosine))
             cosines[decay] = by_label
-            found[f"decay {decay:g}"] = {
+            by_decay[f"decay {decay:g}"] = {
                 "pairs": folder.rows,
                 "cosine": {f"{label:g}": interval(mean_draws(by_label[label], inputs)) for label in LABELS},
                 "rejects": rejects_by_label(folder),
@@ -69,11 +69,11 @@ def main() -> None:
             for decay in args.decays
         }
         for decay in args.decays:
-            found[f"decay {decay:g}"]["gap"] = interval(gaps[decay])
+            by_decay[f"decay {decay:g}"]["gap"] = interval(gaps[decay])
         if {100.0, 0.0} <= set(args.decays):
-            found["gap at 100 minus gap at 0"] = interval(gaps[100.0] - gaps[0.0])
-        results[f"seed {seed}"] = found
-        print(seed, found, flush=True)
+            by_decay["gap at 100 minus gap at 0"] = interval(gaps[100.0] - gaps[0.0])
+        results[f"seed {seed}"] = by_decay
+        print(seed, by_decay, flush=True)
         about = {"model": args.model, "task": args.task, "dtype": args.dtype, "inputs": len(inputs)}
         write(args.json, {**about, "seeds": results})
 
@@ -99,10 +99,10 @@ def written(args: argparse.Namespace, inputs: list[str], seed: int, decay: float
 
 def rejects_by_label(folder: DatasetFolder) -> dict[str, dict[str, int]]:
     """How many tries were rejected, by label and filter."""
-    found: dict[str, dict[str, int]] = {f"{label:g}": defaultdict(int) for label in LABELS}
+    counts: dict[str, dict[str, int]] = {f"{label:g}": defaultdict(int) for label in LABELS}
     for reject in folder.rejects().to_pylist():
-        found[f"{json.loads(reject['row'])['score']:g}"][reject["filter"]] += 1
-    return found
+        counts[f"{json.loads(reject['row'])['score']:g}"][reject["filter"]] += 1
+    return counts
 
 
 def mean_draws(cosines: dict[str, list[float]], inputs: list[str], draws: int = 2000) -> np.ndarray:

@@ -92,23 +92,23 @@ def compare(path: Path, out: Path) -> dict[str, Any]:
 
 def run(path: Path, out: Path) -> dict[str, float]:
     shutil.rmtree(out, ignore_errors=True)
-    found = {"memory": 0.0, "disk at most": 0.0}
+    peaks = {"memory": 0.0, "disk at most": 0.0}
     begun = time.monotonic()
     command = [sys.executable, "-m", "pairsmith", "run", str(path), "--out", str(out), "--quiet"]
     process = psutil.Popen(command, stdout=subprocess.DEVNULL)
     while process.poll() is None:
-        found["memory"] = max(found["memory"], held(process))
-        found["disk at most"] = max(found["disk at most"], disk(out))
+        peaks["memory"] = max(peaks["memory"], held(process))
+        peaks["disk at most"] = max(peaks["disk at most"], disk(out))
         time.sleep(0.03)
     assert process.returncode == 0
-    return {**found, "seconds": time.monotonic() - begun, "disk": disk(out)}
+    return {**peaks, "seconds": time.monotonic() - begun, "disk": disk(out)}
 
 
 def held(process: psutil.Process) -> float:
     total = 0
     try:
-        for each in (process, *process.children(recursive=True)):
-            total += each.memory_info().rss
+        for member in (process, *process.children(recursive=True)):
+            total += member.memory_info().rss
     except psutil.Error:  # one has just ended
         pass
     return total

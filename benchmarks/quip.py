@@ -124,14 +124,14 @@ def main() -> None:
     if not args.so_far:
         run_recipe(recipe, run, Progress())
     names = {name: source.replace("/", ":", 1) for name, source in recipe.results.items()}
-    found = {name: figure(run, source)[0] for name, source in names.items() if is_there(run, source)}
+    figures = {name: figure(run, source)[0] for name, source in names.items() if is_there(run, source)}
     claims = {claim: judged(run, *pair) for claim, pair in CLAIMS.items() if are_there(run, pair)}
     words = ("the first is higher", "the second is higher")
     compared = {name: judged(run, *pair, words) for name, pair in COMPARED.items() if are_there(run, pair)}
     print(json.dumps({"claims": claims, "compared": compared}, indent=1))
     if args.json:
         kept = ("recipe", "news", "qamr", "passages", "seed")
-        results = {"figures": found, "claims": claims, "compared": compared}
+        results = {"figures": figures, "claims": claims, "compared": compared}
         if (run / "asked" / "manifest.json").is_file():
             results["asked"] = asked(run / "asked")
         if is_there(run, "student-sst2"):
@@ -181,11 +181,11 @@ def is_there(run: Path, name: str) -> bool:
 def figure(run: Path, name: str) -> Figure:
     """A figure of a step, ``step:key.key``, with the standard error that its results tell of."""
     step, _, keys = name.partition(":")
-    found: Any = json.loads((run / step / "results.json").read_text(encoding="utf-8"))
+    figures: Any = json.loads((run / step / "results.json").read_text(encoding="utf-8"))
     *path, last = keys.split(".")
     for key in path:
-        found = found[key]
-    return float(found[last]), error_of(found, last)
+        figures = figures[key]
+    return float(figures[last]), error_of(figures, last)
 
 
 def error_of(results: Mapping[str, Any], name: str) -> float:
@@ -197,12 +197,12 @@ def error_of(results: Mapping[str, Any], name: str) -> float:
 
 def rationales(folder: Path) -> list[dict[str, Any]]:
     """Of the first texts that the rationales' prompt judged right, the span that answers it best."""
-    found = []
+    rationales = []
     for line in (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if row["rationale_side"] == ("positive" if row["positive"] else "negative"):
-            found.append({key: row[key] for key in ("text", "positive", "rationale")})
-    return found[:RATIONALES]
+            rationales.append({key: row[key] for key in ("text", "positive", "rationale")})
+    return rationales[:RATIONALES]
 
 
 if __name__ == "__main__":

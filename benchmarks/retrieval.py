@@ -50,9 +50,9 @@ def main() -> None:
     results: dict[str, Any] = json.loads(args.json.read_text())["results"] if there else {}
     for model in args.models:
         for name in args.only or sorted(folder.name for folder in args.sets.iterdir()):
-            found = measured(args.sets / name, model)
-            print(name, model, found, flush=True)
-            results.setdefault(name, {})[model] = found
+            figures = measured(args.sets / name, model)
+            print(name, model, figures, flush=True)
+            results.setdefault(name, {})[model] = figures
             if args.json:
                 write(args.json, {"results": results})
 
@@ -62,19 +62,19 @@ def measured(folder: Path, model: str) -> dict[str, Any]:
     settings = EvaluateRetrievalSettings(model=model, data=str(folder), device="cpu")
     data = read_retrieval(settings.data)
     rankings = retrieve(settings, data.documents, data.queries, Progress())
-    each = figures_of_queries(data, rankings)
-    means = {name: round(sum(figures) / len(figures), 4) for name, figures in each.items()}
+    by_figure = figures_of_queries(data, rankings)
+    means = {name: round(sum(figures) / len(figures), 4) for name, figures in by_figure.items()}
     theirs = figures_of_pytrec_eval(rankings, list(data.queries), judgements(folder))
     differences = {
-        name: max(abs(ours / 100 - other) for ours, other in zip(each[name], theirs[name], strict=True))
-        for name in each
+        name: max(abs(own / 100 - other) for own, other in zip(by_figure[name], theirs[name], strict=True))
+        for name in by_figure
     }
     return {
         "queries": len(data.queries),
         "documents": len(data.documents),
         "faults": {fault: len(ids) for fault, ids in data.faults.items()},
         **means,
-        **mean_intervals(each, bootstrap=1000, seed=0),
+        **mean_intervals(by_figure, bootstrap=1000, seed=0),
         "largest difference from pytrec_eval": max(differences.values()),
         "means of pytrec_eval": {
             name: round(100 * sum(figures) / len(figures), 4) for name, figures in theirs.items()
@@ -84,18 +84,18 @@ def measured(folder: Path, model: str) -> dict[str, Any]:
 
 def judgements(folder: Path) -> dict[str, dict[str, int]]:
     """The relevance of documents by query, read without our reader."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    judgements: dict[str, dict[str, int]] = defaultdict(dict)
     with (folder / "qrels" / "test.tsv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t"):
-            found[row["query-id"]][row["corpus-id"]] = int(row["score"])
-    return dict(found)
+            judgements[row["query-id"]][row["corpus-id"]] = int(row["score"])
+    return dict(judgements)
 
 
 def figures_of_pytrec_eval(
     rankings: Rankings, queries: list[str], judged: dict[str, dict[str, int]]
 ) -> dict[str, list[float]]:
     """The figures of each query by trec_eval; the run that it is given may be in any order."""
-    found: dict[str, list[float]] = defaultdict(list)
+    by_figure: dict[str, list[float]] = defaultdict(list)
     whole = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "recall.10,100", "P.10", "map"})
     first = pytrec_eval.RelevanceEvaluator(judged, {"recip_rank"})
     for begin in range(0, len(queries), AT_ONCE):
@@ -104,9 +104,9 @@ def figures_of_pytrec_eval(
         short = first.evaluate({queries[row]: dict(rankings.best(row, 10)) for row in some})
         for row in some:
             figures = {**long.get(queries[row], {}), **short.get(queries[row], {})}
-            for ours, name in THEIRS.items():
-                found[ours].append(figures.get(name, 0.0))
-    return found
+            for figure, name in THEIRS.items():
+                by_figure[figure].append(figures.get(name, 0.0))
+    return by_figure
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def make(rows: Rows, out: Path) -> dict[str, int]:
                 judged[queries.setdefault(query, f"q{len(queries)}"), name] = None
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     corpus = ({"_id": name, "title": title, "text": text} for (title, text), name in documents.items())
-    asked = ({"_id": name, "text": text} for text, name in queries.items())
-    for file, lines in (("corpus", corpus), ("queries", asked)):
+    lines_of_queries = ({"_id": name, "text": text} for text, name in queries.items())
+    for file, lines in (("corpus", corpus), ("queries", lines_of_queries)):
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         (out / f"{file}.jsonl").write_text(text, encoding="utf-8")
     table = "".join(f"{query}\t{name}\t1\n" for query, name in judged)
@@ -58,8 +58,8 @@ def squad(data: Path) -> Rows:
         for paragraph in article["paragraphs"]:
             document = (article["title"].replace("_", " "), paragraph["context"].strip())
             yield "", [document]
-            for asked in paragraph["qas"]:
-                yield asked["question"].strip(), [document]
+            for question in paragraph["qas"]:
+                yield question["question"].strip(), [document]
 
 
 def squad_reqa(data: Path) -> Rows:

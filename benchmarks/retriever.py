@@ -121,7 +121,7 @@ def write_files(questions: Sequence[Question], articles: int, work: Path) -> Fil
         {"id": ids[text], "title": title.replace("_", " "), "text": text, "document": title}
         for title, text in texts
     ]
-    asked = [
+    titled = [
         (question.title, {"query": question.question, "chunk": ids[question.context]}) for question in some
     ]
     to_learn = [
@@ -135,8 +135,8 @@ def write_files(questions: Sequence[Question], articles: int, work: Path) -> Fil
     ]
     parts = {
         "chunks": rows,
-        "questions": [row for _, row in asked],
-        "other-half": [row for title, row in asked if title not in half],
+        "questions": [row for _, row in titled],
+        "other-half": [row for title, row in titled if title not in half],
         "of-people": to_learn,
     }
     paths = {name: work / f"{name}.jsonl" for name in parts}
@@ -159,13 +159,13 @@ def one(files: Files, work: Path, base: Base, seed: int, decay: float, variant: 
     if base.drawn and variant in ("hard", "judged"):
         how["negatives"] = base.drawn
         folder = folder.with_name(f"{folder.name}-{base.drawn}")
-    made: Mapping[str, Callable[[], DatasetFolder]] = {
+    makers: Mapping[str, Callable[[], DatasetFolder]] = {
         "all": rows.all,
         "kept": rows.kept,
         "hard": rows.hard,
         "judged": rows.judged,
     }
-    data = made[variant]()
+    data = makers[variant]()
     return {"rows": data.rows} | trained(base, [str(data.path)], files, folder, seed, **how)
 
 
@@ -244,8 +244,8 @@ def distances(chunks: str, written: DatasetFolder) -> Figures:
     rows = written.table(columns=["query", "chunk"]).to_pylist()
     encoder = load_sentence_encoder(MINILM)
     vectors = encode_texts(encoder, [with_title(chunk.title, chunk.text) for chunk in corpus])
-    asked = encode_texts(encoder, [row["query"] for row in rows])
-    cosines = asked @ vectors.T  # MiniLM gives vectors of length 1
+    query_vectors = encode_texts(encoder, [row["query"] for row in rows])
+    cosines = query_vectors @ vectors.T  # MiniLM gives vectors of length 1
     own = np.array([place[row["chunk"]] for row in rows])
     right = cosines[np.arange(len(rows)), own]
     beside = [[of_text[text] for text in corpus[i].neighbours] for i in own]
@@ -265,11 +265,13 @@ def distances(chunks: str, written: DatasetFolder) -> Figures:
 
 def results(path: Path) -> Figures:
     """The figures that a file holds."""
-    found: Figures = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else {}
-    return found
+    figures: Figures = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else {}
+    return figures
 
 
-def kept(path: Path, settings: Mapping[str, Any], keys: Sequence[str], made: Callable[[], Figures]) -> None:
+def kept(
+    path: Path, settings: Mapping[str, Any], keys: Sequence[str], measure: Callable[[], Figures]
+) -> None:
     """Add figures to the file, where other processes may do so, too, unless it has them."""
 
     def place(every: Figures) -> Figures:
@@ -279,7 +281,7 @@ def kept(path: Path, settings: Mapping[str, Any], keys: Sequence[str], made: Cal
 
     if keys[-1] in place(results(path)):
         return
-    figures = made()
+    figures = measure()
     print(json.dumps({", ".join(keys): figures}), flush=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
@@ -294,16 +296,16 @@ def means(every: Mapping[str, Any]) -> Figures:
 
     On people's questions about all articles, and about the second half of them.
     """
-    found: Figures = {}
+    table: Figures = {}
     for base, variants in every.items():
         for variant, seeds in variants.items():
             if base != "written":
                 of_all = [seed["ndcg@10"] for seed in seeds.values()]
                 of_half = [seed["other half"]["ndcg@10"] for seed in seeds.values()]
-                found[f"{base}, {variant}"] = [
+                table[f"{base}, {variant}"] = [
                     (round(float(np.mean(values)), 2), half_interval(values)) for values in (of_all, of_half)
                 ]
-    return found
+    return table
 
 
 if __name__ == "__main__":

@@ -85,12 +85,12 @@ def costs(documents: str, work: Path, args: argparse.Namespace, few: bool) -> di
     )
     places = (chunks, written, kept, str(work / "hard"), str(work / "retriever"), str(work / "measured"))
     wanted = args.steps or [step for step in STEPS if args.training or step != "train-retriever"]
-    found = {}
+    costs = {}
     for step, options, place in zip(STEPS, options_of, places, strict=True):
         if step in wanted:
             shutil.rmtree(place, ignore_errors=True)
-            found[step] = cost([*step.split(), *options, "--out", place])
-    return found
+            costs[step] = cost([*step.split(), *options, "--out", place])
+    return costs
 
 
 def cost(command: list[str]) -> Cost:
@@ -104,13 +104,13 @@ def cost(command: list[str]) -> Cost:
         if status:
             said.seek(0)
             raise SystemExit(said.read().decode()[-2_000:])
-    found = {
+    figures = {
         "seconds": round(perf_counter() - begun, 1),
         "processor": round(used.ru_utime + used.ru_stime, 1),
         "megabytes": round(used.ru_maxrss / (1024 if sys.platform != "darwin" else 2**20)),
     }
-    print(command[:2], found, flush=True)
-    return found
+    print(command[:2], figures, flush=True)
+    return figures
 
 
 if __name__ == "__main__":

@@ -143,13 +143,16 @@ def status(out: Path, shards: int) -> dict[str, float]:
 
 def workers(out: Path, rounds: int) -> dict[str, Any]:
     """Texts per second, the loading of models left out by taking the difference of two sizes."""
-    found: dict[str, list[float]] = {"one worker, one core": [], "two workers, two cores": []}
+    growth_rates: dict[str, list[float]] = {"one worker, one core": [], "two workers, two cores": []}
     for number in range(rounds):
         for name, count in (("one worker, one core", 1), ("two workers, two cores", 2)):
             small, large = (timed(out / f"{number}-{count}-{size}", count, size) for size in (1, 6))
-            found[name].append((large[0] - small[0]) / (large[1] - small[1]))
-    ratio = sum(found["two workers, two cores"]) / sum(found["one worker, one core"])
-    return {**{name: [round(x, 1) for x in rates] for name, rates in found.items()}, "ratio": round(ratio, 2)}
+            growth_rates[name].append((large[0] - small[0]) / (large[1] - small[1]))
+    ratio = sum(growth_rates["two workers, two cores"]) / sum(growth_rates["one worker, one core"])
+    return {
+        **{name: [round(x, 1) for x in rates] for name, rates in growth_rates.items()},
+        "ratio": round(ratio, 2),
+    }
 
 
 def timed(out: Path, count: int, per_input: int) -> tuple[int, float]:
@@ -159,11 +162,13 @@ def timed(out: Path, count: int, per_input: int) -> tuple[int, float]:
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import runs;"
         "runs.one(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))"
     )
-    here = str(Path(__file__).parent)
+    folder = str(Path(__file__).parent)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     begun = time.monotonic()
     subprocess.run(
-        [sys.executable, "-c", code, here, str(out), str(count), str(per_input)], check=True, env=environment
+        [sys.executable, "-c", code, folder, str(out), str(count), str(per_input)],
+        check=True,
+        env=environment,
     )
     seconds = time.monotonic() - begun
     from pairsmith.runs import DatasetFolder

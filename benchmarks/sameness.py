@@ -49,19 +49,19 @@ def ways(work: Path, recipe: str) -> dict[str, Any]:
     """Whether each way of working gives the bytes of one process, and how it went."""
     from ray.cluster_utils import Cluster
 
-    found: dict[str, Any] = {}
+    by_way: dict[str, Any] = {}
     runs = work / "runs" / recipe
 
     def run(way: str, **settings: Any) -> None:
         begun = time.monotonic()
         run_small(work, recipe, runs / way, *(f"*.{name}={value}" for name, value in settings.items()))
-        made = files(runs / way)
-        found[way] = {
-            "files": len(made),
-            "same bytes": made == files(runs / "one process"),
+        hashes = files(runs / way)
+        by_way[way] = {
+            "files": len(hashes),
+            "same bytes": hashes == files(runs / "one process"),
             "seconds": round(time.monotonic() - begun, 1),
         }
-        print(recipe, way, found[way], flush=True)
+        print(recipe, way, by_way[way], flush=True)
 
     run("one process")
     run("two processes", workers=2)
@@ -83,10 +83,10 @@ def ways(work: Path, recipe: str) -> dict[str, Any]:
         killer = when(journal, 1, kill)
         run(way, **ray, workers=2)
         killer.join()
-        found[way]["killed before the end of the step"] = unfinished[0]
+        by_way[way]["killed before the end of the step"] = unfinished[0]
     finally:
         cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray has no types for its clusters
-    return found
+    return by_way
 
 
 def when(journal: Path, lines: int, act: Callable[[], object]) -> threading.Thread:

@@ -52,14 +52,14 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="Exact searches alone, of four libraries.")
     args = parser.parse_args()
     if args.peers:
-        found = peers(made(args.rows, 1), made(args.rows, 2), args.k, args.rounds)
+        figures = peers(random_vectors(args.rows, 1), random_vectors(args.rows, 2), args.k, args.rounds)
         if args.json:
-            write(args.json, {"settings": vars(args) | {"json": None}, "results": found})
+            write(args.json, {"settings": vars(args) | {"json": None}, "results": figures})
         return
     results: dict[str, Any] = {"growth": growth(args.growth, args.k, None)}
     if not args.only:
         results["index growth"] = {index: growth(args.growth, args.k, index) for index in args.index}
-    x, y = made(args.rows, 1), made(args.rows, 2)
+    x, y = random_vectors(args.rows, 1), random_vectors(args.rows, 2)
     rounds = []
     for _ in range(0 if args.only else args.rounds):
         mine, (pairs, near) = timed(partial(ours, x, y, args.k))
@@ -82,44 +82,47 @@ def peers(x: Tensor, y: Tensor, k: int, rounds: int) -> dict[str, Any]:
     seconds: dict[str, list[float]] = {name: [] for name in PEERS}
     same: dict[str, float] = {}
     for _ in range(rounds):
-        found = {}
+        ids_by_name = {}
         for name, search in PEERS.items():
-            took, found[name] = timed(partial(search, x, y, k))
+            took, ids_by_name[name] = timed(partial(search, x, y, k))
             seconds[name].append(round(took, 2))
-        same = {name: float(np.mean(np.sort(ids) == np.sort(found["ours"]))) for name, ids in found.items()}
-        print({name: each[-1] for name, each in seconds.items()}, same, flush=True)
+        same = {
+            name: float(np.mean(np.sort(ids) == np.sort(ids_by_name["ours"])))
+            for name, ids in ids_by_name.items()
+        }
+        print({name: spent[-1] for name, spent in seconds.items()}, same, flush=True)
     ours_took = seconds["ours"]
     times = {
-        name: round(median(a / b for a, b in zip(each, ours_took, strict=True)), 2)
-        for name, each in seconds.items()
+        name: round(median(a / b for a, b in zip(spent, ours_took, strict=True)), 2)
+        for name, spent in seconds.items()
     }
     return {"seconds": seconds, "times ours": times, "neighbours as ours": same}
 
 
 def ids_by_ours(x: Tensor, y: Tensor, k: int) -> Any:
     """The ids of each text's nearest, ``(2, n, k)``."""
-    return np.stack([each.ids.numpy() for each in two_way_search(x, y, k)])
+    return np.stack([nearest.ids.numpy() for nearest in two_way_search(x, y, k)])
 
 
 def ids_by_faiss(x: Tensor, y: Tensor, k: int) -> Any:
     """The same by FAISS."""
     import faiss as library
 
-    found = []
+    both = []
     for one, other in ((x.numpy(), y.numpy()), (y.numpy(), x.numpy())):
         index = library.IndexFlatIP(WIDTH)
         index.add(other)
-        found.append(index.search(one, k)[1])
-    return np.stack(found)
+        both.append(index.search(one, k)[1])
+    return np.stack(both)
 
 
 def ids_by_numpy(x: Tensor, y: Tensor, k: int) -> Any:
     """The same by NumPy, some thousand rows at a time."""
-    found = []
+    both = []
     for one, other in ((x.numpy(), y.numpy()), (y.numpy(), x.numpy())):
         parts = np.array_split(one, max(1, len(one) // 1_000))
-        found.append(np.concatenate([np.argpartition(-(part @ other.T), k, axis=1)[:, :k] for part in parts]))
-    return np.stack(found)
+        both.append(np.concatenate([np.argpartition(-(part @ other.T), k, axis=1)[:, :k] for part in parts]))
+    return np.stack(both)
 
 
 def ids_by_usearch(x: Tensor, y: Tensor, k: int) -> Any:
@@ -127,8 +130,8 @@ def ids_by_usearch(x: Tensor, y: Tensor, k: int) -> Any:
     library = import_module("usearch.index")
     how = {"metric": library.MetricKind.IP, "exact": True, "threads": torch.get_num_threads()}
     sides = (x.numpy(), y.numpy()), (y.numpy(), x.numpy())
-    found = [library.search(other, one, k, **how).keys for one, other in sides]
-    return np.stack(found).astype(np.int64)
+    both = [library.search(other, one, k, **how).keys for one, other in sides]
+    return np.stack(both).astype(np.int64)
 
 
 PEERS: dict[str, Callable[[Tensor, Tensor, int], Any]] = {
@@ -156,7 +159,7 @@ def growth(counts: Sequence[int], k: int, index: str | None) -> dict[str, Any]:
 
 def point(count: int, k: int, index: str | None) -> dict[str, Any]:
     """One search in this process: ours with margins and pairs, or with an index of FAISS the search alone."""
-    x, y = made(count, 1), made(count, 2)
+    x, y = random_vectors(count, 1), random_vectors(count, 2)
     before = peak()
     if index is None:
         seconds, _ = timed(partial(ours, x, y, k))
@@ -172,7 +175,7 @@ def by_index(x: Tensor, y: Tensor, k: int, index: str) -> float:
     return min(faiss_search(a, b, k, index=index)[1] for a, b in ((x, y), (y, x)))
 
 
-def made(count: int, seed: int) -> Tensor:
+def random_vectors(count: int, seed: int) -> Tensor:
     """Vectors of length 1 that lie about common centres; made in place, lest memory peak here."""
     centres = torch.randn(CENTRES, WIDTH, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(seed)
@@ -192,14 +195,14 @@ def ours(x: Tensor, y: Tensor, k: int) -> Found:
     """Search both ways, margins, pairs."""
     near = two_way_search(x, y, k)
     pairs = choose(*candidates(*near))
-    both = [(each.similarities.numpy(), each.ids.numpy()) for each in near]
+    both = [(nearest.similarities.numpy(), nearest.ids.numpy()) for nearest in near]
     return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)), both
 
 
-def in_common(name: str, ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> dict[str, float]:
+def in_common(name: str, mine: tuple[Any, Any], theirs: tuple[Any, Any]) -> dict[str, float]:
     """The share of FAISS's neighbours that are ours too, and how far the similarities lie apart at most."""
-    same = (ours[1][:, :, None] == theirs[1][:, None, :]).any(axis=1).mean()
-    return {f"{name} ids": float(same), f"{name} apart": float(np.abs(ours[0] - theirs[0]).max())}
+    same = (mine[1][:, :, None] == theirs[1][:, None, :]).any(axis=1).mean()
+    return {f"{name} ids": float(same), f"{name} apart": float(np.abs(mine[0] - theirs[0]).max())}
 
 
 def faiss(x: Tensor, y: Tensor, k: int) -> Found:
@@ -228,7 +231,7 @@ def faiss(x: Tensor, y: Tensor, k: int) -> Found:
     seen_x: set[int] = set()
     seen_y: set[int] = set()
     pairs = set()
-    for _, i, j in sorted(scored, key=lambda each: (-each[0], each[1], each[2])):
+    for _, i, j in sorted(scored, key=lambda scored_pair: (-scored_pair[0], scored_pair[1], scored_pair[2])):
         if i not in seen_x and j not in seen_y:
             seen_x.add(i)
             seen_y.add(j)

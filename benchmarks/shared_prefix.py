@@ -56,8 +56,8 @@ def main() -> None:
         results |= pairs(args.data, args.documents, args.tries)
     if args.only in (None, "likelihoods"):
         results["question likelihoods"] = likelihoods(args.data, args.passages, args.tries)
-    for name, each in results.items():
-        print(f"{name}: {each}", flush=True)
+    for name, figures in results.items():
+        print(f"{name}: {figures}", flush=True)
     if args.json:
         settings = {name: getattr(args, name) for name in ("passages", "documents", "tries")}
         write(args.json, {"settings": settings, "results": results})
@@ -72,7 +72,7 @@ def questions(data: Path, passages: int, tries: int) -> dict[str, Any]:
         for questions in (1, TOGETHER)
     }
     examples = list(generator_examples(asked(data, passages), settings[1]))
-    writers = {number: CausalWriter(each, "cpu") for number, each in settings.items()}
+    writers = {number: CausalWriter(setting, "cpu") for number, setting in settings.items()}
 
     def step(number: int) -> float:
         writers[number].zero_grad()
@@ -88,17 +88,17 @@ def asked(data: Path, passages: int) -> list[Question]:
     of_passage: dict[str, list[Question]] = defaultdict(list)
     for question in squad_corpora(data).mining:
         of_passage[question.context].append(question)
-    enough = (each[:TOGETHER] for each in of_passage.values() if len(each) >= TOGETHER)
+    enough = (some[:TOGETHER] for some in of_passage.values() if len(some) >= TOGETHER)
     return [question for some in islice(enough, passages) for question in some]
 
 
 def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
     """Steps on, and scores of, some documents with their own summaries and others'."""
     corpus = news_corpora(data, 0).mining
-    summaries = [each.summary for each in corpus]
+    summaries = [document.summary for document in corpus]
     rows = [
-        RankingRow(each.document, [each.summary, *summaries[documents + 8 * number :][:8]])
-        for number, each in enumerate(corpus[:documents])
+        RankingRow(document.document, [document.summary, *summaries[documents + 8 * number :][:8]])
+        for number, document in enumerate(corpus[:documents])
     ]
     shared = load_cross_encoder(SMOLLM2, device="cpu", fresh_head=True, seed=1, max_length=256)
     alone = replace(shared, shares=False)
@@ -152,17 +152,17 @@ class Apart(LikelihoodJudge):
 def compared(alone: Callable[[], Any], together: Callable[[], Any], tries: int) -> dict[str, Any]:
     """Seconds of both ways, how many times faster the second is, and the largest difference of results."""
     seconds: dict[str, list[float]] = {"alone": [], "together": []}
-    found: dict[str, torch.Tensor] = {}
+    by_way: dict[str, torch.Tensor] = {}
     for _ in range(tries):
         for name, way in (("alone", alone), ("together", together)):
             begun = time.process_time()
-            found[name] = torch.as_tensor(way(), dtype=torch.float64)
+            by_way[name] = torch.as_tensor(way(), dtype=torch.float64)
             seconds[name].append(time.process_time() - begun)
-    best = {name: round(min(each), 2) for name, each in seconds.items()}
+    best = {name: round(min(spent), 2) for name, spent in seconds.items()}
     return {
         **best,
         "times faster": round(best["alone"] / best["together"], 2),
-        "largest difference": float((found["alone"] - found["together"]).abs().max()),
+        "largest difference": float((by_way["alone"] - by_way["together"]).abs().max()),
     }
 
 

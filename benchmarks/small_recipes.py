@@ -104,14 +104,14 @@ COMPARED = (".parquet", ".safetensors")
 def write_recipes(work: Path, inputs: int) -> None:
     """Write the recipes, ``inputs`` sentences, a model, and questions and passages, some of them answered."""
     passages = [f"Ann{n} built the mill of Brook{n} in {1700 + n}. It still stands." for n in range(100)]
-    asked = [f"who built the mill of Brook{n}?" for n in range(100)]
+    questions = [f"who built the mill of Brook{n}?" for n in range(100)]
     answers = [{"text": [f"Ann{n}"], "answer_start": [0]} for n in range(20)]
     seeds = [
         {"question": question, "context": passage, "answers": answer}
-        for question, passage, answer in zip(asked, passages, answers, strict=False)
+        for question, passage, answer in zip(questions, passages, answers, strict=False)
     ]
     write_lines(work / "seeds.jsonl", seeds)
-    write_lines(work / "questions.jsonl", [{"question": question} for question in asked[20:]])
+    write_lines(work / "questions.jsonl", [{"question": question} for question in questions[20:]])
     write_lines(work / "passages.jsonl", [{"text": passage} for passage in passages])
     write_lines(
         work / "sentences.jsonl",

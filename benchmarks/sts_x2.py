@@ -103,7 +103,7 @@ def main() -> None:
 
 def claims(results: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
     """For each claim the difference of its rows' averages, seed by seed, its mean with a 95 % interval."""
-    found = {}
+    differences = {}
     for claim, (better, other) in CLAIMS.items():
         seeds = [name.removeprefix(better) for name in results if name.startswith(f"{better}, seed")]
         gains = [
@@ -115,13 +115,13 @@ def claims(results: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
             mean = statistics.fmean(gains)
             reach = margin(gains) or 0.0
             verdict = "noise" if abs(mean) <= reach else "held" if mean > 0 else "not held"
-            found[claim] = {
+            differences[claim] = {
                 "by seed": [round(gain, 2) for gain in gains],
                 "mean": round(mean, 2),
                 "interval": [round(mean - reach, 2), round(mean + reach, 2)],
                 "verdict": verdict,
             }
-    return found
+    return differences
 
 
 def own_sentences(args: argparse.Namespace) -> list[str]:
@@ -177,8 +177,8 @@ def measure(model: str, args: argparse.Namespace, out: Path, layers: int | None 
     settings = EvaluateStsSettings(
         model=model, data=str(args.data), suites=list(SUITES), bootstrap=0, dtype=args.dtype, layers=layers
     )
-    found = evaluate_sts(settings, Run(out, Progress(every=60)))
-    figures = {suite: round(float(found[suite]["all"]), 2) for suite in SUITES}
+    results = evaluate_sts(settings, Run(out, Progress(every=60)))
+    figures = {suite: round(float(results[suite]["all"]), 2) for suite in SUITES}
     return {**figures, "average": round(sum(figures.values()) / len(figures), 2)}
 
 

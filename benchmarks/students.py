@@ -51,9 +51,9 @@ def figures(work: Path, epochs: float, rate: float) -> dict[str, Any]:
     answered = work / f"answers-{epochs:g}"
     test = str(work / "quip" / "squad-test.jsonl")
     evaluate_qa(EvaluateQaSettings(model=str(student), data=test, dtype="auto"), run(answered))
-    found = json.loads((answered / "results.json").read_text(encoding="utf-8"))
-    print(epochs, found, flush=True)
-    return {name: found[name] for name in ("count", "exact", "f1", "exact_ci", "f1_ci")}
+    figures = json.loads((answered / "results.json").read_text(encoding="utf-8"))
+    print(epochs, figures, flush=True)
+    return {name: figures[name] for name in ("count", "exact", "f1", "exact_ci", "f1_ci")}
 
 
 if __name__ == "__main__":

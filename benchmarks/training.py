@@ -120,8 +120,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only-ours", action="store_true")
     args = parser.parse_args()
-    found: dict[str, Any] = {}
-    for kind, model in ((each, model) for each in args.kinds for model in KINDS[each].models):
+    trainings: dict[str, Any] = {}
+    for kind, model in ((kind_name, model) for kind_name in args.kinds for model in KINDS[kind_name].models):
         if model not in args.models:
             continue
         rows = KINDS[kind].rows(args.steps)
@@ -136,15 +136,21 @@ def main() -> None:
             seconds = {
                 way: step_seconds(train(MODELS[model], rows, args.steps)) for way, train in ways.items()
             }
-            share = {f"share of the bf16 rate, {way}": work / each / rate for way, each in seconds.items()}
+            share = {
+                f"share of the bf16 rate, {way}": work / step_seconds / rate
+                for way, step_seconds in seconds.items()
+            }
             rounds.append({"bf16 rate in GFLOP/s": rate / 1e9, "seconds a step": seconds, **share})
             print(kind, model, rounds[-1], flush=True)
         ratios = {
-            way: median(each["seconds a step"][way] / each["seconds a step"]["ours"] for each in rounds)
+            way: median(
+                round_figures["seconds a step"][way] / round_figures["seconds a step"]["ours"]
+                for round_figures in rounds
+            )
             for way in ways
         }
-        found[f"{kind}, {model}"] = {"rounds": rounds, "times ours": ratios}
-        write(args.json, {"steps": args.steps, "trainings": found})
+        trainings[f"{kind}, {model}"] = {"rounds": rounds, "times ours": ratios}
+        write(args.json, {"steps": args.steps, "trainings": trainings})
 
 
 def read_pairs(steps: int) -> list[Pair]:
@@ -160,13 +166,13 @@ def make_questions(steps: int) -> list[Question]:
     """Questions on passages of four to ten sentences, of which a word is the answer and one the question."""
     lines = (EXAMPLES / "sentences.txt").read_text(encoding="utf-8").splitlines()
     chance = random.Random(0)
-    found = []
+    questions = []
     for number in range(steps * QUESTIONS):
         context = " ".join(chance.sample(lines, chance.randint(4, 10)))
         word = chance.choice([word for word in context.split() if '"' not in word])
         answer = Answer(word, context.index(word))
-        found.append(Question(str(number), "", context, chance.choice(lines).replace('"', ""), (answer,)))
-    return found
+        questions.append(Question(str(number), "", context, chance.choice(lines).replace('"', ""), (answer,)))
+    return questions
 
 
 def ours_encoder(model: str, pairs: Sequence[Pair], steps: int) -> list[float]:
@@ -232,8 +238,11 @@ def ours_reader(model: str, questions: Sequence[Question], steps: int) -> list[f
 def theirs_reader(model: str, questions: Sequence[Question], steps: int, bf16: bool) -> list[float]:
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(model))
     rows = [
-        {**tokenizer(each.question, each.context, truncation=True, max_length=384), "start_positions": 20}
-        for each in questions
+        {
+            **tokenizer(question.question, question.context, truncation=True, max_length=384),
+            "start_positions": 20,
+        }
+        for question in questions
     ]
     for row in rows:
         row["end_positions"] = row["start_positions"]
@@ -352,14 +361,16 @@ KINDS = {
     "reader": Kind(
         ["MiniLM-L6"],
         make_questions,
-        lambda model, asked: tokenized(model, [q.question for q in asked], [q.context for q in asked]),
+        lambda model, questions: tokenized(
+            model, [q.question for q in questions], [q.context for q in questions]
+        ),
         ours_reader,
         theirs_reader,
     ),
     "question generator": Kind(
         ["SmolLM2-135M"],
         make_questions,
-        lambda model, asked: [len(row.tokens) for row in generator_rows(model, asked)],
+        lambda model, questions: [len(row.tokens) for row in generator_rows(model, questions)],
         ours_generator,
         theirs_generator,
     ),

@@ -183,12 +183,12 @@ _GUIDES = {
 
 def pages() -> dict[str, str]:
     """The text of every page, by its file's name in ``FOLDER``."""
-    found = {"index.md": index()}
-    found |= {f"{name}.md": step_page(name, step) for name, step in STEPS.items()}
+    pages_by_name = {"index.md": index()}
+    pages_by_name |= {f"{name}.md": step_page(name, step) for name, step in STEPS.items()}
     for name, (call, line, rest) in _OTHERS.items():
         rest = rest.replace("{options}", "\n".join(options(SearchSettings)))
-        found[f"{name}.md"] = f"# pairsmith {call}\n\n{_WRITTEN}\n\n{line}\n\n{rest}"
-    return found
+        pages_by_name[f"{name}.md"] = f"# pairsmith {call}\n\n{_WRITTEN}\n\n{line}\n\n{rest}"
+    return pages_by_name
 
 
 def index() -> str:
@@ -232,17 +232,17 @@ def cited() -> dict[str, dict[str, list[str]]]:
 
     A file whose own docstring alone cites a number has no names.
     """
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    citations: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(SOURCE.rglob("*.py")):
         file = path.relative_to(SOURCE).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
                 for number in dict.fromkeys(NUMBER.findall(ast.get_docstring(node) or "")):
-                    names = found[number][file]  # the file is noted, whatever cites it
+                    names = citations[number][file]  # the file is noted, whatever cites it
                     if not isinstance(node, ast.Module) and not node.name.startswith("_"):
                         names.append(node.name)
-    return found
+    return citations
 
 
 def code_page() -> str:
@@ -293,16 +293,16 @@ def site(text: str) -> str:
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    found = pages()
+    pages_by_name = pages()
     for path in FOLDER.glob("*.md"):
-        if path.name not in found:  # of a step that is no more
+        if path.name not in pages_by_name:  # of a step that is no more
             path.unlink()
-    for name, text in found.items():
+    for name, text in pages_by_name.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     CODE.write_text(code_page(), encoding="utf-8")
     ARCHITECTURE.write_text(layers(ARCHITECTURE.read_text(encoding="utf-8")), encoding="utf-8")
     SITE.write_text(site(SITE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"wrote {len(found)} pages to {FOLDER}")
+    print(f"wrote {len(pages_by_name)} pages to {FOLDER}")
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def evaluate_classification(
     Raises:
         InputError: there are no texts, or a label is unknown to the classifier.
     """
-    labels = [each.label for each in texts]
+    labels = [text.label for text in texts]
     if not labels:
         raise InputError("evaluate_classification: there are no texts")
     if unknown := sorted(set(labels) - set(classifier.labels)):
@@ -137,7 +137,7 @@ def evaluate_classification(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
             f"{', '.join(classifier.labels)}"
         )
-    best = classifier.scores([each.text for each in texts]).argmax(axis=1).tolist()
+    best = classifier.scores([text.text for text in texts]).argmax(axis=1).tolist()
     return classification_figures(classifier.labels, labels, best, bootstrap=bootstrap, seed=seed)
 
 
@@ -166,10 +166,10 @@ def evaluate_sts(
         ModelError: the encoder gives vectors that order nothing.
     """
     if isinstance(data, str | Path):
-        found = read_sts(place(str(data)), suites or None)
+        test_sets = read_sts(place(str(data)), suites or None)
     else:
-        found = [StsSuite("pairs", {"pairs": tuple(data)})]
-    return sts_scores(lambda texts: encode_texts(encoder, texts), found, bootstrap=bootstrap, seed=seed)
+        test_sets = [StsSuite("pairs", {"pairs": tuple(data)})]
+    return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
 
 
 def open_dataset(path: str | Path) -> DatasetFolder:

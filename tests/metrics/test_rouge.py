@@ -43,7 +43,7 @@ def test_l_is_of_the_whole_text_and_lsum_of_lines():
 def test_means_over_summaries_and_an_empty_one_scores_nothing():
     found = rouge_scores(["x y", ""], ["x y", "x y"])
     assert [found.rouge1, found.rouge2, found.rouge_l, found.rouge_lsum] == [50.0] * 4
-    assert found.each == dict.fromkeys(("rouge1", "rouge2", "rougeL", "rougeLsum"), (100.0, 0.0))
+    assert found.per_text == dict.fromkeys(("rouge1", "rouge2", "rougeL", "rougeLsum"), (100.0, 0.0))
 
 
 @needs_rouge
@@ -55,8 +55,8 @@ def test_abstractiveness_is_the_share_of_the_summary_that_its_document_has():
     assert found.rouge2 == pytest.approx(100 * (1 + 1 / 3) / 2)
     assert found.rouge_l == pytest.approx(100 * (1 + 3 / 4) / 2)
     assert found.rouge_lsum is None
-    assert found.each["rouge1"] == pytest.approx((100.0, 75.0))
-    assert set(found.each) == {"rouge1", "rouge2", "rougeL"}
+    assert found.per_text["rouge1"] == pytest.approx((100.0, 75.0))
+    assert set(found.per_text) == {"rouge1", "rouge2", "rougeL"}
 
 
 @needs_rouge

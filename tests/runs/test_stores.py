@@ -290,9 +290,9 @@ class TestLease:
         monkeypatch.setattr(Lease, "_renew", renew)
         lock.acquire(store)
         assert renewed.wait(30)
-        assert lock.taken(store)
+        assert lock.is_held(store)
         lock.release(store)
-        assert not lock.taken(store)
+        assert not lock.is_held(store)
 
     def test_of_two_at_once_one_gets_it(self, s3):
         """The server refuses to create what is there: a second look is not needed."""

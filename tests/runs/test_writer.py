@@ -261,7 +261,7 @@ class TestRefusing:
             os._exit(0)
         os.read(there, 1)
         lock.release(done)
-        free = not lock.taken(done)
+        free = not lock.is_held(done)
         os.write(went, b".")
         os.waitpid(child, 0)
         for pipe in (go, went, there, come):

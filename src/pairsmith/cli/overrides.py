@@ -18,17 +18,17 @@ Overrides = dict[tuple[str, str], Any]
 
 def parsed(texts: Iterable[str]) -> Overrides:
     """The overrides that these texts are."""
-    found: Overrides = {}
+    overrides: Overrides = {}
     for text in texts:
         target, equals, value = text.partition("=")
         name, dot, setting = target.rpartition(".")
         if not (equals and setting) or (dot and not name) or "." in name:
             raise SettingsError(f"--set {text}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
         try:
-            found[name, setting.replace("-", "_")] = yaml.safe_load(value)
+            overrides[name, setting.replace("-", "_")] = yaml.safe_load(value)
         except (yaml.YAMLError, ValueError):
-            found[name, setting.replace("-", "_")] = value
-    return found
+            overrides[name, setting.replace("-", "_")] = value
+    return overrides
 
 
 def by_step(
@@ -45,7 +45,7 @@ def by_step(
     earlier step.
     """
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
-    found = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
+    of_one = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
     of_all: Overrides = {}
     faults: list[str] = []
     for (name, setting), value in sorted(overrides.items()):  # "" is before ALL
@@ -60,9 +60,9 @@ def by_step(
             continue
         faults += [fault] if fault else []
         for step in meant:
-            if (step, setting) not in found:
-                (of_all if name == ALL else found)[step, setting] = value
-    return found, of_all, faults
+            if (step, setting) not in of_one:
+                (of_all if name == ALL else of_one)[step, setting] = value
+    return of_one, of_all, faults
 
 
 def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> tuple[list[str], str]:

@@ -24,14 +24,14 @@ from pairsmith.runs.executors import ignoring_interrupts
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
     """The estimate of each step by name; this takes some seconds a step."""
     check_extras(recipe.extras)
-    found: dict[str, Estimate] = {}
+    estimates: dict[str, Estimate] = {}
     bases: dict[str, str] = {}
     for number, planned in enumerate(recipe.steps, start=1):
         progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of it")
         settings = planned.step.settings.model_validate(planned.values)
-        before = {f"@{name}": estimate for name, estimate in found.items()}
+        before = {f"@{name}": estimate for name, estimate in estimates.items()}
         if any(value == RUN for value in planned.values.values()):
-            before[RUN] = _together(found)
+            before[RUN] = _together(estimates)
         for text in (text for value in planned.values.values() for text in texts_in(value)):
             whole = text.partition(":")[0]  # a split counts as all rows of its step
             if whole in before:
@@ -43,10 +43,10 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         base = planned.values.get("base")
         if base in bases:
             settings = settings.model_copy(update={"base": bases[base]})
-        found[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
+        estimates[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
         if isinstance(base, str):
             bases[f"@{planned.name}"] = bases.get(base, base)
-    return found
+    return estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,16 @@ class Prices:
 
 def _together(estimates: Mapping[str, Estimate]) -> Estimate:
     """All rows of the earlier steps, for a step that reads the folder of the run."""
-    rows = sum(sum(each.rows.values()) for each in estimates.values())
+    rows = sum(sum(estimate.rows.values()) for estimate in estimates.values())
     return Estimate(seconds=0.0, memory=0, disk=totals(estimates).disk, rows={"all": rows})
 
 
 def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices | None = None) -> str:
     """The estimates as a plain table with a total, the time with ``workers`` workers, and servers' prices."""
     cells = [("step", "rows", "tokens written", "time", "memory", "disk")]
-    for name, each in estimates.items():
-        rows = f"{sum(each.rows.values()):,}" if each.rows else ""
-        cells.append((name, rows, *_costs(each)))
+    for name, estimate in estimates.items():
+        rows = f"{sum(estimate.rows.values()):,}" if estimate.rows else ""
+        cells.append((name, rows, *_costs(estimate)))
     whole = totals(estimates)
     cells.append(("all", "", *_costs(whole)))
     lines = [plain_table(cells)]
@@ -99,9 +99,9 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
         lines.append("no price: no step uses a server that says how many tokens it reads and writes")
     if workers > 1:
         seconds = whole.seconds + sum(
-            each.seconds_with(workers) - each.seconds for each in estimates.values()
+            estimate.seconds_with(workers) - estimate.seconds for estimate in estimates.values()
         )
-        memory = max((each.worker_memory for each in estimates.values()), default=0)
+        memory = max((estimate.worker_memory for estimate in estimates.values()), default=0)
         lines.append(
             f"with {workers} workers, each as fast as this machine: {clock(seconds)}; "
             f"each needs {_bytes(memory)} of memory"
@@ -130,18 +130,18 @@ def _estimate(
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     """Call ``work`` in a new process."""
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
+    receiver, theirs = context.Pipe()
     process = context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
     with ignoring_interrupts():
         process.start()
     theirs.close()
     try:
-        answer = ours.recv()
+        answer = receiver.recv()
     except EOFError:
         process.join()
         raise WorkerError(f"the trial ended with exit code {process.exitcode}; out of memory?") from None
     finally:
-        ours.close()
+        receiver.close()
     process.join()
     if isinstance(answer, PairsmithError):
         raise answer

@@ -50,16 +50,16 @@ def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
 def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> TaskSpec | None:
     """The task of the step that generates what ``planned`` reads; None if that is no step of the recipe."""
     source = planned.values.get("data")
-    for each in source if isinstance(source, list) else [source]:
-        before = steps.get(str(each).removeprefix("@").partition(":")[0])
+    for reference in source if isinstance(source, list) else [source]:
+        before = steps.get(str(reference).removeprefix("@").partition(":")[0])
         if before is None:
             continue
         if before.kind == "generate":
             labels = before.values.get("labels") or []
             names = labels if isinstance(labels, list) else [labels]
-            found = load_task(str(before.values.get("task", "sts")))
-            return found.writing(
-                [each if isinstance(each, str) else label_text(float(each)) for each in names]
+            spec = load_task(str(before.values.get("task", "sts")))
+            return spec.writing(
+                [name if isinstance(name, str) else label_text(float(name)) for name in names]
             )
         if before.kind in _KEEP_LABELS and (task := _task_of(before, steps)):
             return task

@@ -161,12 +161,12 @@ class _Reader:
             self.faults += errors_of(error, RecipeFile)
         given = data.get("steps")
         entries = [
-            (position, each)
+            (position, step)
             for position, entry in enumerate(given if isinstance(given, list) else [])
-            for each in expanded(entry)
+            for step in expanded(entry)
         ]
-        found = by_step(self.overrides, [entry for _, entry in entries], self.known)
-        self.overrides, self.of_all, faults = found
+        outcome = by_step(self.overrides, [entry for _, entry in entries], self.known)
+        self.overrides, self.of_all, faults = outcome
         self.idle = {setting for _, setting in self.of_all}
         self.unplaced += faults
         for position, entry in entries:
@@ -192,7 +192,7 @@ class _Reader:
     def _fault(self, keys: Keys, text: str) -> None:
         what = text.partition(_REMEDY)[0]
         # Several steps may be made from one entry.
-        if not any(each.where == keys and each.text.partition(_REMEDY)[0] == what for each in self.faults):
+        if not any(fault.where == keys and fault.text.partition(_REMEDY)[0] == what for fault in self.faults):
             self.faults.append(ValidationFault(keys, text))
 
     def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
@@ -241,12 +241,12 @@ class _Reader:
                 self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
         if self.seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", self.seed)
-        found = []
+        errors = []
         try:
             step.settings.model_validate(values)
         except ValidationError as error:
-            found = errors_of(error, step.settings)
-        for fault in [*found, *_check_faults(step, values)]:
+            errors = errors_of(error, step.settings)
+        for fault in [*errors, *_check_faults(step, values)]:
             if fault.where and (name, str(fault.where[0])) in self.overrides:
                 self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
             else:
@@ -256,17 +256,17 @@ class _Reader:
     def _those_of_all(self, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
         """The overrides of all steps for one of them, without those that would have no effect in it."""
         own = {key: value for (target, key), value in self.overrides.items() if target == name}
-        found = {key: value for (target, key), value in self.of_all.items() if target == name}
+        overrides = {key: value for (target, key), value in self.of_all.items() if target == name}
         while True:
             try:
-                step.settings.model_validate({**given, **own, **found})
+                step.settings.model_validate({**given, **own, **overrides})
             except ValidationError as error:
-                causes = (each.get("ctx", {}).get("error") for each in error.errors())
-                idle = {cause.name for cause in causes if isinstance(cause, NoEffectError)} & found.keys()
+                causes = (detail.get("ctx", {}).get("error") for detail in error.errors())
+                idle = {cause.name for cause in causes if isinstance(cause, NoEffectError)} & overrides.keys()
                 if idle:
-                    found = {key: value for key, value in found.items() if key not in idle}
+                    overrides = {key: value for key, value in overrides.items() if key not in idle}
                     continue
-            return found
+            return overrides
 
     def place_name(self, keys: Keys) -> str:
         """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
@@ -288,12 +288,12 @@ class _Reader:
 
 def expanded(entry: Any) -> list[Any]:
     """The steps that an entry of a recipe stands for: itself, unless it has ``each``."""
-    each = entry.get("each") if isinstance(entry, Mapping) else None
-    if not isinstance(each, Mapping) or not all(isinstance(values, list) for values in each.values()):
+    grid = entry.get("each") if isinstance(entry, Mapping) else None
+    if not isinstance(grid, Mapping) or not all(isinstance(values, list) for values in grid.values()):
         return [entry]
     rest = {key: value for key, value in entry.items() if key != "each"}
     return [
-        _filled(rest, dict(zip(map(str, each), values, strict=True))) for values in product(*each.values())
+        _filled(rest, dict(zip(map(str, grid), values, strict=True))) for values in product(*grid.values())
     ]
 
 
@@ -302,12 +302,12 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         if value.startswith("{") and value.endswith("}") and value[1:-1] in values:
             return values[value[1:-1]]  # as it is, e.g. a number
-        for name, each in values.items():
-            value = value.replace(f"{{{name}}}", str(each))
+        for name, replacement in values.items():
+            value = value.replace(f"{{{name}}}", str(replacement))
         return value
     if isinstance(value, Mapping):
-        return {_filled(key, values): _filled(each, values) for key, each in value.items()}
-    return [_filled(each, values) for each in value] if isinstance(value, list) else value
+        return {_filled(key, values): _filled(part, values) for key, part in value.items()}
+    return [_filled(part, values) for part in value] if isinstance(value, list) else value
 
 
 def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:
@@ -316,13 +316,13 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
         if text.startswith("@"):
             name = RUN if text == RUN else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
-                names = [each for each in earlier if each != RUN]
+                names = [step for step in earlier if step != RUN]
                 known = choices(name, names) if names else "this is the first step"
                 yield f"{text} refers to no earlier step; {known}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
-            here = "" if text.startswith(("/", "~")) else " in the current folder"
-            hint = " (a path in the recipe's folder starts with ./)" if here and remedy else ""
-            yield f"there is no {text}{here}{hint}{remedy}"
+            location = "" if text.startswith(("/", "~")) else " in the current folder"
+            hint = " (a path in the recipe's folder starts with ./)" if location and remedy else ""
+            yield f"there is no {text}{location}{hint}{remedy}"
 
 
 def _missing(value: object) -> Iterator[str]:
@@ -350,11 +350,11 @@ def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationF
 
 
 def _result_fault(source: str, names: Sequence[str]) -> str | None:
-    found = RESULT.fullmatch(source)
-    if found is None:
+    match = RESULT.fullmatch(source)
+    if match is None:
         return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown(source)}"
-    if found["step"] not in names:
-        return f"the recipe has no step {found['step']!r}; {choices(found['step'], names)}"
+    if match["step"] not in names:
+        return f"the recipe has no step {match['step']!r}; {choices(match['step'], names)}"
     return None
 
 

@@ -75,7 +75,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         folder = out / planned.name
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
-        earlier = memory.contents([each.name for each in recipe.steps[: number - 1]])
+        earlier = memory.contents([step.name for step in recipe.steps[: number - 1]])
         fingerprint = _fingerprint(planned, settings, earlier)
         if memory.has_finished(planned.name, fingerprint, folder):
             progress.say(f"{header} · already done")
@@ -105,7 +105,7 @@ def _figures(recipe: Recipe, out: Place, record: Record) -> dict[str, Any]:
     figures = {
         name: figure_of(source, out, name)
         for name, source in recipe.results.items()
-        if (found := RESULT.fullmatch(source)) and found["step"] in record.steps
+        if (match := RESULT.fullmatch(source)) and match["step"] in record.steps
     }
     return figures | {"seconds": round(sum(record.spent.values()), 1)}
 
@@ -269,16 +269,16 @@ def _content(path: str | Place) -> str | None:
 
 def figure_of(source: str, out: Place, name: str) -> Any:
     """The figure in the run ``out`` that ``source`` names (``step/key.key`` or ``step:rows``)."""
-    found = RESULT.fullmatch(source)
-    assert found is not None  # checked when the recipe was read
-    file, keys = RESULTS, (found["keys"] or "").split(".")
-    if found["count"]:
-        file, keys = "manifest.json", ["counts", found["count"]]
-    path = out / found["step"] / file
+    match = RESULT.fullmatch(source)
+    assert match is not None  # checked when the recipe was read
+    file, keys = RESULTS, (match["keys"] or "").split(".")
+    if match["count"]:
+        file, keys = "manifest.json", ["counts", match["count"]]
+    path = out / match["step"] / file
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SettingsError(f"results.{name}: the step {found['step']} wrote no {file}") from None
+        raise SettingsError(f"results.{name}: the step {match['step']} wrote no {file}") from None
     except ValueError:
         raise FolderError(f"{path} is damaged; remove {path.parent} and run the same command again") from None
     rest = keys

@@ -16,5 +16,5 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: map_texts(each, change) for key, each in value.items()}
-    return [map_texts(each, change) for each in value] if isinstance(value, list | tuple) else value
+        return {key: map_texts(part, change) for key, part in value.items()}
+    return [map_texts(part, change) for part in value] if isinstance(value, list | tuple) else value

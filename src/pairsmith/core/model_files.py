@@ -67,15 +67,15 @@ def pick_device(device: str) -> str:
 
     if device == META:
         return device
-    here = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
     if device == "auto":
-        device = next(kind for kind, count in here.items() if count)
-    if device == "cuda" and here["cuda"] > 1 and _worker is not None:
-        return f"cuda:{_worker % here['cuda']}"
+        device = next(kind for kind, count in counts.items() if count)
+    if device == "cuda" and counts["cuda"] > 1 and _worker is not None:
+        return f"cuda:{_worker % counts['cuda']}"
     named = _DEVICE.fullmatch(device)
     if named is None:
         raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")
-    kind, count = named[1], here[named[1]]
+    kind, count = named[1], counts[named[1]]
     if count == 0:
         raise SettingsError(f"no {kind.upper()} device here; use --device cpu")
     if int(named[2] or 0) >= count:
@@ -104,14 +104,14 @@ def multiplies_fast(dtype: str, device: str) -> bool:
     import torch
 
     if device.startswith("cuda"):
-        here = torch.cuda.is_available()  # if it is not, another machine with a GPU is assumed
-        return dtype == "float16" or not here or torch.cuda.is_bf16_supported(including_emulation=False)
+        available = torch.cuda.is_available()  # if it is not, another machine with a GPU is assumed
+        return dtype == "float16" or not available or torch.cuda.is_bf16_supported(including_emulation=False)
     if device != "cpu":
         return dtype == "float16"
     if not hasattr(torch.cpu, "get_capabilities"):  # an older torch
         return dtype == "bfloat16" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
-    return any(processor_has(each) for each in instructions)
+    return any(processor_has(instruction) for instruction in instructions)
 
 
 def processor_has(instructions: str) -> bool:
@@ -157,16 +157,16 @@ def quiet_loading(*, local: bool = True) -> Iterator[None]:
 @contextmanager
 def unsaid(logger: str, *phrases: str) -> Iterator[None]:
     """Suppress a logger's messages that contain one of the phrases, inside the context."""
-    found = logging.getLogger(logger)
+    log = logging.getLogger(logger)
 
     def keep(record: logging.LogRecord) -> bool:
         return not any(phrase in record.getMessage() for phrase in phrases)
 
-    found.addFilter(keep)
+    log.addFilter(keep)
     try:
         yield
     finally:
-        found.removeFilter(keep)
+        log.removeFilter(keep)
 
 
 def check_model_folder(folder: Path, name: str) -> None:

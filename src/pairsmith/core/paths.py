@@ -48,10 +48,10 @@ def place(name: str | Place) -> Place:
     # A cached listing would hide files that other processes write.
     options: dict[str, Any] = {"use_listings_cache": False} if kind in OBJECT_STORES else {}
     try:
-        found: UPath = UPath(name, **options)
-        if isinstance(found, FilePath):
+        location: UPath = UPath(name, **options)
+        if isinstance(location, FilePath):
             return Path(unquote(urlsplit(name).path))
-        _ = found.fs  # imports the store's package; some connect
+        _ = location.fs  # imports the store's package; some connect
     except ImportError as error:
         if kind in _EXTRAS:
             raise MissingExtra(*_EXTRAS[kind]) from None
@@ -60,7 +60,7 @@ def place(name: str | Place) -> Place:
         raise SettingsError(
             f"{name}: {first_line(error)}; give a path, or a URL such as s3://BUCKET/FOLDER"
         ) from None
-    return found
+    return location
 
 
 def cache_folder() -> Path:
@@ -142,21 +142,21 @@ def inside(folder: Place) -> list[Place]:
         return list(folder.iterdir()) if folder.is_dir() else []
     with reaching(folder, StorageError):
         try:
-            found = folder.fs.ls(folder.path, detail=False)
+            paths = folder.fs.ls(folder.path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return []
     # Web consoles create a folder as an object of the folder's own name.
-    names = {str(each).rstrip("/").rpartition("/")[2] for each in found if not _same(each, folder.path)}
+    names = {str(path).rstrip("/").rpartition("/")[2] for path in paths if not _same(path, folder.path)}
     return [folder / name for name in sorted(names)]
 
 
 def files_below(folder: Place) -> dict[str, Place]:
     """All files below ``folder`` by their relative names, sorted."""
     if isinstance(folder, Path):
-        found: dict[str, Place] = {
+        files: dict[str, Place] = {
             path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
         }
-        return dict(sorted(found.items()))
+        return dict(sorted(files.items()))
     with reaching(folder, StorageError):
         try:
             paths = folder.fs.find(folder.path)

@@ -131,4 +131,4 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
     """The settings model that ``annotation`` is or contains, as in ``tuple[Label, ...]``, if any."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+    return next((model for part in get_args(annotation) if (model := _model_in(part))), None)

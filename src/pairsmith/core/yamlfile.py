@@ -30,10 +30,10 @@ class YamlFile:
         node: yaml.Node = self.root
         line = 1
         for part in keys:
-            found = _child(node, part)
-            if found is None:
+            child = _child(node, part)
+            if child is None:
                 break
-            line, node = found
+            line, node = child
         return line
 
     def report(self, faults: Iterable[ValidationFault], place_name: Callable[[Keys], str] = dotted) -> str:
@@ -130,9 +130,9 @@ def _inside_itself(node: yaml.Node, above: set[int], known: set[int]) -> yaml.No
     parts = (
         node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
     )
-    found = next(filter(None, (_inside_itself(part, above | {id(node)}, known) for part in parts)), None)
+    cycle = next(filter(None, (_inside_itself(part, above | {id(node)}, known) for part in parts)), None)
     known.add(id(node))
-    return found
+    return cycle
 
 
 def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[ValidationFault]:

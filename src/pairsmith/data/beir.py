@@ -78,12 +78,12 @@ class RetrievalSet:
 
     def digest(self) -> str:
         """SHA-256 of documents, queries and relevance, whatever the format of their files."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for part in (self.documents, self.queries, self.relevance):
-            for each in sorted(part.items()):
-                found.update(json.dumps(each, sort_keys=True).encode() + b"\n")
-            found.update(b"\n")
-        return found.hexdigest()
+            for entry in sorted(part.items()):
+                digest.update(json.dumps(entry, sort_keys=True).encode() + b"\n")
+            digest.update(b"\n")
+        return digest.hexdigest()
 
 
 def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: None) -> RetrievalSet:
@@ -101,33 +101,36 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
     documents = _texts(corpus, faults)
     if not any(documents.values()):
         raise InputError(f"{corpus.name} holds no documents" + (" with text" if documents else ""))
-    asked = _texts(queries, faults)
+    query_texts = _texts(queries, faults)
     judged = _judgements(qrels, faults)
-    faults[UNKNOWN_QUERIES] = [query for query in judged if query not in asked]
-    known = {query: grades for query, grades in judged.items() if query in asked}
+    faults[UNKNOWN_QUERIES] = [query for query in judged if query not in query_texts]
+    known = {query: grades for query, grades in judged.items() if query in query_texts}
     relevant = {
-        query: [each for each, grade in grades.items() if grade > 0] for query, grades in known.items()
+        query: [document for document, grade in grades.items() if grade > 0]
+        for query, grades in known.items()
     }
-    faults[UNANSWERED] = [query for query, found in relevant.items() if not found]
-    faults[BLANK_QUERIES] = [query for query, found in relevant.items() if found and not asked[query]]
-    used = [query for query, found in relevant.items() if found and asked[query]]
+    faults[UNANSWERED] = [query for query, answers in relevant.items() if not answers]
+    faults[BLANK_QUERIES] = [
+        query for query, answers in relevant.items() if answers and not query_texts[query]
+    ]
+    used = [query for query, answers in relevant.items() if answers and query_texts[query]]
     if not used:
         raise InputError(
             f"{qrels.name}: none of its {len(judged):,} queries has a relevant document and a text in "
             f"{queries.name}; are these files of the same data set?"
         )
-    wanted = dict.fromkeys(each for query in used for each in relevant[query])
-    faults[UNKNOWN_DOCUMENTS] = [each for each in wanted if each not in documents]
+    wanted = dict.fromkeys(document for query in used for document in relevant[query])
+    faults[UNKNOWN_DOCUMENTS] = [document for document in wanted if document not in documents]
     if len(faults[UNKNOWN_DOCUMENTS]) == len(wanted):
         raise InputError(
             f"{qrels.name}: none of its {len(wanted):,} relevant documents is in {corpus.name}, the first is "
             f"{next(iter(wanted))!r}; are these files of the same data set?"
         )
-    faults[BLANK_DOCUMENTS] = [each for each, text in documents.items() if not text]
+    faults[BLANK_DOCUMENTS] = [document for document, text in documents.items() if not text]
     return RetrievalSet(
         data,
-        {each: documents[each] for each in sorted(documents, reverse=True)},
-        {query: asked[query] for query in used},
+        {document: documents[document] for document in sorted(documents, reverse=True)},
+        {query: query_texts[query] for query in used},
         {query: known[query] for query in used},
         {fault: ids for fault, ids in faults.items() if ids},
     )
@@ -164,10 +167,10 @@ _EXPECTED = "expected a folder in BEIR's layout: corpus.jsonl, queries.jsonl and
 
 
 def _file(folder: Place, name: str) -> Place:
-    found = plain_or_gzip(folder, name)
-    if found is None:
+    file = plain_or_gzip(folder, name)
+    if file is None:
         raise InputError(f"{folder} has no {name}; {_EXPECTED}")
-    return found
+    return file
 
 
 def _on_hub(data: str, split: str) -> tuple[Source, Source, Source]:
@@ -252,5 +255,5 @@ def _id(row: Columns, column: str, where: str) -> str:
 def in_beir(source: str, name: str = "corpus.jsonl") -> str:
     """The file ``name`` or ``name.gz`` in a source that is a folder such as BEIR's; the source if none is."""
     folder = place(source)
-    found = plain_or_gzip(folder, name) if is_folder(folder) else None
-    return source if found is None else str(found)
+    file = plain_or_gzip(folder, name) if is_folder(folder) else None
+    return source if file is None else str(file)

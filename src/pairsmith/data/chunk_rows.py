@@ -64,8 +64,8 @@ def read_query_examples(source: str | Place) -> list[QueryExample]:
     opened = open_source(source)
     examples = []
     for where, row, (name,) in with_names(opened, QUERIES_ALONE):
-        found = positive_column(row, name)
-        text = texts_of(row, found, where)[0] if found else ""
+        column = positive_column(row, name)
+        text = texts_of(row, column, where)[0] if column else ""
         if query := column_text(row, name, where):
             examples.append(QueryExample(query, text))
     return list(at_least_one(examples, f"{opened.name} holds no queries"))

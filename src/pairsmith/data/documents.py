@@ -61,8 +61,8 @@ def read_documents(
     """
     opened = open_source(source)
     columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
-    found = _documents(opened, columns, group_column, titles=titles)
-    return at_least_one(found, f"{opened.name} holds no documents")
+    documents = _documents(opened, columns, group_column, titles=titles)
+    return at_least_one(documents, f"{opened.name} holds no documents")
 
 
 def _documents(
@@ -73,7 +73,9 @@ def _documents(
     for number, (where, row, names) in enumerate(with_names(source, *wanted, remedy=NAME_TEXTS)):
         name = names[0]
         if not number:
-            summary_name = next((each for each in SUMMARY_COLUMNS if each in row and each != name), None)
+            summary_name = next(
+                (column for column in SUMMARY_COLUMNS if column in row and column != name), None
+            )
         if document := _joined(row, name, where):
             summary = _joined(row, summary_name, where) if summary_name else ""
             group = _group(row.get(names[1]), names[1], where) if group_column else ""

@@ -19,18 +19,18 @@ def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
     are one group. Blank scores are skipped; those of a group must not all be equal.
     """
     opened = open_source(source)
-    found: dict[str, list[GradedPair]] = defaultdict(list)
+    by_languages: dict[str, list[GradedPair]] = defaultdict(list)
     for where, row, names in with_names(opened, ["sentence1"], ["sentence2"], ["score"]):
         column = next((name for name in _LANGUAGES if name in row), None)
         languages = column_text(row, column, where) if column else ""
         given = row.get(names[2])
         if given is not None and str(given).strip():
             pair = GradedPair(*two_texts(row, names, where), parse_score(given, where))
-            found[languages].append(pair)
-    if not found:
+            by_languages[languages].append(pair)
+    if not by_languages:
         raise InputError(f"{opened.name} holds no graded pairs")
-    for languages, pairs in found.items():
+    for languages, pairs in by_languages.items():
         if len({pair.score for pair in pairs}) < 2:
             of = f" of {languages}" if languages else ""
             raise InputError(f"{opened.name}: all scores{of} are equal, so they cannot choose a layer")
-    return found
+    return by_languages

@@ -43,13 +43,13 @@ def kind_of(source: str) -> Kind:
 
 def kind_with(columns: Collection[str], source: str) -> Kind:
     """The kind of rows that have these columns."""
-    found = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
-    if found is None:
+    kind = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
+    if kind is None:
         known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
         raise InputError(
             f"{source} has the columns {', '.join(columns)}; expected one of these sets: {known}"
         )
-    return found
+    return kind
 
 
 def is_whole(row: Row, kind: Kind) -> bool:
@@ -93,15 +93,15 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
 
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
-            found: dict[str, Any] = {"id": given_id(row, where) or str(number)}
+            values: dict[str, Any] = {"id": given_id(row, where) or str(number)}
             for column in schema.names[1:]:
                 if column == "score":
-                    found[column] = parse_score(row.get(column), where)
+                    values[column] = parse_score(row.get(column), where)
                 elif column == "label":
-                    found[column] = read_label(row, column, where)
+                    values[column] = read_label(row, column, where)
                 else:
-                    found[column] = filled_text(row, column, where)
-            yield found
+                    values[column] = filled_text(row, column, where)
+            yield values
 
     return read
 

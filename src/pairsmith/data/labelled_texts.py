@@ -114,13 +114,13 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
 def _column(row: Columns, given: str | None, usual: Sequence[str], source: str, what: str) -> str:
     if given is not None:
         return pick_column(row, [given], source)
-    found = find_column(row, usual)
-    if found is None:
+    column = find_column(row, usual)
+    if column is None:
         raise InputError(
             f"{source} has none of the columns {', '.join(usual)}; name the one with the {what}s with "
             f"--{what}-column; it has: {', '.join(row)}"
         )
-    return found
+    return column
 
 
 def read_label(row: Columns, name: str, where: str) -> str:

@@ -56,16 +56,16 @@ def _paraphrases(source: Source) -> Iterator[Paraphrase]:
         if not number:
             label = find_column(row, _LABELS)
         texts = two_texts(row, names, where)
-        found = None if label is None else _label(row, label, where)
-        yield Paraphrase(*texts, found, given_id(row, where))
+        is_paraphrase = None if label is None else _label(row, label, where)
+        yield Paraphrase(*texts, is_paraphrase, given_id(row, where))
 
 
 def _label(row: Columns, name: str, where: str) -> bool:
     value = row.get(name)
-    found = _VALUES.get(str(value).strip().casefold())
-    if found is None:
+    label = _VALUES.get(str(value).strip().casefold())
+    if label is None:
         raise InputError(f"{where}: {name} is {str(value)[:40]!r}; expected 1 (a paraphrase) or 0")
-    return found
+    return label
 
 
 def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
@@ -103,15 +103,15 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     same: dict[str, set[str]] = {}
     for pair in pairs:
         same.setdefault(pair.sentence1, {pair.sentence1}).add(pair.sentence2)
-    found = []
+    negatives = []
     for top in range(0, len(pairs), _AT_ONCE):
         near = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
         for first, order in zip(firsts[top : top + _AT_ONCE], near[:, : 2 * _NEAR], strict=True):
-            others = [seconds[each] for each in order if seconds[each] not in same[first]][:_NEAR]
+            others = [seconds[index] for index in order if seconds[index] not in same[first]][:_NEAR]
             if not others:
                 raise InputError(
                     f"there are too few texts to find one that is not a paraphrase of {first[:60]!r}; "
                     "give more pairs, or labels"
                 )
-            found.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))
-    return [Paraphrase(pair.sentence1, pair.sentence2, label=True) for pair in pairs] + found
+            negatives.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))
+    return [Paraphrase(pair.sentence1, pair.sentence2, label=True) for pair in pairs] + negatives

@@ -40,8 +40,8 @@ def pick_pair(
     Pairs of sentences with a grade are refused, unless their columns are given: of some of them the second
     sentence is no answer to the first.
     """
-    asked = pick_column(row, [query] if query else QUERIES, source, NAME_TEXTS)
-    wanted = [positive] if positive else _positives_beside(asked)
+    query_column = pick_column(row, [query] if query else QUERIES, source, NAME_TEXTS)
+    wanted = [positive] if positive else _positives_beside(query_column)
     right = pick_column(row, wanted, source, NAME_TEXTS)
     graded = [name for name in row if name.casefold() in ("score", "label")]
     if not positive and right.casefold() == "sentence2" and graded:
@@ -49,4 +49,4 @@ def pick_pair(
             f"{source} has a column {graded[0]}, so not all of its pairs belong together; keep those that do "
             "and drop the column, or name the columns query and positive"
         )
-    return asked, right
+    return query_column, right

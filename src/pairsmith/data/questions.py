@@ -178,8 +178,8 @@ def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span
 
 def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:
     for text, start in answer_pairs(row.get(column), where):
-        found = locate_answer(text, start, context, where)
-        return found.start, found.start + len(found.text)
+        answer = locate_answer(text, start, context, where)
+        return answer.start, answer.start + len(answer.text)
     return None
 
 
@@ -212,7 +212,8 @@ def _distribution(row: Columns, name: str, context: str, where: str) -> Distribu
 
 def _numbers(value: Any, where: str) -> tuple[float, ...]:
     known = isinstance(value, list) and all(
-        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in value
+        isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+        for number in value
     )
     if not known:
         raise InputError(f"{where}: a list of numbers is expected, found {str(value)[:40]}")

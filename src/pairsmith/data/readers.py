@@ -50,13 +50,13 @@ def read_texts(source: str | Place, *, columns: Sequence[str] = ()) -> Iterator[
     """
     opened = open_source(source)
     wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
-    found = (
+    records = (
         TextRecord(text, where)
         for where, row, names in with_names(opened, *wanted, remedy=NAME_TEXTS)
         for name in names
         if (text := column_text(row, name, where))
     )
-    return at_least_one(found, f"{opened.name} holds no texts")
+    return at_least_one(records, f"{opened.name} holds no texts")
 
 
 def read_pairs(source: str | Place) -> Iterator[GradedPair]:
@@ -148,9 +148,9 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
 
     ``remedy`` says in the error what the user can do where several columns were looked for.
     """
-    found = find_column(row, wanted)
-    if found is not None:
-        return found
+    column = find_column(row, wanted)
+    if column is not None:
+        return column
     if len(wanted) == 1:
         raise InputError(f"{source} has no column {wanted[0]!r}; {choices(wanted[0], row)}")
     raise InputError(

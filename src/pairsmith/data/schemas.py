@@ -128,8 +128,8 @@ def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     """``rows`` as an Arrow table of exactly ``schema``; no rows make an empty table."""
     names = list(schema.names)
     for row in rows:
-        if (found := [field.name for field in fields(row)]) != names:
-            raise TypeError(f"a {type(row).__name__} has the columns {found}, the schema has {names}")
+        if (row_columns := [field.name for field in fields(row)]) != names:
+            raise TypeError(f"a {type(row).__name__} has the columns {row_columns}, the schema has {names}")
     columns = [pa.array([getattr(row, field.name) for row in rows], type=field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 

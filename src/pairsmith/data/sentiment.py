@@ -42,7 +42,7 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
         (file, label) for ending, label in _SIDES for file in files if ending in Path(file.name).suffixes
     ]
     if {label for _, label in sides} == {True, False}:
-        return (Opinion(each.text, label) for file, label in sides for each in read_texts(file))
+        return (Opinion(record.text, label) for file, label in sides for record in read_texts(file))
     return _labelled(open_source(source))
 
 

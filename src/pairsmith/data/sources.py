@@ -210,8 +210,8 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         if isinstance(value, str):
             value = {"text": value}
         if not isinstance(value, dict):
-            found = json.dumps(value)[:20]
-            raise InputError(f"{where}: {found} is not a JSON object with columns such as text")
+            excerpt = json.dumps(value)[:20]
+            raise InputError(f"{where}: {excerpt} is not a JSON object with columns such as text")
         yield where, value
 
 

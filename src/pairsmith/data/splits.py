@@ -26,24 +26,24 @@ def split_of(source: str) -> tuple[str, str]:
     URLs, drives and Hub ids contain colons too, so the part before the colon has to be a folder, and nothing
     may exist under the whole name.
     """
-    found = _NAMED.fullmatch(source)
-    if found is None:
+    match = _NAMED.fullmatch(source)
+    if match is None:
         return source, ""
-    whole, folder = place(source), place(found[1])
+    whole, folder = place(source), place(match[1])
     try:
         named = is_folder(folder) and not is_folder(whole) and size_of(whole) is None
     except OSError:  # a text that is too long to be a path
         named = False
-    return (found[1], found[2]) if named else (source, "")
+    return (match[1], match[2]) if named else (source, "")
 
 
 def split_files(source: str) -> list[Place]:
     """The files of ``FOLDER:SPLIT``, in order."""
     folder, split = split_of(source)
-    found = _by_split(place(folder))
-    if split not in found:
-        raise InputError(f"{folder} has no split {split!r}; {choices(split, found)}")
-    return found[split]
+    by_split = _by_split(place(folder))
+    if split not in by_split:
+        raise InputError(f"{folder} has no split {split!r}; {choices(split, by_split)}")
+    return by_split[split]
 
 
 def splits_of(source: str) -> dict[str, str]:
@@ -80,24 +80,24 @@ def to_measure_on(source: str, done: str, say: Say | None = None, *, split: str 
 
 
 def _one_split(source: str, split: str, done: str, say: Say | None) -> str:
-    found = splits_of(source)
-    if split_of(source)[1] or list(found) == [split]:
+    splits = splits_of(source)
+    if split_of(source)[1] or list(splits) == [split]:
         return source
-    if split not in found:
-        one = found.get("validation", next(iter(found.values())))
-        raise InputError(f"{source}: has no split {split}, only {', '.join(found)}; name one, such as {one}")
+    if split not in splits:
+        one = splits.get("validation", next(iter(splits.values())))
+        raise InputError(f"{source}: has no split {split}, only {', '.join(splits)}; name one, such as {one}")
     if say:
-        others = ", ".join(each for each in found if each != split)
+        others = ", ".join(name for name in splits if name != split)
         say(f"{display_name(place(source)) or source}: its split {split} is {done}; {others} is not")
-    return found[split]
+    return splits[split]
 
 
 def _by_split(folder: Place) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
+    by_split: dict[str, list[Place]] = {}
     for file in folder_files(folder):
         named = _SPLIT.match(file.name)
-        found.setdefault(named[1] if named else "train", []).append(file)
-    return dict(sorted(found.items(), key=lambda each: (each[0] != "train", each[0])))
+        by_split.setdefault(named[1] if named else "train", []).append(file)
+    return dict(sorted(by_split.items(), key=lambda entry: (entry[0] != "train", entry[0])))
 
 
 def folder_files(path: Place) -> list[Place]:
@@ -110,8 +110,8 @@ def folder_files(path: Place) -> list[Place]:
             raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
         if not complete:
             raise InputError(f"{path} is unfinished; rerun the command that writes it, and it will continue")
-    found = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
-    files = sorted(found, key=lambda file: file.name)
+    paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
+    files = sorted(paths, key=lambda file: file.name)
     if not files:
         raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
     return files

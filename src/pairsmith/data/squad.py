@@ -148,8 +148,8 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
             return []
         case {"text": [*texts], "answer_start": [*starts]} if len(texts) == len(starts):
             return zip(texts, starts, strict=True)
-        case [*each] if all(isinstance(answer, Mapping) for answer in each):
-            return [(answer.get("text"), answer.get("answer_start")) for answer in each]
+        case [*objects] if all(isinstance(answer, Mapping) for answer in objects):
+            return [(answer.get("text"), answer.get("answer_start")) for answer in objects]
     raise InputError(
         f"{where}: answers has to be two lists of one length, text and answer_start, or a list of objects "
         f"with both; it is {json.dumps(answers, default=str)[:60]}"
@@ -166,13 +166,13 @@ def locate_answer(text: object, start: object, context: str, where: str) -> Answ
         )
     if start >= 0 and context.startswith(text, start):
         return Answer(text, start)
-    found = context.find(text)
-    if found < 0:
+    position = context.find(text)
+    if position < 0:
         raise InputError(
             f"{where}: the answer {text[:40]!r} does not occur in its context, at {start} or elsewhere; "
             "answers have to be copied from the context letter for letter"
         )
-    return Answer(text, found)
+    return Answer(text, position)
 
 
 def _nested(path: Place) -> Source | None:
@@ -212,10 +212,10 @@ def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
 
 
 def _list(parent: object, key: str, where: str) -> list[Any]:
-    found = parent.get(key) if isinstance(parent, dict) else None
-    if not isinstance(found, list):
+    values = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(values, list):
         raise InputError(f"{where}: a list called {key} is expected, as in SQuAD files")
-    return found
+    return values
 
 
 # MRQA
@@ -235,8 +235,8 @@ def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Column
             continue
         if not isinstance(row["qas"], list) or not isinstance(row.get("context"), str):
             raise InputError(f"{where}: a text called context and a list called qas are expected, as in MRQA")
-        for number, asked in enumerate(row["qas"]):
-            yield f"{where}.qas[{number}]", _mrqa_row(asked, row["context"], f"{where}.qas[{number}]")
+        for number, question in enumerate(row["qas"]):
+            yield f"{where}.qas[{number}]", _mrqa_row(question, row["context"], f"{where}.qas[{number}]")
 
 
 def _texts(value: Any) -> list[str]:
@@ -245,17 +245,17 @@ def _texts(value: Any) -> list[str]:
     return value
 
 
-def _mrqa_row(asked: Any, context: str, where: str) -> dict[str, Any]:
+def _mrqa_row(question: Any, context: str, where: str) -> dict[str, Any]:
     try:
-        spans = [span for found in asked["detected_answers"] for span in found["char_spans"]]
+        spans = [span for answer in question["detected_answers"] for span in answer["char_spans"]]
         starts = [int(start) for start, _ in spans]
         texts = [context[int(start) : int(last) + 1] for start, last in spans]  # ``last`` is inclusive
         return {
-            "id": str(asked.get("qid") or asked.get("id") or where),
+            "id": str(question.get("qid") or question.get("id") or where),
             "context": context,
-            "question": asked["question"],
+            "question": question["question"],
             "answers": {"text": texts, "answer_start": starts},
-            WORDINGS: _texts(asked.get("answers") or []),
+            WORDINGS: _texts(question.get("answers") or []),
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(

@@ -46,8 +46,8 @@ class StoredRows:
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         batch = self._batches[number // _TOGETHER]
-        found: dict[str, Any] = batch.slice(number % _TOGETHER, 1).to_pylist()[0]
-        return found
+        row: dict[str, Any] = batch.slice(number % _TOGETHER, 1).to_pylist()[0]
+        return row
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self._batches:
@@ -67,7 +67,7 @@ class StoredSequence(Sequence[T]):
     def __getitem__(self, number: slice) -> list[T]: ...
     def __getitem__(self, number: int | slice) -> T | list[T]:
         if isinstance(number, slice):
-            return [self.item(each) for each in range(*number.indices(len(self)))]
+            return [self.item(index) for index in range(*number.indices(len(self)))]
         return self.item(range(len(self))[number])
 
 

@@ -69,22 +69,22 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
         folder = is_folder(data)
         if not folder and size_of(data) is None:
             raise missing(data)
-    found = _find(data) if folder else _single(data)
-    if not found:
+    suites = _find(data) if folder else _single(data)
+    if not suites:
         raise InputError(
             f"{data} holds none of {', '.join(STS_SUITES)}; expected folders such as stsb/ with "
             f"{_STSB_TEST}, sick/ with {_SICK_TEST[0]}, sts12-16/2012/ with MSRpar.test.tsv …, "
             "or a file with the columns sentence1, sentence2, score"
         )
     for name in names or ():
-        if name not in found:
+        if name not in suites:
             known = name in STS_SUITES
             raise InputError(
-                f"{data} has no {name!r}; it has: {', '.join(found)}"
+                f"{data} has no {name!r}; it has: {', '.join(suites)}"
                 if known
-                else f"no test set is called {name!r}; {choices(name, {*STS_SUITES, *found})}"
+                else f"no test set is called {name!r}; {choices(name, {*STS_SUITES, *suites})}"
             )
-    return [StsSuite(name, found[name]()) for name in dict.fromkeys(names or found)]
+    return [StsSuite(name, suites[name]()) for name in dict.fromkeys(names or suites)]
 
 
 def is_released(data: Place) -> bool:
@@ -112,12 +112,12 @@ def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
 
 def _find(data: Place) -> dict[str, Callable[[], _Subsets]]:
     """The suites in ``data``, its folders and their folders; the first folder found for a name counts."""
-    found: dict[str, Callable[[], _Subsets]] = {}
+    suites: dict[str, Callable[[], _Subsets]] = {}
     folders = [data, *_folders(data), *(inner for folder in _folders(data) for inner in _folders(folder))]
     for folder in folders:
         for name, load in _in_folder(folder):
-            found.setdefault(name, load)
-    return {name: found[name] for name in STS_SUITES if name in found}
+            suites.setdefault(name, load)
+    return {name: suites[name] for name in STS_SUITES if name in suites}
 
 
 def _folders(folder: Place) -> list[Place]:

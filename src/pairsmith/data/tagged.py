@@ -65,7 +65,7 @@ def tags_beside(words: Place) -> Place:
 
 def _beside(path: Place) -> _Lines:
     name, other = display_name(path), tags_beside(path)
-    words, tags = ([line.split() for _, line in read_lines(each)] for each in (path, other))
+    words, tags = ([line.split() for _, line in read_lines(file)] for file in (path, other))
     if len(words) != len(tags):
         raise InputError(f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}")
     for number, (some, their) in enumerate(zip(words, tags, strict=True), start=1):
@@ -99,8 +99,8 @@ def _meaning(source: str, column: str) -> Sequence[str] | None:
     with suppress(Exception):  # as for rows: what cannot be streamed is downloaded
         features = load_hub_data(source, streaming=True).features
     features = features or load_hub_data(source, streaming=False).features
-    found: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
-    return found
+    names: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
+    return names
 
 
 def _columns(path: Place) -> _Lines:
@@ -134,10 +134,10 @@ def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSe
 
 def as_bio(tags: Sequence[str]) -> list[str]:
     """Tags in which every entity begins with B-; IOB1 uses it only after another entity of the same type."""
-    found = []
+    bio_tags = []
     before = "O"
     for tag in tags:
         starts = tag.startswith("I-") and before[2:] != tag[2:]
-        found.append(f"B-{tag[2:]}" if starts else tag)
+        bio_tags.append(f"B-{tag[2:]}" if starts else tag)
         before = tag
-    return found
+    return bio_tags

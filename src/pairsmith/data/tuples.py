@@ -76,29 +76,29 @@ def _example(
 
 def _negatives(row: Columns, where: str) -> list[str]:
     """The texts in the columns of negatives, in the order of their numbers; blank ones are empty."""
-    columns = [(int(found[1] or 0), name) for name in row if (found := _NEGATIVE.fullmatch(name))]
+    columns = [(int(match[1] or 0), name) for name in row if (match := _NEGATIVE.fullmatch(name))]
     texts: list[str] = []
     for _, name in sorted(columns):
         value = row[name]
         several = isinstance(value, Sequence) and not isinstance(value, str)
-        texts += [column_text({name: each}, name, where) for each in (value if several else [value])]
+        texts += [column_text({name: text}, name, where) for text in (value if several else [value])]
     return texts
 
 
 def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
     """The scores of the positive and of each negative."""
-    given = {name: found for name in _SCORES if (found := _numbers(row.get(name), name, where))}
+    given = {name: numbers for name in _SCORES if (numbers := _numbers(row.get(name), name, where))}
     if not given:
         raise InputError(f"{where}: the row has no scores; expected a column scores, score or label")
     if len(given.get("score", ())) == 1 and len(given.get("scores", ())) == negatives:
         return (*given["score"], *given["scores"])
-    name, found = next(iter(given.items()))
-    if len(found) == negatives + 1:
-        return found
-    if len(found) == negatives:  # how far the positive is ahead of each
-        return (0.0, *(-lead for lead in found))
+    name, numbers = next(iter(given.items()))
+    if len(numbers) == negatives + 1:
+        return numbers
+    if len(numbers) == negatives:  # how far the positive is ahead of each
+        return (0.0, *(-lead for lead in numbers))
     raise InputError(
-        f"{where}: {name} has {len(found)} numbers and the row {negatives} negatives; expected a score of "
+        f"{where}: {name} has {len(numbers)} numbers and the row {negatives} negatives; expected a score of "
         "the positive and one of each negative, or the positive's lead over each"
     )
 
@@ -108,9 +108,9 @@ def _numbers(value: Any, name: str, where: str) -> tuple[float, ...]:
     if value is None or value == "":
         return ()
     try:
-        found = tuple(float(each) for each in (value if isinstance(value, list | tuple) else [value]))
+        numbers = tuple(float(number) for number in (value if isinstance(value, list | tuple) else [value]))
     except (TypeError, ValueError):
-        found = (math.nan,)
-    if not all(map(math.isfinite, found)):
+        numbers = (math.nan,)
+    if not all(map(math.isfinite, numbers)):
         raise InputError(f"{where}: {name} is {str(value)[:40]!r}; expected a number or a list of numbers")
-    return found
+    return numbers

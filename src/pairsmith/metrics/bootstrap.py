@@ -24,11 +24,11 @@ def spearman_draws(
             f"expected two series of one length of at least 1, got shapes {a.shape} and {b.shape}"
         )
     groups_a, groups_b = dense_groups(a), dense_groups(b)
-    found = np.empty(draws)
+    correlations = np.empty(draws)
     for draw in range(draws):
         chosen = rng.integers(0, a.size, size=a.size)
-        found[draw] = pearson(group_ranks(groups_a[chosen]), group_ranks(groups_b[chosen]))
-    return found
+        correlations[draw] = pearson(group_ranks(groups_a[chosen]), group_ranks(groups_b[chosen]))
+    return correlations
 
 
 def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | None:

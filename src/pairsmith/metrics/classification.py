@@ -35,8 +35,8 @@ def precision_recall_f1(table: Counts) -> tuple[Floats, Floats, Floats]:
     one that is neither.
     """
     right = np.diagonal(table, axis1=-2, axis2=-1).astype(np.float64)
-    given, found = table.sum(axis=-1), table.sum(axis=-2)
-    return _over(right, found), _over(right, given), _over(2 * right, given + found)
+    given, predicted = table.sum(axis=-1), table.sum(axis=-2)
+    return _over(right, predicted), _over(right, given), _over(2 * right, given + predicted)
 
 
 def macro_f1(table: Counts) -> Floats:
@@ -55,12 +55,12 @@ def resampled(
     """
     total = int(table.sum())
     block = max(1, _CELLS // table.size)
-    found: list[list[Floats]] = [[np.empty(0)] for _ in measures]
+    by_measure: list[list[Floats]] = [[np.empty(0)] for _ in measures]
     for start in range(0, draws, block):
         drawn = rng.multinomial(total, table.ravel() / total, size=min(block, draws - start))
-        for values, measure in zip(found, measures, strict=True):
+        for values, measure in zip(by_measure, measures, strict=True):
             values.append(measure(drawn.reshape(-1, *table.shape)))
-    return [np.concatenate(values) for values in found]
+    return [np.concatenate(values) for values in by_measure]
 
 
 def _over(counts: Floats, totals: Counts) -> Floats:

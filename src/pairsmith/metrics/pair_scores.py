@@ -44,16 +44,16 @@ def pair_scores(
 
     def scored(features: Mapping[str, Tensor]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            found = batch_scores(encoder, features, layers, special_tokens=special_tokens)
-            return np.asarray(found.T.cpu().numpy(), np.float32)
+            by_layer = batch_scores(encoder, features, layers, special_tokens=special_tokens)
+            return np.asarray(by_layer.T.cpu().numpy(), np.float32)
 
     def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
         return pool.submit(scored, pair_features(encoder, [pairs[row] for row in rows]))
 
     most = batch_tokens or tokens_at_once(encoder.model.device)
     with one_thread_each(encoder.model.device) as pool:
-        for rows, found in pool.each(begin, batches_by_length(longest, _AT_ONCE, most)):
-            scores[rows] = found
+        for rows, results in pool.results(begin, batches_by_length(longest, _AT_ONCE, most)):
+            scores[rows] = results
             advance(len(rows))
     return scores
 

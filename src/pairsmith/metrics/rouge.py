@@ -30,7 +30,7 @@ class RougeScores:
     rouge_lsum: float | None
     count: int
     settings: Mapping[str, Any]
-    each: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    per_text: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """The entries of a results file: scores rounded to four places, under ROUGE's usual names."""
@@ -66,8 +66,10 @@ def _scores(
     if not texts:
         raise InputError("there are no summaries, so there is nothing to score; expected one or more")
     scorer = _scorer(types)
-    found = [scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)]
-    each = {name: tuple(100.0 * getattr(scores[name], measure) for scores in found) for name in types}
+    results = [
+        scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)
+    ]
+    by_type = {name: tuple(100.0 * getattr(scores[name], measure) for scores in results) for name in types}
     settings = {
         "package": f"rouge-score {version('rouge-score')}",
         "measure": measure,
@@ -76,8 +78,8 @@ def _scores(
         "rougeL": "over the whole text",
         "rougeLsum": "over lines",
     }
-    one, two, longest, *lines = (math.fsum(figures) / len(figures) for figures in each.values())
-    return RougeScores(one, two, longest, lines[0] if lines else None, len(texts), settings, each)
+    one, two, longest, *lines = (math.fsum(figures) / len(figures) for figures in by_type.values())
+    return RougeScores(one, two, longest, lines[0] if lines else None, len(texts), settings, by_type)
 
 
 def _scorer(types: Sequence[str]) -> Any:

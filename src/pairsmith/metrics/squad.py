@@ -62,10 +62,10 @@ def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaS
     for number, answers in enumerate(golds, start=1):
         if not answers:
             raise InputError(f"question {number} of {len(golds)} has no gold answer; drop it first")
-    each = list(zip(predictions, golds, strict=True))
-    exact = sum(exact_match(prediction, answers) for prediction, answers in each)
-    overlap = sum(f1(prediction, answers) for prediction, answers in each)
-    return QaScores(100.0 * exact / len(each), 100.0 * overlap / len(each), len(each))
+    pairs = list(zip(predictions, golds, strict=True))
+    exact = sum(exact_match(prediction, answers) for prediction, answers in pairs)
+    overlap = sum(f1(prediction, answers) for prediction, answers in pairs)
+    return QaScores(100.0 * exact / len(pairs), 100.0 * overlap / len(pairs), len(pairs))
 
 
 def _check(golds: Sequence[str]) -> None:

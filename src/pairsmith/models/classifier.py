@@ -57,8 +57,8 @@ class TextClassifier:
         (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
         """
         vectors = unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
-        found: Floats = vectors @ self.weight.T + self.bias
-        return found
+        scores: Floats = vectors @ self.weight.T + self.bias
+        return scores
 
     def confidences(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None

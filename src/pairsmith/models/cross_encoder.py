@@ -75,12 +75,12 @@ class CrossEncoder(TextModel):
     def scores(self, features: Mapping[str, Any]) -> Tensor:
         """The scores of the rows' pairs, one row's after another's, ``(pairs,)`` float32."""
         if not self.shares:
-            found: Tensor = self.model(**features).logits
+            scores: Tensor = self.model(**features).logits
         else:
             rest = {name: value for name, value in features.items() if name != "last"}
             states = self.model.base_model(**prefix_inputs(rest, self.model)).last_hidden_state
-            found = self.model.score(states[features["last"][:, 0], features["last"][:, 1]])
-        return found.float().squeeze(1)
+            scores = self.model.score(states[features["last"][:, 0], features["last"][:, 1]])
+        return scores.float().squeeze(1)
 
 
 def _end_of_input(parts: Sequence[int | None]) -> int:
@@ -132,17 +132,17 @@ def score_pairs(
 
     def scored(features: dict[str, Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            found: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
-            return found
+            batch_scores: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
+            return batch_scores
 
     def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[NDArray[np.float32]]:
         return pool.submit(scored, cross.row_features([rows[number] for number in some], inputs, outputs))
 
     most = batch_tokens or tokens_at_once(device)
     with one_thread_each(device) as pool:
-        for some, found in pool.each(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
-            scores[[number for row in some for number in rows[row].numbers]] = found
-            advance(len(found))
+        for some, results in pool.results(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
+            scores[[number for row in some for number in rows[row].numbers]] = results
+            advance(len(results))
     if not np.isfinite(scores).all():
         raise not_finite("the cross-encoder gives scores")
     return scores

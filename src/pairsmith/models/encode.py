@@ -69,10 +69,10 @@ def encode_texts(
 
     most = batch_tokens or tokens_at_once(encoder.device)
     with one_thread_each(encoder.device) as pool:
-        for rows, found in pool.each(
+        for rows, batch_vectors in pool.results(
             begin, batches_by_length(token_counts(encoder, texts), batch_size, most)
         ):
-            vectors[rows] = found[:, :width]
+            vectors[rows] = batch_vectors[:, :width]
             advance(len(rows))
     return vectors
 
@@ -139,7 +139,7 @@ class Pool:
     pool: ThreadPoolExecutor
     count: int
 
-    def each(
+    def results(
         self, begin: Callable[[ThreadPoolExecutor, list[int]], Future[T]], batches: Iterable[list[int]]
     ) -> Iterator[tuple[list[int], T]]:
         """Each batch and its result, in order; ``begin`` is called in this thread, a few batches ahead."""

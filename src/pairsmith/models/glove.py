@@ -45,7 +45,7 @@ def split_words(sentence: str) -> list[str]:
 def read_vectors(path: Path, wanted: Set[str]) -> dict[str, NDArray[np.float32]]:
     """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped."""
     keys = {word.encode(): word for word in wanted}
-    found: dict[str, NDArray[np.float32]] = {}
+    vectors: dict[str, NDArray[np.float32]] = {}
     size: int | None = None
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
@@ -59,9 +59,9 @@ def read_vectors(path: Path, wanted: Set[str]) -> dict[str, NDArray[np.float32]]
                 _check_width(fields, size, f"{path}:{number}")
                 continue
             word = keys.get(fields[0])
-            if word is not None and word not in found:
-                found[word] = _vector(fields[1:], f"{path}:{number}")
-    return found
+            if word is not None and word not in vectors:
+                vectors[word] = _vector(fields[1:], f"{path}:{number}")
+    return vectors
 
 
 def _check_width(fields: list[bytes], size: int, where: str) -> None:

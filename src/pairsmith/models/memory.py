@@ -33,8 +33,8 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + kept
-    found = [size for size in (_available(), *map(_below_limit, _LIMITS)) if size is not None]
-    return max(0, min(found, default=_UNKNOWN))
+    sizes = [size for size in (_available(), *map(_below_limit, _LIMITS)) if size is not None]
+    return max(0, min(sizes, default=_UNKNOWN))
 
 
 def call_tokens(model: Any, token: int) -> int:

@@ -54,8 +54,8 @@ def parse(
     """
 
     def text(some: Sequence[int]) -> str:
-        found: str = generator.tokenizer.decode(list(some), skip_special_tokens=True)
-        return found.strip()
+        decoded: str = generator.tokenizer.decode(list(some), skip_special_tokens=True)
+        return decoded.strip()
 
     parts: list[list[int]] = [[]]
     for token in tokens:

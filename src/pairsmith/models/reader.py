@@ -183,7 +183,7 @@ def answer(
     order = sorted(range(len(features)), key=lambda row: -len(features[row].input_ids))
     rows_of = rows_of_questions(features)
     scores: dict[int, Tensor] = {}
-    found: dict[int, Prediction] = {}
+    predictions: dict[int, Prediction] = {}
     with _evaluating(reader.model):
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
@@ -192,11 +192,13 @@ def answer(
             numbers = {feature.question for feature in batch}
             done = [number for number in numbers if all(row in scores for row in rows_of[number])]
             for number in done:
-                each = rows_of[number]
-                text = whole_text([features[row] for row in each], [scores.pop(row) for row in each])
-                found[number] = text.best(contexts[number], max_answer_tokens)
+                question_rows = rows_of[number]
+                text = whole_text(
+                    [features[row] for row in question_rows], [scores.pop(row) for row in question_rows]
+                )
+                predictions[number] = text.best(contexts[number], max_answer_tokens)
             advance(len(done))
-    return [found[number] for number in range(len(contexts))]
+    return [predictions[number] for number in range(len(contexts))]
 
 
 def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
@@ -204,7 +206,7 @@ def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
     with torch.inference_mode():
         output = reader.model(**moved(collate(reader, batch), reader.model.device))
         both = torch.stack([output.start_logits, output.end_logits], dim=1).float().cpu()
-    return [each[:, : len(feature.input_ids)] for each, feature in zip(both, batch, strict=True)]
+    return [scores[:, : len(feature.input_ids)] for scores, feature in zip(both, batch, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,12 +237,14 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
     """
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
-    places = [each.nonzero().flatten().tolist() for each in kept]
+    places = [mask.nonzero().flatten().tolist() for mask in kept]
     owned = [slice(some[0], some[-1] + 1) if some else slice(0, 0) for some in places]
     text = TextScores(
-        torch.cat([each[:, tokens] for each, tokens in zip(scores, owned, strict=True)], dim=1),
+        torch.cat(
+            [window_scores[:, tokens] for window_scores, tokens in zip(scores, owned, strict=True)], dim=1
+        ),
         torch.cat([window.offsets[tokens] for window, tokens in zip(windows, owned, strict=True)]),
-        torch.cat([each[tokens] for each, tokens in zip(kept, owned, strict=True)]),
+        torch.cat([mask[tokens] for mask, tokens in zip(kept, owned, strict=True)]),
     )
     if not torch.isfinite(text.scores[:, text.allowed]).all():
         raise not_finite("the model gives scores")
@@ -343,9 +347,9 @@ def features_of(encoded: Any, texts: Sequence[str], part: int, first: int = 0) -
     features = []
     for row, text in enumerate(encoded["overflow_to_sample_mapping"]):
         offsets = encoded["offset_mapping"][row]
-        each = zip(encoded.sequence_ids(row), offsets, strict=True)
+        tokens = zip(encoded.sequence_ids(row), offsets, strict=True)
         is_context = torch.tensor(
-            [of == part and bool(texts[text][start:end].strip()) for of, (start, end) in each]
+            [of == part and bool(texts[text][start:end].strip()) for of, (start, end) in tokens]
         )
         features.append(
             Feature(
@@ -368,8 +372,8 @@ def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
         max_length=longest,
         return_offsets_mapping=True,
     )
-    each = zip(questions, encoded["offset_mapping"], strict=True)
-    return [question if len(tokens) < longest else question[: tokens[-1][1]] for question, tokens in each]
+    pairs = zip(questions, encoded["offset_mapping"], strict=True)
+    return [question if len(tokens) < longest else question[: tokens[-1][1]] for question, tokens in pairs]
 
 
 def _has_token_types(reader: Reader) -> bool:

@@ -97,7 +97,7 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
             f"this base gives only the first {encoder.truncate_dim} numbers of its vectors, which cannot be "
             "centred; leave centre out, or remove truncate_dim from its config_sentence_transformers.json"
         )
-    mean = torch.from_numpy(encode_texts(encoder, [distinct[each] for each in chosen]).mean(axis=0))
+    mean = torch.from_numpy(encode_texts(encoder, [distinct[place] for place in chosen]).mean(axis=0))
     width = len(mean)
     layer = Dense(
         width,

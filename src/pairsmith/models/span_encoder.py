@@ -33,8 +33,8 @@ class SpanEncoder:
     def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
         """r(c): the vectors of the last layer, ``(n, longest, d)``."""
         inputs = moved(features, self.tokens.model.device)
-        found: Tensor = self.tokens.model(**inputs).last_hidden_state
-        return found
+        vectors: Tensor = self.tokens.model(**inputs).last_hidden_state
+        return vectors
 
     def question_vectors(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """f_start and f_end of n questions, each ``(n, d)``."""
@@ -75,12 +75,12 @@ def span_logits(
             f"expected a count of 1 or more for each of {len(vectors)} passages, {len(starts)} in all, got "
             f"{list(counts)}"
         )
-    asked = torch.arange(max(counts)) < torch.tensor(counts)[:, None]  # (passages, largest count)
-    asked = asked.to(vectors.device)
+    mask = torch.arange(max(counts)) < torch.tensor(counts)[:, None]  # (passages, largest count)
+    mask = mask.to(vectors.device)
 
     def products(questions: Tensor) -> Tensor:
         by_passage = pad_sequence(list(torch.split(questions.float(), list(counts))), batch_first=True)
-        return (by_passage @ vectors.float().transpose(1, 2))[asked]
+        return (by_passage @ vectors.float().transpose(1, 2))[mask]
 
     with torch.autocast(vectors.device.type, enabled=False):
         return products(starts), products(ends)

@@ -72,9 +72,9 @@ def heads_kind(where: str) -> Kind | None:
 
 def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
     """Load the heads saved beside a model whose vectors have this width, and check their kind."""
-    found = heads_kind(where)
-    if found != kind:
-        there = "there are none" if found is None else f"the heads there read {found}"
+    saved_kind = heads_kind(where)
+    if saved_kind != kind:
+        there = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"
         raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {there}")
     heads = SpanHeads(width, kind)
     try:

@@ -61,7 +61,7 @@ def text_vectors(
     """The token vectors r(c) of each text; long windows are encoded first, see ``text_windows``."""
     windows = text_windows(encoder.tokens, texts)
     lengths = [len(window.input_ids) for window in windows]
-    found: dict[int, tuple[Tensor, Tensor]] = {}
+    by_window: dict[int, tuple[Tensor, Tensor]] = {}
     at_once = batch_tokens or tokens_at_once(encoder.tokens.model.device)
     for rows in batches_by_length(lengths, len(lengths), at_once):
         features = collate(encoder.tokens, [windows[row] for row in rows])
@@ -69,12 +69,12 @@ def text_vectors(
             window = windows[row]
             own = vectors[: len(window.is_context)]
             masks = window.is_context, ~window.offsets.any(dim=1)  # neighbouring windows share other tokens
-            found[row] = own[masks[0].to(own.device)], own[masks[1].to(own.device)]
+            by_window[row] = own[masks[0].to(own.device)], own[masks[1].to(own.device)]
     return [
         TextVectors(
-            torch.cat([found[row][0] for row in rows]),
+            torch.cat([by_window[row][0] for row in rows]),
             torch.cat([windows[row].offsets[windows[row].is_context] for row in rows]),
-            torch.cat([found[row][1] for row in rows]),
+            torch.cat([by_window[row][1] for row in rows]),
         )
         for rows in rows_of_questions(windows)
     ]
@@ -105,7 +105,7 @@ def answer_by_vectors(
     for number, context in enumerate(contexts):
         numbers_of.setdefault(context, []).append(number)
     texts = list(numbers_of)
-    found: dict[int, Prediction] = {}
+    predictions: dict[int, Prediction] = {}
     with torch.inference_mode():
         for first in range(0, len(texts), _AT_ONCE):
             some = texts[first : first + _AT_ONCE]
@@ -113,10 +113,10 @@ def answer_by_vectors(
             sides = question_vectors(encoder, [questions[number] for number in numbers])
             starts, ends = (torch.split(side, [len(numbers_of[text]) for text in some]) for side in sides)
             for text, read, start, end in zip(some, text_vectors(encoder, some), starts, ends, strict=True):
-                each = _answers(text, read, start, end, max_answer_tokens)
-                found.update(zip(numbers_of[text], each, strict=True))
-                advance(len(each))
-    return [found[number] for number in range(len(contexts))]
+                answers = _answers(text, read, start, end, max_answer_tokens)
+                predictions.update(zip(numbers_of[text], answers, strict=True))
+                advance(len(answers))
+    return [predictions[number] for number in range(len(contexts))]
 
 
 def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,7 @@ def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Te
         order += rows
         vectors.append(short.question_vectors(short.tokens.features([questions[row] for row in rows])))
     back = torch.tensor(order).argsort()
-    starts, ends = (torch.cat(each)[back] for each in zip(*vectors, strict=True))
+    starts, ends = (torch.cat(parts)[back] for parts in zip(*vectors, strict=True))
     return starts, ends
 
 
@@ -141,8 +141,8 @@ def _answers(text: str, read: TextVectors, starts: Tensor, ends: Tensor, max_tok
     if not (torch.isfinite(start).all() and torch.isfinite(end).all()):
         raise not_finite("the encoder gives vectors")
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), max_tokens)
-    each = zip(spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
+    answers = zip(spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
     return [
         Prediction.of(text, score, int(read.offsets[one, 0]), int(read.offsets[other, 1]))
-        for score, one, other in each
+        for score, one, other in answers
     ]

@@ -117,8 +117,8 @@ def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) ->
     if model.config.model_type == "encoder-decoder":
         models = [model.encoder, model.decoder] if written else [model.encoder]
     summarizer.tokenizer.add_tokens([marker], special_tokens=True)
-    for each in models:
-        _grow(each, len(summarizer.tokenizer))
+    for network in models:
+        _grow(network, len(summarizer.tokenizer))
 
 
 def _grow(model: Any, count: int) -> None:
@@ -231,7 +231,7 @@ def summarize(
     device = summarizer.model.device
     how = search_settings(summarizer, beams, summary_tokens, shortest)
     rows = encode_documents(summarizer, documents, summary_tokens)
-    found = [""] * len(rows)
+    summaries = [""] * len(rows)
 
     def written(features: dict[str, Tensor]) -> Tensor:
         read = 0 if summarizer.cue is None else features["input_ids"].shape[1]
@@ -247,12 +247,14 @@ def summarize(
 
     most = batch_size * summarizer.max_length
     with one_thread_each(device) as pool:
-        for batch, ids in pool.each(begin, batches_by_length([len(row) for row in rows], batch_size, most)):
+        for batch, ids in pool.results(
+            begin, batches_by_length([len(row) for row in rows], batch_size, most)
+        ):
             texts = summarizer.tokenizer.batch_decode(ids, skip_special_tokens=True)
             for row, text in zip(batch, texts, strict=True):
-                found[row] = text.strip()
+                summaries[row] = text.strip()
             advance(len(batch))
-    return found
+    return summaries
 
 
 def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, shortest: int = SHORTEST) -> Any:

@@ -54,12 +54,12 @@ def predict_spans(
     reader.model.eval()
     windows = encode_questions(reader, questions, contexts)
     scores = window_scores(reader, windows, batch_tokens)
-    found = []
+    distributions = []
     for context, rows in zip(contexts, rows_of_questions(windows), strict=True):
         text = whole_text([windows[row] for row in rows], [scores[row] for row in rows])
-        found.append(_span_distributions(context, text, top, max_answer_tokens))
+        distributions.append(_span_distributions(context, text, top, max_answer_tokens))
     advance(len(questions))
-    return found
+    return distributions
 
 
 def window_scores(
@@ -67,17 +67,17 @@ def window_scores(
 ) -> list[Tensor]:
     """Start and end scores of each window, ``(2, tokens)`` float32."""
     device = reader.model.device
-    found: list[Tensor] = [torch.empty(0)] * len(windows)
+    scores: list[Tensor] = [torch.empty(0)] * len(windows)
     lengths = [len(window.input_ids) for window in windows]
     batches = batches_by_length(lengths, len(windows), batch_tokens or tokens_at_once(device))
     with one_thread_each(device) as pool:
-        for rows, each in pool.each(
+        for rows, results in pool.results(
             lambda threads, rows: threads.submit(read_windows, reader, [windows[row] for row in rows]),
             batches,
         ):
-            for row, both in zip(rows, each, strict=True):
-                found[row] = both
-    return found
+            for row, both in zip(rows, results, strict=True):
+                scores[row] = both
+    return scores
 
 
 def _span_distributions(context: str, text: TextScores, top: int, max_tokens: int) -> SpanDistributions:

@@ -35,14 +35,14 @@ class TokenEncoder(TextModel):
     def states(self, features: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """The vectors of each layer from 0 on, each ``(n, longest, d)``."""
         inputs = moved(features, self.model.device)
-        found: Sequence[Tensor] = self.model(**inputs, output_hidden_states=True).hidden_states
-        return found
+        states: Sequence[Tensor] = self.model(**inputs, output_hidden_states=True).hidden_states
+        return states
 
     def is_special(self, features: Mapping[str, Tensor]) -> Tensor:
         """``(n, longest)`` bool, true for tokens that mark a text's start or end, and for padding."""
         names = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
         ids = [getattr(self.tokenizer, name) for name in names]
-        return torch.isin(features["input_ids"], torch.tensor([each for each in ids if each is not None]))
+        return torch.isin(features["input_ids"], torch.tensor([token for token in ids if token is not None]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +54,9 @@ class TextTokens:
 
 
 def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple[int, int]]) -> TextTokens:
-    each = enumerate(zip(parts, offsets, strict=True))
-    found = [(n, *span) for n, (part, span) in each if part == 0 and text[slice(*span)].strip()]
-    table = np.array(found, np.int64).reshape(-1, 3)
+    tokens = enumerate(zip(parts, offsets, strict=True))
+    rows = [(n, *span) for n, (part, span) in tokens if part == 0 and text[slice(*span)].strip()]
+    table = np.array(rows, np.int64).reshape(-1, 3)
     return TextTokens(table[:, 0], table[:, 1:])
 
 
@@ -66,9 +66,9 @@ def start_tokens(offsets: Ints, positions: Ints) -> Ints:
     Tokens, none of them empty, begin and end at ``offsets``, ``(tokens, 2)``; ``positions``, ``(n,)``, are
     characters at which something starts. The token is -1 for a position after the last one.
     """
-    found: Ints = np.searchsorted(offsets[:, 1], positions, side="right").astype(np.int64)
-    found[found == len(offsets)] = -1
-    return found
+    tokens: Ints = np.searchsorted(offsets[:, 1], positions, side="right").astype(np.int64)
+    tokens[tokens == len(offsets)] = -1
+    return tokens
 
 
 def end_tokens(offsets: Ints, positions: Ints) -> Ints:
@@ -77,10 +77,10 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
     Positions are exclusive ends; see ``start_tokens``. The token is -1 for a position before the first one,
     or after the last one, where the text was cut off.
     """
-    found: Ints = np.searchsorted(offsets[:, 0], positions, side="left").astype(np.int64) - 1
+    tokens: Ints = np.searchsorted(offsets[:, 0], positions, side="left").astype(np.int64) - 1
     if len(offsets):
-        found[positions > offsets[-1, 1]] = -1
-    return found
+        tokens[positions > offsets[-1, 1]] = -1
+    return tokens
 
 
 def load_token_encoder(

@@ -24,7 +24,7 @@ def fingerprint_of(*texts: str) -> str:
 
 def write_trained_on(folder: Path, fingerprints: Iterable[str]) -> None:
     """Write the fingerprints of the training rows into a model's folder."""
-    lines = "".join(f"{each}\n" for each in sorted(set(fingerprints)))
+    lines = "".join(f"{fingerprint}\n" for fingerprint in sorted(set(fingerprints)))
     (folder / TRAINED_ON).write_text(lines, encoding="utf-8")
 
 

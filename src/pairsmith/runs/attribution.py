@@ -53,9 +53,9 @@ class Sources:
 
 def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) -> Sources:
     """The models and data, and the sources of those that pairsmith made; each once."""
-    found = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
-    made_with = dict.fromkeys(credit for each in found for credit in each.credits)
-    citations = [line for each in found for line in each.citations]
+    sources = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
+    made_with = dict.fromkeys(credit for source in sources for credit in source.credits)
+    citations = [line for source in sources for line in source.citations]
     citations += [line for credit in made_with for line in credit.citations]
     return Sources(tuple(made_with), tuple(dict.fromkeys(citations)))
 
@@ -75,14 +75,14 @@ def model_display_name(name: str | Place) -> str:
 
 def card_facts(text: str) -> tuple[dict[str, Any], str]:
     """A card's metadata, empty if missing or unreadable, and its text."""
-    found = _FRONT.match(text)
-    if found is None:
+    front_matter = _FRONT.match(text)
+    if front_matter is None:
         return {}, text
     try:
-        values = yaml.safe_load(found[1])
+        values = yaml.safe_load(front_matter[1])
     except Exception:  # PyYAML also raises what a date that no calendar has, or a deep list, leads it to
         values = None
-    return values if isinstance(values, dict) else {}, text[found.end() :]
+    return values if isinstance(values, dict) else {}, text[front_matter.end() :]
 
 
 def card_of(folder: Place) -> dict[str, Any]:
@@ -106,10 +106,10 @@ def _source(name: str | Place, role: Role) -> Sources:
         path = place(split_of(name)[0] if isinstance(name, str) and role == "data" else name)
         if is_folder(path):
             return _folder(path, role)
-        here = size_of(path) is not None
+        exists = size_of(path) is not None
     except PairsmithError:
-        here = True  # out of reach for now: its rows were read, but its card is not known
-    if not here and (is_hub_id(text) if role == "model" else is_hub_data(text)):
+        exists = True  # out of reach for now: its rows were read, but its card is not known
+    if not exists and (is_hub_id(text) if role == "model" else is_hub_data(text)):
         return _of_hub(text, role)
     look = "the place where you got it; the file itself does not say"
     return Sources((Attribution(name=model_display_name(name), role=role, look=look),))
@@ -117,7 +117,7 @@ def _source(name: str | Place, role: Role) -> Sources:
 
 def _folder(path: Place, role: Role) -> Sources:
     """A folder's sources if pairsmith made it, and itself if its own card names another licence."""
-    about = next((found for name in _RECORDS if (found := _about(path / name))), None)
+    about = next((provenance for name in _RECORDS if (provenance := _about(path / name))), None)
     credit = _of_card(_text(path / "README.md"), model_display_name(path), role)
     if about is None or not about.credits:
         return Sources((credit,), about.citations if about else ())
@@ -151,32 +151,37 @@ def _of_card(text: str, name: str, role: Role) -> Attribution:
         role=role,
         licences=licences,
         citations=_citations(body),
-        languages=tuple(each for each in _listed(values.get("language")) if each != UNKNOWN),
+        languages=tuple(language for language in _listed(values.get("language")) if language != UNKNOWN),
         look="" if licences else look,
     )
 
 
 def _licences(values: dict[str, Any]) -> tuple[str, ...]:
-    found = _listed(values.get("license"))
+    licences = _listed(values.get("license"))
     named = _listed(values.get("license_name"))
     return tuple(
-        name for each in found if each != UNKNOWN for name in (named if each == OTHER and named else [each])
+        name
+        for licence in licences
+        if licence != UNKNOWN
+        for name in (named if licence == OTHER and named else [licence])
     )
 
 
 def _citations(body: str) -> tuple[str, ...]:
     """BibTeX entries anywhere, else the items of a list under a heading about citing."""
-    found = _BIBTEX.findall(body)
-    if not found:
+    citations = _BIBTEX.findall(body)
+    if not citations:
         parts = _CITED.findall(body)
-        found = [line[2:] for part in parts for line in part.splitlines() if line.startswith(("- ", "* "))]
-    lines = (" ".join(each.split()) for each in found)
+        citations = [
+            line[2:] for part in parts for line in part.splitlines() if line.startswith(("- ", "* "))
+        ]
+    lines = (" ".join(citation.split()) for citation in citations)
     return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= _LONGEST))[:_MOST]
 
 
 def _listed(value: Any) -> Sequence[str]:
     values = value if isinstance(value, list) else [value]
-    return [each.strip().lower() for each in values if isinstance(each, str) and each.strip()]
+    return [entry.strip().lower() for entry in values if isinstance(entry, str) and entry.strip()]
 
 
 def _about(record: Place) -> Provenance | None:

@@ -45,7 +45,7 @@ class Card:
     # Meanings of columns, where they differ from ``MEANING``.
     columns: Mapping[str, str] = field(default_factory=dict)
     # One sentence that says what made the rows.
-    made: str = "The texts were made by a program; no person has checked each of them."
+    provenance: str = "The texts were made by a program; no person has checked each of them."
     tags: Sequence[str] = ("synthetic",)  # tags for the Hub, besides ``pairsmith``
     # The models and data that the rows were made with, for their licences and citations.
     sources: Sources = field(default_factory=Sources)
@@ -53,7 +53,7 @@ class Card:
 
     def about(self) -> Provenance:
         """The machine-readable part of the card, without passwords and tokens."""
-        found = Provenance(
+        provenance = Provenance(
             title=_line(self.title),
             description=self.description.strip(),
             columns=dict(self.columns),
@@ -61,7 +61,7 @@ class Card:
             credits=self.sources.credits,
             task=self.task,
         )
-        return Provenance.model_validate(redacted_values(found.model_dump(mode="json")))
+        return Provenance.model_validate(redacted_values(provenance.model_dump(mode="json")))
 
 
 def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
@@ -127,8 +127,12 @@ def licences(text: str, made_with: Sequence[Attribution]) -> str:
     parts = [text.strip()] if text.strip() else []
     if made_with:
         rows = [
-            (each.name, each.role, ", ".join(each.licences) or f"unknown: look at {each.look or _SOURCE}")
-            for each in made_with
+            (
+                credit.name,
+                credit.role,
+                ", ".join(credit.licences) or f"unknown: look at {credit.look or _SOURCE}",
+            )
+            for credit in made_with
         ]
         parts.append("It was made with\n\n" + _table(("what", "", "licence"), rows))
         parts.append("What these licences mean for the result is for its users to find out.")
@@ -207,7 +211,7 @@ def _origin(card: Card, folder: DatasetFolder) -> str:
         for name, value in manifest.settings.items()
     ]
     return (
-        f"## How it was made\n\n{card.made} "
+        f"## How it was made\n\n{card.provenance} "
         "pairsmith is an open-source toolkit that makes labelled text data with language models. "
         "With the same settings, inputs and models it makes the same rows. "
         "`manifest.json` has all of this for programs.\n\n" + _table(("setting", "value"), rows)

@@ -99,9 +99,9 @@ def claim(
                 "give another folder as --out"
             )
         if there is not None and not run.fresh:
-            found = differences(there, identity)
-            if found and not extends(there):
-                raise OtherWorkError(_other_work(run.out, there, identity, found))
+            changes = differences(there, identity)
+            if changes and not extends(there):
+                raise OtherWorkError(_other_work(run.out, there, identity, changes))
     except FolderError:
         lock.release(run.out)
         raise
@@ -149,15 +149,19 @@ def _refuse_foreign(out: Place, record: str) -> None:
         )
 
 
-def _other_work(out: Place, there: Manifest, here: Identity, found: list[str]) -> str:
-    shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
+def _other_work(out: Place, there: Manifest, identity: Identity, changes: list[str]) -> str:
+    shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
     state = "a finished" if there.complete else "an unfinished"
-    other = "on other inputs" if all(each.startswith("input ") for each in found) else "with other settings"
+    other = (
+        "on other inputs" if all(change.startswith("input ") for change in changes) else "with other settings"
+    )
     told = f"{out} holds {state} run of {there.step} {other}: {shown}\ngive another folder as --out"
-    if there.step != here.step:
+    if there.step != identity.step:
         return told
     parts = [
-        each.name for each in inside(out) if not is_rank_folder(each) and size_of(each / MANIFEST) is not None
+        folder.name
+        for folder in inside(out)
+        if not is_rank_folder(folder) and size_of(folder / MANIFEST) is not None
     ]
     kept = f"; of {', '.join(sorted(parts))} it uses again what is unchanged" if parts else ""
     return f"{told}, or --fresh to start over in this one{kept}"

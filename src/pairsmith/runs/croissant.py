@@ -117,11 +117,11 @@ def as_json(described: JSONLD) -> bytes:
 
 
 def _licences(manifest: Manifest) -> str | list[str]:
-    found = [
-        f"{_SPDX}{_SPDX_NAMES[each]}" if each in _SPDX_NAMES else each
-        for each in joint_licences(manifest.about.credits)
+    licences = [
+        f"{_SPDX}{_SPDX_NAMES[licence]}" if licence in _SPDX_NAMES else licence
+        for licence in joint_licences(manifest.about.credits)
     ]
-    return found or _UNKNOWN
+    return licences or _UNKNOWN
 
 
 def _node(kind: str, identifier: str, name: str, **properties: Any) -> JSONLD:
@@ -202,26 +202,26 @@ def _split_field(records: str) -> JSONLD:
 
 
 def _field(records: str, column: pa.Field, meaning: Mapping[str, str]) -> JSONLD:
-    found = _plain(f"{records}/{column.name}", column.name, column.type)
+    node = _plain(f"{records}/{column.name}", column.name, column.type)
     if column.name in meaning:
-        found["description"] = meaning[column.name]
+        node["description"] = meaning[column.name]
     source = {"fileSet": {"@id": f"{records}-files"}, "extract": {"column": column.name}}
-    if "subField" not in found:
-        return found | {"source": source}
-    for leaf, path in _leaves(found, ()):
+    if "subField" not in node:
+        return node | {"source": source}
+    for leaf, path in _leaves(node, ()):
         leaf["source"] = {**source, "transform": {"jsonPath": ".".join(path)}}
-    return found
+    return node
 
 
 def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
     """A field without its source: a value, a list of values, or a struct of fields."""
-    found = _node("Field", identifier, name)
+    node = _node("Field", identifier, name)
     if pa.types.is_struct(kind):
         inner = [kind.field(place) for place in range(kind.num_fields)]
-        return found | {"subField": [_plain(f"{identifier}/{x.name}", x.name, x.type) for x in inner]}
+        return node | {"subField": [_plain(f"{identifier}/{x.name}", x.name, x.type) for x in inner]}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return found | {"dataType": _type(kind.value_type), "isArray": True, "arrayShape": "-1"}
-    return found | {"dataType": _type(kind)}
+        return node | {"dataType": _type(kind.value_type), "isArray": True, "arrayShape": "-1"}
+    return node | {"dataType": _type(kind)}
 
 
 def _type(kind: pa.DataType) -> str:
@@ -235,8 +235,8 @@ def _type(kind: pa.DataType) -> str:
 
 def _leaves(field: JSONLD, path: tuple[str, ...]) -> Iterator[tuple[JSONLD, tuple[str, ...]]]:
     for inner in field["subField"]:
-        here = (*path, str(inner["name"]))
+        inner_path = (*path, str(inner["name"]))
         if "subField" in inner:
-            yield from _leaves(inner, here)
+            yield from _leaves(inner, inner_path)
         else:
-            yield inner, here
+            yield inner, inner_path

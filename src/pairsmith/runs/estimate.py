@@ -52,19 +52,19 @@ class Totals:
 def totals(estimates: Mapping[str, Estimate]) -> Totals:
     """The totals of steps that run one after the other and keep their results."""
     disk = peak_disk = 0
-    for each in estimates.values():
-        peak_disk = max(peak_disk, disk + each.disk + each.scratch)
-        disk += each.disk
+    for estimate in estimates.values():
+        peak_disk = max(peak_disk, disk + estimate.disk + estimate.scratch)
+        disk += estimate.disk
     return Totals(
-        seconds=sum(each.seconds for each in estimates.values())
-        + max((each.starting for each in estimates.values()), default=0.0),
-        memory=max((each.memory for each in estimates.values()), default=0),
+        seconds=sum(estimate.seconds for estimate in estimates.values())
+        + max((estimate.starting for estimate in estimates.values()), default=0.0),
+        memory=max((estimate.memory for estimate in estimates.values()), default=0),
         disk=disk,
         peak_disk=peak_disk,
-        tokens=sum(each.tokens for each in estimates.values()),
+        tokens=sum(estimate.tokens for estimate in estimates.values()),
         bought=(
-            sum(each.bought[0] for each in estimates.values()),
-            sum(each.bought[1] for each in estimates.values()),
+            sum(estimate.bought[0] for estimate in estimates.values()),
+            sum(estimate.bought[1] for estimate in estimates.values()),
         ),
     )
 

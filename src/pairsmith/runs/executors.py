@@ -220,13 +220,13 @@ class _Pool:
             worker.pipe.close()
 
     def _start(self, index: int) -> _Worker:
-        ours, theirs = self._context.Pipe()
+        own_end, theirs = self._context.Pipe()
         with _threads(self._threads), ignoring_interrupts():
             given = (self._load, index, theirs, dict(os.environ))
             process = self._context.Process(target=_serve, args=given, daemon=True)
             process.start()
         theirs.close()
-        return _Worker(index, process, ours)
+        return _Worker(index, process, own_end)
 
 
 def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict[str, str]) -> None:

@@ -54,7 +54,7 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
     for folder in run.rank_folders():
         if size_of(folder / MANIFEST) is None:
             continue
-        if lock.taken(folder):
+        if lock.is_held(folder):
             raise BusyError(f"{folder} is being written by a rank of an array job; wait for it")
         there = read_manifest(folder)
         if there.fingerprint != manifest.fingerprint:
@@ -79,7 +79,7 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
 def remove_rank_folders(run: Run) -> None:
     """Remove the folders of ranks, whose shares are in ``run.out``."""
     for folder in run.rank_folders():
-        if lock.taken(folder):
+        if lock.is_held(folder):
             continue
         with storage_errors(folder):
             if isinstance(folder, Path):

@@ -62,33 +62,37 @@ class Identity:
         return hash_bytes(canonical_json(self.as_dict()).encode("utf-8"))
 
 
-def differences(there: Manifest, here: Identity) -> list[str]:
+def differences(there: Manifest, identity: Identity) -> list[str]:
     """How a manifest and an identity differ, as ``decay: 100.0 there, 0.0 here``; empty when equal."""
-    if there.fingerprint == here.fingerprint:
+    if there.fingerprint == identity.fingerprint:
         return []
-    found = [f"step: {there.step} there, {here.step} here"] if there.step != here.step else []
+    changes = [f"step: {there.step} there, {identity.step} here"] if there.step != identity.step else []
     stored = {"settings": there.settings, "inputs": there.inputs, "models": there.models}
-    asked = redacted_values({"settings": here.settings, "inputs": here.inputs, "models": here.models})
-    left, right = dict(_leaves(stored)), dict(_leaves(asked))
+    current = redacted_values(
+        {"settings": identity.settings, "inputs": identity.inputs, "models": identity.models}
+    )
+    left, right = dict(_leaves(stored)), dict(_leaves(current))
     for key in sorted(left.keys() | right.keys()):
         one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
         if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
             what = f"{_label(key)}{_source(other)}"
             if key[0] == "models" and _ABSENT not in (one, other):
                 what += " is another, or was trained again"
-            found.append(f"{what}: {_show(one)} there, {_show(other)} here")
-    return found or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
+            changes.append(f"{what}: {_show(one)} there, {_show(other)} here")
+    return changes or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 
 
-def only_adds(there: Manifest, here: Identity, growing: Collection[str]) -> bool:
-    """Whether ``here`` includes all the work of the manifest's run, and more.
+def only_adds(there: Manifest, identity: Identity, growing: Collection[str]) -> bool:
+    """Whether ``identity`` includes all the work of the manifest's run, and more.
 
     That holds if the two differ only in the inputs and in ``growing`` settings that have increased
     (None stands for no limit). Whether the inputs have only grown is for the step to check.
     """
-    if there.base != here.base(growing):
+    if there.base != identity.base(growing):
         return False
-    changed = [(there.settings.get(key), here.settings[key]) for key in growing if key in here.settings]
+    changed = [
+        (there.settings.get(key), identity.settings[key]) for key in growing if key in identity.settings
+    ]
     return all(old == new or (old is not None and (new is None or new > old)) for old, new in changed)
 
 

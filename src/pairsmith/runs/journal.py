@@ -84,8 +84,8 @@ class Journal:
 
 def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
     """The parts of the journal of ``out`` in order: each one's number and lines, unchecked."""
-    found = _parts(out / JOURNAL)
-    for part, data in zip(found, several(lambda part: part.read_bytes(), found), strict=True):
+    files = _parts(out / JOURNAL)
+    for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):
         yield int(part.stem), data.splitlines()
 
 
@@ -102,5 +102,5 @@ def read_run(out: Place) -> Manifest | None:
 
 
 def _parts(folder: Place) -> list[Place]:
-    found = (file for file in inside(folder) if _PART.fullmatch(file.name))
-    return sorted(found, key=lambda file: int(file.stem))
+    files = (file for file in inside(folder) if _PART.fullmatch(file.name))
+    return sorted(files, key=lambda file: int(file.stem))

@@ -171,8 +171,8 @@ def _boot() -> str:
 
 def _gone(about: dict[str, Any]) -> bool:
     """Whether the owner was a process of this machine that has ended."""
-    here = _here()
-    if not here["boot"] or any(about.get(key) != here[key] for key in ("host", "boot")):
+    machine = _here()
+    if not machine["boot"] or any(about.get(key) != machine[key] for key in ("host", "boot")):
         return False
     if about.get("pid") == os.getpid():
         return about.get("owner") not in _owners  # if not ours, an earlier process with this number

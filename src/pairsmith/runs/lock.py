@@ -59,7 +59,7 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_MOMENT)  # `taken` holds the lock for an instant
+            time.sleep(_MOMENT)  # `is_held` holds the lock for an instant
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
@@ -86,7 +86,7 @@ def check(folder: Place) -> None:
         _leases[str(folder)].check()
 
 
-def taken(folder: Place) -> bool:
+def is_held(folder: Place) -> bool:
     """Whether a process, this one included, holds ``folder``."""
     if isinstance(folder, UPath):
         return live(folder)

@@ -32,7 +32,7 @@ W = TypeVar("W", bound=Item)
 T = TypeVar("T")
 Records = Callable[[], Iterator[T]]
 """Returns an iterator over all records from the beginning, the same each time."""
-Made = tuple[pa.Table, pa.Table]
+RowsAndRejects = tuple[pa.Table, pa.Table]
 """A shard's rows and rejects."""
 
 
@@ -110,7 +110,7 @@ def start_part(
 
 def commit_each(
     writer: FolderWriter,
-    load: Load[W, Made],
+    load: Load[W, RowsAndRejects],
     items: Iterable[W],
     where: ExecutorChoice,
     run: Run,
@@ -136,7 +136,7 @@ def commit_each(
 
 def commit_rows(
     writer: FolderWriter,
-    load: Load[RowShard, Made],
+    load: Load[RowShard, RowsAndRejects],
     table: pa.Table,
     size: int,
     where: ExecutorChoice,
@@ -153,7 +153,7 @@ def commit_rows(
 
 def commit_records(
     writer: FolderWriter,
-    load: Load[RecordShard[T], Made],
+    load: Load[RecordShard[T], RowsAndRejects],
     records: Records[T],
     count: int,
     size: int,

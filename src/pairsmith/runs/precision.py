@@ -24,20 +24,26 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
     dtype, device = getattr(settings, "dtype", None), getattr(settings, "device", None)
     if dtype is None or device is None or dtype == "float32":
         return settings
-    here = device if device.startswith("cuda") else pick_device(device)
+    chosen_device = device if device.startswith("cuda") else pick_device(device)
     begun = None
     if dtype == "auto" and run and run.kept and not run.fresh:
         begun = _begun(run.out) or _begun(run.whole)
-    found = begun or pick_dtype(dtype, here)
+    precision = begun or pick_dtype(dtype, chosen_device)
     served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
-    if run and here == "cpu" and not served and found != "float32" and not multiplies_fast(found, here):
+    if (
+        run
+        and chosen_device == "cpu"
+        and not served
+        and precision != "float32"
+        and not multiplies_fast(precision, chosen_device)
+    ):
         instead = (
             "for new work --dtype auto takes less time"
             if begun is None
             else "the work in this folder was begun with it"
         )
-        run.progress.say(f"{found} is slow here, as the processor has no instructions for it; {instead}")
-    return settings.model_copy(update={"dtype": found})
+        run.progress.say(f"{precision} is slow here, as the processor has no instructions for it; {instead}")
+    return settings.model_copy(update={"dtype": precision})
 
 
 def _begun(folder: Place) -> str | None:
@@ -49,5 +55,5 @@ def _begun(folder: Place) -> str | None:
     with suppress(PairsmithError), reaching(folder, FolderError):
         if run := read_run(folder):
             settings = run.settings
-    found = settings.get("dtype") if isinstance(settings, dict) else None
-    return found if found in ("float32", "bfloat16", "float16") else None
+    dtype = settings.get("dtype") if isinstance(settings, dict) else None
+    return dtype if dtype in ("float32", "bfloat16", "float16") else None

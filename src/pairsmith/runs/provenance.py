@@ -57,19 +57,19 @@ def hub_licence(sources: Sequence[Attribution]) -> dict[str, str]:
     """
     if not sources:
         return {}
-    found = joint_licences(sources)
-    if not found:
+    licences = joint_licences(sources)
+    if not licences:
         return {"license": UNKNOWN}
-    if len(found) > 1:
+    if len(licences) > 1:
         return {"license": OTHER, "license_name": SEVERAL}
-    (licence,) = found
+    (licence,) = licences
     return {"license": licence} if licence in HUB_LICENCES else {"license": OTHER, "license_name": licence}
 
 
 def joint_languages(sources: Sequence[Attribution]) -> tuple[str, ...]:
     """The languages of the data, if they are known and the same for all data; else empty."""
-    found = {credit.languages for credit in sources if credit.role == "data"}
-    return found.pop() if len(found) == 1 else ()
+    languages = {credit.languages for credit in sources if credit.role == "data"}
+    return languages.pop() if len(languages) == 1 else ()
 
 
 HUB_LICENCES = frozenset(

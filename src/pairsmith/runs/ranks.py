@@ -43,6 +43,6 @@ def is_rank_folder(path: Place) -> bool:
 
 def rank_folders(out: Place, within: Sequence[str] = ()) -> list[Place]:
     """The folders of ranks in ``out``; with ``within``, those subfolders of them, where they exist."""
-    ranks = sorted(filter(is_rank_folder, inside(out)), key=lambda each: each.name)
-    found = [each.joinpath(*within) for each in ranks]
-    return [each for each in found if is_folder(each)]
+    ranks = sorted(filter(is_rank_folder, inside(out)), key=lambda folder: folder.name)
+    folders = [folder.joinpath(*within) for folder in ranks]
+    return [folder for folder in folders if is_folder(folder)]

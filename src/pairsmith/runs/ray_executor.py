@@ -84,8 +84,8 @@ def run_ray(
         lost_loading = 0
         free: list[int] = []
         while True:
-            while free and (taken := waiting.take()):
-                index, (place, item) = free.pop(), taken
+            while free and (entry := waiting.take()):
+                index, (place, item) = free.pop(), entry
                 given[place] = item
                 promises[actors[index].do.remote(item)] = index, place
             if not given and waiting.is_empty():
@@ -161,7 +161,7 @@ def _connect(address: str | None) -> Any:
         )
     if ray.is_initialized():
         raise SettingsError("Ray is in use in this process already; call ray.shutdown() first")
-    ours = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         new = address is None
         ray.init(
@@ -174,6 +174,6 @@ def _connect(address: str | None) -> Any:
         where = f"--ray-address {address}: no Ray cluster answers there" if address else "Ray does not start"
         raise SettingsError(f"{where} ({first_line(error)})") from None
     finally:
-        if threading.current_thread() is threading.main_thread() and ours is not None:
-            signal.signal(signal.SIGTERM, ours)  # Ray installs its own
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGTERM, handler)  # Ray installs its own
     return cast(Any, ray)

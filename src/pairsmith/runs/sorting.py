@@ -42,19 +42,19 @@ def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
         packed |= places
         packed.sort()
         packed &= np.uint64(MOST - 1)
-        found = packed.view(np.int64)
-        order = found if order is None else order[found]
+        column_order = packed.view(np.int64)
+        order = column_order if order is None else order[column_order]
     return places.view(np.int64) if order is None else order
 
 
 def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
     """Which rows differ in any column from the row before, ``(n,)``; the first one does."""
-    found = np.ones(len(columns[0]), bool)
-    if len(found):
-        found[1:] = False
+    changed = np.ones(len(columns[0]), bool)
+    if len(changed):
+        changed[1:] = False
         for column in columns:
-            found[1:] |= column[1:] != column[:-1]
-    return found
+            changed[1:] |= column[1:] != column[:-1]
+    return changed
 
 
 def sorted_rows(
@@ -154,13 +154,13 @@ class _SortedRun:
 
     def take(self, count: int) -> Rows:
         """Remove and return the first rows that are held."""
-        taken, self.held = self.held[:count], self.held[count:]
+        rows, self.held = self.held[:count], self.held[count:]
         if len(self.held):
             self._columns = [column[count:] for column in self._columns]
         else:  # a view of no rows would keep all that were read
             self.held = self.held.copy()
             self._columns = self.keys(self.held)
-        return taken
+        return rows
 
 
 def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
@@ -170,9 +170,9 @@ def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
     rows lie closer than those of the others, so that few can be merged until it has to be read again, more
     is read the next time.
     """
-    each, spare = max(1, rows // _overlapping(runs)), rows
+    room, spare = max(1, rows // _overlapping(runs)), rows
     for run in runs:
-        run.room = each
+        run.room = room
     waiting = sorted(((run.first, number) for number, run in enumerate(runs)), reverse=True)
     active: list[int] = []
     while active or waiting:
@@ -192,7 +192,7 @@ def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
         some = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
         yield some[stable_order(runs[0].keys(some))]
         done = {number for number in active if not (runs[number].more or len(runs[number].held))}
-        spare += sum(runs[number].room - each for number in done)
+        spare += sum(runs[number].room - room for number in done)
         active = [number for number in active if number not in done]
 
 
@@ -224,7 +224,7 @@ def first_of_each(
     """
     if count > MOST:
         raise InputError(f"{count:,} texts; at most {MOST:,} can be compared; split them into several runs")
-    found = np.arange(count, dtype=np.uint32)
+    firsts = np.arange(count, dtype=np.uint32)
     parts = max(1, -(-count // rows))
     borders = np.array([-(-part * 2**32 // parts) for part in range(1, parts)], np.uint64)
     pieces: list[tuple[int, NDArray[np.int64]]] = []
@@ -232,7 +232,7 @@ def first_of_each(
         first = written = width = 0
         for some in _together(keys, rows):
             columns, width = _halves(some), 2 * some.shape[1] + 1
-            heads = _share_first(columns, np.arange(first, first + len(some), dtype=np.uint32), found)
+            heads = _share_first(columns, np.arange(first, first + len(some), dtype=np.uint32), firsts)
             if parts > 1:
                 numbers = (heads + first).astype(np.uint32)
                 kept = np.stack([*(column[heads] for column in columns), numbers], axis=1)
@@ -249,20 +249,20 @@ def first_of_each(
                 number = width * int(edges[part + 1] - edges[part])
                 held.append(np.fromfile(file, np.uint32, number).reshape(-1, width))
             records = np.concatenate(held).T
-            _share_first(list(np.ascontiguousarray(records[:-1])), records[-1], found)
+            _share_first(list(np.ascontiguousarray(records[:-1])), records[-1], firsts)
     # A copy that was left out of the parts knows only the first of those read together with it.
     for start in range(0, count, rows):
-        found[start : start + rows] = found[found[start : start + rows]]
-    return found
+        firsts[start : start + rows] = firsts[firsts[start : start + rows]]
+    return firsts
 
 
-def _share_first(columns: Sequence[Column], numbers: Column, found: Column) -> NDArray[np.int64]:
+def _share_first(columns: Sequence[Column], numbers: Column, firsts: Column) -> NDArray[np.int64]:
     """Store the number of the first equal row for each other row; returns the places of the first rows."""
     order = stable_order(columns)
     new = changes([column[order] for column in columns])
     heads = order[new]
     whose = (np.cumsum(new) - 1)[~new]
-    found[numbers[order[~new]]] = numbers[heads[whose]]
+    firsts[numbers[order[~new]]] = numbers[heads[whose]]
     return heads
 
 

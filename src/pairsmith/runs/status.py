@@ -77,7 +77,7 @@ def status_of(folder: Place) -> Status | None:
             if name == MANIFEST:
                 return _of_dataset(folder, about)
             complete = bool(about.get("complete"))
-            return Status(about["step"], complete, running=not complete and lock.taken(folder))
+            return Status(about["step"], complete, running=not complete and lock.is_held(folder))
     return None
 
 
@@ -92,10 +92,10 @@ def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]
     if column is not None:
         for split in folder.splits:
             for batch in folder.batches(split, [column]):
-                for each in batch[column].value_counts().to_pylist():
-                    if (value := each["values"]) is not None:
+                for entry in batch[column].value_counts().to_pylist():
+                    if (value := entry["values"]) is not None:
                         name = label_text(value) if isinstance(value, float) else str(value)
-                        counts[name] += each["counts"]
+                        counts[name] += entry["counts"]
                 if most is not None and len(counts) > most:
                     return counts
     return counts
@@ -125,13 +125,13 @@ def _lines(path: Place) -> Iterator[str]:
     if not is_folder(path):
         raise FolderError(f"there is no folder {path}")
     ranks = rank_folders(path)
-    found = status_of(path)
-    if found or ranks:
-        yield from found.lines(str(path)) if found else [f"{path}: an array job"]
+    status = status_of(path)
+    if status or ranks:
+        yield from status.lines(str(path)) if status else [f"{path}: an array job"]
         for rank in ranks:
             share = status_of(rank)
             yield from share.lines(rank.name) if share else [f"{rank.name}: not started"]
-        if found and not found.complete and size_of(path / MANIFEST) is not None:
+        if status and not status.complete and size_of(path / MANIFEST) is not None:
             yield from _parts_of(path)
         return
     if size_of(path / "run.json") is None:
@@ -141,15 +141,15 @@ def _lines(path: Place) -> Iterator[str]:
     names = dict.fromkeys([*record.get("planned", []), *done])
     yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
     for name in names:
-        found = status_of(path / name)
-        yield from found.lines(name) if found else [f"{name}: not started"]
+        step_status = status_of(path / name)
+        yield from step_status.lines(name) if step_status else [f"{name}: not started"]
 
 
 def _parts_of(path: Place) -> Iterator[str]:
     """The parts of an unfinished step, such as the corpora that ``mine`` encodes before it searches."""
     for part in sorted(inside(path), key=str):
-        if is_folder(part) and size_of(part / MANIFEST) is not None and (found := status_of(part)):
-            yield from (f"  {line}" for line in found.lines(part.name))
+        if is_folder(part) and size_of(part / MANIFEST) is not None and (status := status_of(part)):
+            yield from (f"  {line}" for line in status.lines(part.name))
 
 
 def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
@@ -167,13 +167,13 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
     if not isinstance(planned, int | None):
         raise _damaged(folder / MANIFEST)
     rate, seconds = _pace(folder)
-    asked = manifest.get("asked")
-    whole = sum(not asked or entry.get("asked") == asked for entry in entries)
+    quota = manifest.get("asked")
+    whole = sum(not quota or entry.get("asked") == quota for entry in entries)
     left = (planned - whole) * seconds if planned and seconds and not complete else None
     return Status(
         step=manifest["step"],
         complete=complete,
-        running=not complete and lock.taken(folder),
+        running=not complete and lock.is_held(folder),
         shards=whole,
         planned=planned,
         rows=rows,

@@ -62,9 +62,9 @@ def hash_source(source: str | Place) -> str:
     (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
     set's covers its rows. Hidden files are ignored. ``SOURCES`` remembers which source has it.
     """
-    found = _hash_source(source)
-    SOURCES[found] = str(source)
-    return found
+    digest = _hash_source(source)
+    SOURCES[digest] = str(source)
+    return digest
 
 
 def _hash_source(source: str | Place) -> str:

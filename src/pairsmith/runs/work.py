@@ -64,6 +64,6 @@ class Waiting(Generic[W]):
 
     def is_empty(self) -> bool:
         """Whether no item is left; the next one is read for it, so ask when no worker is busy."""
-        if not self._again and (found := next(self._items, None)):
-            self._again.append(found)
+        if not self._again and (entry := next(self._items, None)):
+            self._again.append(entry)
         return not self._again

@@ -219,7 +219,7 @@ class FolderWriter:
         entry = self._entries.get(shard, self._elsewhere.get(shard))
         return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
 
-    def made(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
+    def tables(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
         """The tables by split and the rejects of a finished shard, or None."""
         entry = self._entries.get(shard)
         if entry is None:
@@ -295,8 +295,8 @@ class FolderWriter:
     def folder(self) -> DatasetFolder:
         """The finished folder, or that of a rank, opened for reading."""
         if self._run.rank is not None:
-            made = {"shards": tuple(self._entries.values()), "counts": self._counts}
-            return DatasetFolder(self._out, self._manifest.model_copy(update=made))
+            fields = {"shards": tuple(self._entries.values()), "counts": self._counts}
+            return DatasetFolder(self._out, self._manifest.model_copy(update=fields))
         return DatasetFolder.open(self._out)
 
     def _check_commit(
@@ -393,7 +393,7 @@ class FolderWriter:
 
 def _has_parts(out: Place) -> bool:
     """Whether ``out`` contains folders for parts of the work (see ``mapped.start_part``)."""
-    return any(is_folder(each) and size_of(each / MANIFEST) is not None for each in inside(out))
+    return any(is_folder(folder) and size_of(folder / MANIFEST) is not None for folder in inside(out))
 
 
 def _check_schema(name: str, table: pa.Table, schema: pa.Schema) -> None:

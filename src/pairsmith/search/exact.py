@@ -169,10 +169,10 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
     Without a shortlist all products are computed.
     """
     device = vectors.device
-    found = _Found(len(vectors), k, min(k + SPARE, len(others)), device)
+    neighbours = _Candidates(len(vectors), k, min(k + SPARE, len(others)), device)
     if promising is None:
-        _compute_all(vectors, others, torch.arange(len(vectors), device=device), found)
-        return _settled(vectors, others, found, k)
+        _compute_all(vectors, others, torch.arange(len(vectors), device=device), neighbours)
+        return _settled(vectors, others, neighbours, k)
     promising = promising.on(device)
     height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
     for top in range(0, len(vectors), height):
@@ -181,26 +181,26 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
         selected = torch.zeros_like(groups, dtype=torch.bool)
         selected[outside < bounds[:, 0], :k] = True
         compute = _compute if device.type == "cpu" else _compute_gathered
-        compute(vectors, others, top, selected, groups, promising.floor(rows, k), found, memory)
-        least = found.least(rows)
+        compute(vectors, others, top, selected, groups, promising.floor(rows, k), neighbours, memory)
+        least = neighbours.least(rows)
         begun = least > -torch.inf
         selected = ~selected & begun[:, None] & (bounds >= least[:, None])
-        compute(vectors, others, top, selected, groups, least, found, memory)
-        unproved = (~begun | (outside >= found.least(rows))).nonzero().squeeze(1)
+        compute(vectors, others, top, selected, groups, least, neighbours, memory)
+        unproved = (~begun | (outside >= neighbours.least(rows))).nonzero().squeeze(1)
         if len(unproved):
-            _compute_all(vectors, others, unproved + top, found)
-    return _settled(vectors, others, found, k)
+            _compute_all(vectors, others, unproved + top, neighbours)
+    return _settled(vectors, others, neighbours, k)
 
 
-def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
+def _settled(vectors: Tensor, others: Tensor, neighbours: "_Candidates", k: int) -> Neighbours:
     """The k nearest of those found, by sums that do not depend on the number of threads."""
     ids = torch.empty(len(vectors), k, dtype=torch.int64, device=vectors.device)
     similarities = torch.empty(len(vectors), k, device=vectors.device)
-    close = found.values[:, k:] >= found.least()[:, None]  # too close to the k-th to leave out
-    for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), found.ids.shape[1])):
+    close = neighbours.values[:, k:] >= neighbours.least()[:, None]  # too close to the k-th to leave out
+    for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), neighbours.ids.shape[1])):
         together = max(16, _at_once(vectors.device) // (64 * kept * vectors.shape[1]))
         for rows in torch.split(some.nonzero().squeeze(1), together):
-            near, there = found.ids[rows, :kept], found.values[rows, :kept] > -torch.inf
+            near, there = neighbours.ids[rows, :kept], neighbours.values[rows, :kept] > -torch.inf
             sums = products_with(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
             similarities[rows], ids[rows] = _ordered(sums, near, k)
     return Neighbours(ids.cpu(), similarities.cpu())
@@ -213,14 +213,14 @@ def _at_once(device: torch.device) -> int:
 
 def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest values of each row, largest first, and their ids; ties in the order of the ids."""
-    found, order = values.sort(dim=1, descending=True)
+    largest, order = values.sort(dim=1, descending=True)
     there = ids.gather(1, order)
-    rows = (found[:, 1:] == found[:, :-1]).any(dim=1).nonzero().squeeze(1)
+    rows = (largest[:, 1:] == largest[:, :-1]).any(dim=1).nonzero().squeeze(1)
     if len(rows):
         there[rows], order = ids[rows].sort(dim=1)
         _, places = values[rows].gather(1, order).sort(dim=1, descending=True, stable=True)
         there[rows] = there[rows].gather(1, places)
-    return found[:, :k], there[:, :k]
+    return largest[:, :k], there[:, :k]
 
 
 def products_with(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
@@ -229,13 +229,13 @@ def products_with(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
     return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
 
 
-def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
+def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, neighbours: "_Candidates") -> None:
     """Multiply the vectors ``which`` with all others."""
     width = max(shortlist.tile_on(vectors.device)[1], _at_once(vectors.device) // (4 * FULL_ROWS))
     for rows in torch.split(which, FULL_ROWS):
-        found.clear(rows)
+        neighbours.clear(rows)
         for left in range(0, len(others), width):
-            found.add_all(rows, _multiplied(vectors[rows], others[left : left + width]), left)
+            neighbours.add_all(rows, _multiplied(vectors[rows], others[left : left + width]), left)
 
 
 def _compute_gathered(
@@ -245,7 +245,7 @@ def _compute_gathered(
     selected: Tensor,
     groups: Tensor,
     floor: Tensor,
-    found: "_Found",
+    neighbours: "_Candidates",
     memory: int,
 ) -> None:
     """``_compute`` for a GPU, where copying a group for each vector costs less than many small products.
@@ -263,7 +263,7 @@ def _compute_gathered(
             numbers = groups[some, place].long()
             products = torch.bmm(by_group[numbers].float(), vectors[some + top, :, None].float()).squeeze(2)
             ids = numbers[:, None] * shortlist.GROUP + members
-            found.add_all(some + top, products.masked_fill_(ids >= len(others), -torch.inf), ids[:, :1])
+            neighbours.add_all(some + top, products.masked_fill_(ids >= len(others), -torch.inf), ids[:, :1])
 
 
 def _compute(
@@ -273,7 +273,7 @@ def _compute(
     selected: Tensor,
     groups: Tensor,
     floor: Tensor,
-    found: "_Found",
+    neighbours: "_Candidates",
     memory: int,
 ) -> None:
     """Multiply the vectors from ``top`` on with some groups, and keep products not below their floor.
@@ -294,10 +294,10 @@ def _compute(
             hits.append((some[row] + top, column + first, products[row, column]))
             held += len(row)
             if held > enough:
-                found.add(*map(torch.cat, zip(*hits, strict=True)))
+                neighbours.add(*map(torch.cat, zip(*hits, strict=True)))
                 hits, held = [], 0
     if hits:
-        found.add(*map(torch.cat, zip(*hits, strict=True)))
+        neighbours.add(*map(torch.cat, zip(*hits, strict=True)))
 
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
@@ -312,7 +312,7 @@ def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
     yield from zip(distinct.tolist(), torch.split(values, counts.tolist()), strict=True)
 
 
-class _Found:
+class _Candidates:
     """The nearest neighbours found so far, nearest first; of ties those with the smallest ids."""
 
     def __init__(self, count: int, k: int, kept: int, device: torch.device) -> None:
@@ -364,14 +364,14 @@ def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor,
     """
     if values.shape[1] <= k:
         return values.sort(dim=1, descending=True)
-    found, places = values.topk(k + 1, dim=1)
-    border = (found[:, k - 1] == found[:, k]).nonzero().squeeze(1)  # ``topk`` may have taken any of the ties
-    found, places = found[:, :k], places[:, :k]
+    best, places = values.topk(k + 1, dim=1)
+    border = (best[:, k - 1] == best[:, k]).nonzero().squeeze(1)  # ``topk`` may have taken any of the ties
+    best, places = best[:, :k], places[:, :k]
     if len(border):
-        found, places = found.clone(), places.clone()
+        best, places = best.clone(), places.clone()
         order = None if ids is None else ids[border].argsort(dim=1)
         some = values[border] if order is None else values[border].gather(1, order)
         ordered, numbers = some.sort(dim=1, descending=True, stable=True)
-        found[border] = ordered[:, :k]
+        best[border] = ordered[:, :k]
         places[border] = (numbers if order is None else order.gather(1, numbers))[:, :k]
-    return found, places
+    return best, places

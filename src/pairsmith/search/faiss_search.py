@@ -67,16 +67,16 @@ def faiss_search(
     k = min(k, len(others))
     _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
     if isinstance(index, FaissIndex):
-        made = index
+        faiss_index = index
     else:
-        made = FaissIndex(index, others.shape[1])
-        made.train(others, seed)
-        made.hold(others)
+        faiss_index = FaissIndex(index, others.shape[1])
+        faiss_index.train(others, seed)
+        faiss_index.hold(others)
     tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
-    effort = _tuned(made, tried, others, k, probe, candidates, recall)
+    effort = _tuned(faiss_index, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
     for rows in torch.split(torch.arange(len(queries)), BLOCK):
-        near = made.search(queries[rows], k, effort)
+        near = faiss_index.search(queries[rows], k, effort)
         ids[rows], similarities[rows] = near.ids, near.similarities
         advance(len(rows))
     lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
@@ -94,7 +94,7 @@ def needed_vectors(index: str, width: int) -> int:
 
 
 def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
-    shapes = [(tuple(each.shape), each.dtype) for each in (queries, others)]
+    shapes = [(tuple(side.shape), side.dtype) for side in (queries, others)]
     same = all(len(shape) == 2 and dtype in (torch.float32, torch.float16) for shape, dtype in shapes)
     if not same or queries.shape[1] != others.shape[1] or not len(queries):
         raise ValueError(f"expected (n, d) and (m, d) in float32 or float16, got {shapes}")
@@ -126,11 +126,11 @@ class FaissIndex:
     @classmethod
     def from_bytes(cls, index: str, width: int, data: Any) -> Self:
         """The trained index that ``to_bytes`` gave, from anything that has its bytes."""
-        made = cls(index, width)
-        with made._refusals():
-            made._whole = made._library.deserialize_index(np.frombuffer(data, np.uint8))
-        made._core = made._inmost(made._whole)
-        return made
+        faiss_index = cls(index, width)
+        with faiss_index._refusals():
+            faiss_index._whole = faiss_index._library.deserialize_index(np.frombuffer(data, np.uint8))
+        faiss_index._core = faiss_index._inmost(faiss_index._whole)
+        return faiss_index
 
     def to_bytes(self) -> bytes:
         """The index in FAISS's own format, with what it has learned and without the vectors it holds."""
@@ -234,7 +234,7 @@ class FaissIndex:
 
 
 def _tuned(
-    made: FaissIndex,
+    faiss_index: FaissIndex,
     queries: Tensor,
     others: Tensor,
     k: int,
@@ -246,11 +246,11 @@ def _tuned(
     if probe and candidates:
         return _Effort(probe, candidates)
     nearest = _exact(queries, others, k)
-    _, least, most = made.probes()
+    _, least, most = faiss_index.probes()
 
     def tried(effort: _Effort) -> tuple[float, _Effort]:
-        found = made.search(queries, k, effort)
-        return _share(found.similarities, nearest.similarities), effort
+        near = faiss_index.search(queries, k, effort)
+        return _share(near.similarities, nearest.similarities), effort
 
     share, effort = tried(_Effort(probe or least, candidates or 2 * k))
     while share - (share * (1 - share) / len(queries)) ** 0.5 < recall:
@@ -259,7 +259,7 @@ def _tuned(
             more.append(tried(_Effort(2 * effort.probe, effort.candidates)))
         if candidates is None and effort.candidates < len(others):
             more.append(tried(_Effort(effort.probe, 2 * effort.candidates)))
-        best = max(more, key=lambda each: each[0], default=(share, effort))
+        best = max(more, key=lambda trial: trial[0], default=(share, effort))
         if best[0] <= share:
             break
         share, effort = best
@@ -271,13 +271,13 @@ def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
     library = _faiss()
     count = min(2 * k, len(others))
     together = max(count, len(others) if others.dtype == torch.float32 else CONVERTED)
-    found = []
+    candidates = []
     for first in range(0, len(others), together):
         some = others[first : first + together].contiguous().float().numpy()
-        asked = queries.contiguous().float().numpy()
-        _, ids = library.knn(asked, some, min(count, len(some)), metric=library.METRIC_INNER_PRODUCT)
-        found.append(torch.from_numpy(ids) + first)
-    return _scored(queries, others, torch.cat(found, dim=1), k)
+        query_vectors = queries.contiguous().float().numpy()
+        _, ids = library.knn(query_vectors, some, min(count, len(some)), metric=library.METRIC_INNER_PRODUCT)
+        candidates.append(torch.from_numpy(ids) + first)
+    return _scored(queries, others, torch.cat(candidates, dim=1), k)
 
 
 def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
@@ -298,20 +298,22 @@ def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
     if others.dtype == torch.float32:
         values = torch.empty(ids.shape)
         library = _faiss()
-        pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others.contiguous(), ids))
+        pointers = (
+            library.swig_ptr(tensor.numpy()) for tensor in (values, queries, others.contiguous(), ids)
+        )
         library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
         return values
     height = max(1, GATHERED // (ids.shape[1] * others.shape[1]))
-    found = []
+    products = []
     for some, whose in zip(torch.split(queries, height), torch.split(ids.clamp(min=0), height), strict=True):
         near = others.index_select(0, whose.flatten()).view(*whose.shape, -1).float()
-        found.append(torch.bmm(near, some[:, :, None]).squeeze(2))
-    return torch.cat(found)
+        products.append(torch.bmm(near, some[:, :, None]).squeeze(2))
+    return torch.cat(products)
 
 
-def _share(found: Tensor, nearest: Tensor) -> float:
+def _share(similarities: Tensor, nearest: Tensor) -> float:
     """Recall: the share of the similarities found, ``(n, k)``, that are among the k largest."""
-    return float((found >= nearest[:, -1:] - ROUNDING).double().mean())
+    return float((similarities >= nearest[:, -1:] - ROUNDING).double().mean())
 
 
 def _drawn(count: int, of: int, seed: int) -> Tensor:

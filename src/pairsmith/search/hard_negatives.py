@@ -32,12 +32,12 @@ class NegativesRule:
     def limits(self, positive: NDArray[np.floating]) -> NDArray[np.float64]:
         """The highest score that a negative may have, for positives with these scores; the same shape."""
         scores = positive.astype(np.float64)
-        found = np.full(scores.shape, np.inf if self.highest is None else self.highest)
+        highest = np.full(scores.shape, np.inf if self.highest is None else self.highest)
         if self.share is not None:
-            found = np.minimum(found, scores - (1 - self.share) * np.abs(scores))
+            highest = np.minimum(highest, scores - (1 - self.share) * np.abs(scores))
         if self.margin is not None:
-            found = np.minimum(found, scores - self.margin)
-        return found
+            highest = np.minimum(highest, scores - self.margin)
+        return highest
 
 
 def chosen_places(
@@ -67,6 +67,6 @@ def chosen_places(
         rank = np.where(allowed, draws, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
         allowed &= rank < rule.count
     order = np.where(allowed, -wide, np.inf).argsort(axis=1, kind="stable")[:, : rule.count]
-    found = np.full((len(scores), rule.count), -1, np.int64)
-    found[:, : order.shape[1]] = np.where(np.take_along_axis(allowed, order, axis=1), order, -1)
-    return found
+    places = np.full((len(scores), rule.count), -1, np.int64)
+    places[:, : order.shape[1]] = np.where(np.take_along_axis(allowed, order, axis=1), order, -1)
+    return places

@@ -80,7 +80,7 @@ def with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, ki
     """
     margins = margin(near.similarities, means[:, None], means_of_others[near.ids.clamp(min=0)], kind)
     numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
-    pairs = Pairs(*(each.flatten() for each in (numbers, near.ids, near.similarities, margins)))
+    pairs = Pairs(*(tensor.flatten() for tensor in (numbers, near.ids, near.similarities, margins)))
     return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
 
 
@@ -132,11 +132,11 @@ def each_once(x: Tensor, y: Tensor) -> Tensor:
 
     ``x`` and ``y``, ``(pairs,)`` int64, are the numbers of the texts, from 0 on; the result is ascending.
     """
-    taken = Taken(*(int(side.max()) + 1 if len(side) else 0 for side in (x, y)))
-    return torch.from_numpy(taken.add(x.numpy(), y.numpy()))
+    used = UsedTexts(*(int(side.max()) + 1 if len(side) else 0 for side in (x, y)))
+    return torch.from_numpy(used.add(x.numpy(), y.numpy()))
 
 
-class Taken:
+class UsedTexts:
     """Which of ``x`` texts and of ``y`` others are in a pair that was taken; one byte for each text."""
 
     def __init__(self, x: int, y: int) -> None:
@@ -150,7 +150,7 @@ class Taken:
         # Single look-ups are ten times as fast in bytes as in an array; whole arrays are looked up first.
         of_x, of_y = self._x, self._y
         every_x, every_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
-        found = [np.zeros(0, np.int64)]
+        parts = [np.zeros(0, np.int64)]
         for start in range(0, len(x), TOGETHER):
             some_x, some_y = x[start : start + TOGETHER], y[start : start + TOGETHER]
             free = np.flatnonzero((every_x[some_x] | every_y[some_y]) == 0)
@@ -161,8 +161,8 @@ class Taken:
                 if not (of_x[one] or of_y[other]):
                     of_x[one] = of_y[other] = True
                     places.append(place)
-            found.append(np.array(places, np.int64) + start)
-        return np.concatenate(found)
+            parts.append(np.array(places, np.int64) + start)
+        return np.concatenate(parts)
 
 
 def _names(pairs: Pairs) -> Tensor:

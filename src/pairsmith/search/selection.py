@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pairsmith.core.paths import Place
 from pairsmith.runs.sorting import ROWS, Column, Keys, Rows, changes, sorted_rows, sorted_within
 from pairsmith.runs.storage import storage_errors
-from pairsmith.search.margin import Pairs, RetrievalName, Taken
+from pairsmith.search.margin import Pairs, RetrievalName, UsedTexts
 
 _X, _Y, _SIMILARITY, _MARGIN = range(4)
 _ZERO = np.uint32(0)
@@ -43,7 +43,7 @@ class PairFile:
         start, stop, _ = which.indices(len(self))
         rows = np.fromfile(self._path, np.uint32, 4 * max(0, stop - start), offset=16 * start).reshape(-1, 4)
         x, y = (torch.from_numpy(rows[:, side].astype(np.int64)) for side in (_X, _Y))
-        numbers = (rows[:, each].copy().view(np.float32) for each in (_SIMILARITY, _MARGIN))
+        numbers = (rows[:, column].copy().view(np.float32) for column in (_SIMILARITY, _MARGIN))
         return Pairs(x, y, *map(torch.from_numpy, numbers))
 
     def add(self, x: NDArray[np.integer], y: NDArray[np.integer], pairs: Pairs) -> None:
@@ -63,10 +63,10 @@ class PairFile:
 
     def has(self, count: int) -> NDArray[np.bool_]:
         """Which x have a pair, ``(count,)``, of those numbered from 0."""
-        found = np.zeros(count, np.bool_)
+        paired = np.zeros(count, np.bool_)
         for rows in self.parts():
-            found[rows[:, _X]] = True
-        return found
+            paired[rows[:, _X]] = True
+        return paired
 
     def parts(self) -> Iterator[Rows]:
         """All rows in order, in parts of at most a quarter of ``ROWS``."""
@@ -109,15 +109,15 @@ def choose_from_files(
             into.extend(sort(_head(sort(distinct, _RANK, "rank"), best), by_input, "inputs"))
         return
     if retrieval == "max":
-        found = _each_once(sort(every, _RANK, "rank"), sizes)
-        into.extend(_head(found, best))
+        chosen = _each_once(sort(every, _RANK, "rank"), sizes)
+        into.extend(_head(chosen, best))
         return
     ahead = _first_of(sort(forward.parts(), _by(_X, _MARGIN, _Y), "x"), (_X,))
     back = _first_of(sort(backward.parts(), _by(_Y, _MARGIN, _X), "y"), (_Y,))
-    found = ahead if retrieval == "forward" else back
+    chosen = ahead if retrieval == "forward" else back
     if retrieval == "intersection":
-        found = _repeated(sort(chain(ahead, back), _by(_X, _Y), "both"))
-    into.extend(_head(sort(found, _RANK, "rank"), best))
+        chosen = _repeated(sort(chain(ahead, back), _by(_X, _Y), "both"))
+    into.extend(_head(sort(chosen, _RANK, "rank"), best))
 
 
 def _by(*names: int) -> Keys:
@@ -161,8 +161,8 @@ def _repeated(parts: Iterable[Rows]) -> Iterator[Rows]:
 
 def _each_once(parts: Iterable[Rows], sizes: tuple[int, int]) -> Iterator[Rows]:
     """The rows of which neither text is in an earlier one that was taken."""
-    taken = Taken(*sizes)
-    return (rows[taken.add(rows[:, _X], rows[:, _Y])] for rows in parts)
+    used = UsedTexts(*sizes)
+    return (rows[used.add(rows[:, _X], rows[:, _Y])] for rows in parts)
 
 
 def _head(parts: Iterator[Rows], count: int | None) -> Iterator[Rows]:

@@ -50,9 +50,9 @@ class Shortlist:
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
         values, error = self._largest(rows)
-        found, kept = values + error, self.groups.shape[1]
-        rest = found[:, kept] if found.shape[1] > kept else torch.full_like(found[:, 0], -torch.inf)
-        return found[:, :kept], rest
+        bounds, kept = values + error, self.groups.shape[1]
+        rest = bounds[:, kept] if bounds.shape[1] > kept else torch.full_like(bounds[:, 0], -torch.inf)
+        return bounds[:, :kept], rest
 
     def floor(self, rows: slice, k: int) -> Tensor:
         """Lower bound on the k largest similarities, ``(rows,)``: each of k groups has one this large."""
@@ -130,9 +130,9 @@ def shortlists(
     side_x, side_y = _Side(x, short, device), _Side(y, short, device)
     best_x, best_y = _Best(side_x, side_y, k), None if one_way else _Best(side_y, side_x, k)
     # This many rows, and their largest similarities to all groups, fit an eighth of the memory.
-    each = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
+    row_bytes = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
     size = tile_on(device)
-    height = max(size[0], memory // 16 // each // size[0] * size[0])
+    height = max(size[0], memory // 16 // row_bytes // size[0] * size[0])
     tile = torch.empty(size[0] * size[1], dtype=sums, device=device)
     for top in range(0, len(x), height):
         bottom = min(top + height, len(x))

@@ -33,8 +33,8 @@ def timed(
     work = load()
     work(sample[:few])
     loaded = time.monotonic()
-    made = work(sample)
-    return loaded - begun, (time.monotonic() - loaded) / max(1, len(sample)), made
+    result = work(sample)
+    return loaded - begun, (time.monotonic() - loaded) / max(1, len(sample)), result
 
 
 def spread(items: Sequence[T], count: int) -> Sequence[T]:

@@ -11,7 +11,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.estimate import Before
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, RowShard, commit_each, start_part
+from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import CUT, load_judge
@@ -84,7 +84,7 @@ def judge_shards(
             title=f"Scores of texts by {settings.judge} {model_display_name(settings.model)}",
             description="How well texts answer queries.",
             columns={"score": "higher is better"},
-            made="The scores were computed from the texts.",
+            provenance="The scores were computed from the texts.",
             tags=(),
             licence="It contains no texts.",
             sources=sources_of(models=[settings.model]),
@@ -112,11 +112,11 @@ def seconds_to_judge(
         judge = load_judge(settings, stand_in if untrained else settings.model, untrained=untrained)
         return lambda numbers: judge(table.take(numbers), lambda _: None)
 
-    loading, each, _ = timed(load, list(range(_TRIED)))
-    return loading, each
+    loading, per_text, _ = timed(load, list(range(_TRIED)))
+    return loading, per_text
 
 
-def _load(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
+def _load(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; what is returned scores the texts of a shard.
 
     A language model reads the text and then the query: the likelihood of a long text after a query says more
@@ -126,7 +126,7 @@ def _load(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard
     check_revision(settings.model, revision, worker)
     judge = load_judge(settings)
 
-    def score(shard: RowShard, advance: Advance) -> Made:
+    def score(shard: RowShard, advance: Advance) -> RowsAndRejects:
         rows = shard.rows
         if settings.judge == "likelihood":
             rows = pa.table({"input": rows["output"], "output": rows["input"]})

@@ -34,7 +34,9 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
         if isinstance(given, str) and given:
             changes[name] = change(name, given)
         elif given:
-            changes[name] = [found for each in given if (found := change(name, each)) is not None]
+            changes[name] = [
+                replacement for source in given if (replacement := change(name, source)) is not None
+            ]
     return settings.model_copy(update=changes)
 
 

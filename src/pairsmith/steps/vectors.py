@@ -65,11 +65,11 @@ class VectorFile:
         """The number of numbers in a vector."""
         return self.shape[1]
 
-    def here(self) -> Self:
+    def local(self) -> Self:
         """The same with their file on this machine; if it is missing here, it is written again."""
-        return self if self.is_here() else self.write(self.folder, new_file(), self.which)
+        return self if self.is_local() else self.write(self.folder, new_file(), self.which)
 
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the file is on this machine, and whole."""
         size = self.start + self.dtype.itemsize * self.shape[0] * self.shape[1]
         return self.file.is_file() and self.file.stat().st_size == size
@@ -90,8 +90,8 @@ class VectorFile:
 
 def new_file() -> Path:
     """A new file on this machine, which is removed when the program ends."""
-    with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as made:
-        file = Path(made.name)
+    with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as handle:
+        file = Path(handle.name)
     atexit.register(file.unlink, missing_ok=True)
     return file
 
@@ -106,5 +106,5 @@ def some_rows(
     ]
     shards = [number for number, part in enumerate(parts) if part.any()]
     for number, table in zip(shards, folder.shards("train", columns, shards), strict=True):
-        here = np.flatnonzero(parts[number])
-        yield here, table if which is None else table.take(here)
+        places = np.flatnonzero(parts[number])
+        yield places, table if which is None else table.take(places)

@@ -21,14 +21,14 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
         label["name"]: _meaning(str(label["instruction"])) + _others(label.get("more_instructions") or ())
         for label in labels
     }
-    found = {_name(name): meaning for name, meaning in told.items()}
+    meanings = {_name(name): meaning for name, meaning in told.items()}
     smoothing = settings.get("smoothing")
     if smoothing and told and all(isinstance(name, int | float) for name in told):
         mean = fmean(told)
         # As ``smooth`` of postprocess writes them.
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): told[name] for name in told}
-        found |= {_name(name): meaning for name, meaning in smoothed.items()}
-    return found
+        meanings |= {_name(name): meaning for name, meaning in smoothed.items()}
+    return meanings
 
 
 def _others(more: Sequence[str]) -> str:
@@ -42,5 +42,5 @@ def _name(name: Any) -> str:
 def _meaning(instruction: str) -> str:
     """The first line of an instruction, as a description of what it asks for."""
     line = instruction.partition("\n")[0].removeprefix("Task: ").strip()
-    asked = line.removeprefix("Write ")
-    return asked[:1].upper() + asked[1:]
+    description = line.removeprefix("Write ")
+    return description[:1].upper() + description[1:]

@@ -36,8 +36,8 @@ def plan_report(settings: ReportSettings, before: Before) -> Estimate:
         except FolderError:
             rows = 0
     encoded = min(rows, settings.sample) * _ENCODED_SECONDS if settings.encoder else 0.0
-    each = _REPORTED_SECONDS + (_COMPARED_SECONDS if settings.against else 0.0)
-    return _estimate(1.0 + rows * each + encoded, _PAGE_BYTES)
+    row_seconds = _REPORTED_SECONDS + (_COMPARED_SECONDS if settings.against else 0.0)
+    return _estimate(1.0 + rows * row_seconds + encoded, _PAGE_BYTES)
 
 
 def plan_audit(settings: AuditSettings, before: Before) -> Estimate:
@@ -60,8 +60,8 @@ def plan_push(settings: PushSettings, before: Before) -> Estimate:
     if settings.data in before:
         size = before[settings.data].disk
     else:
-        found = place(settings.data)
-        files = files_below(found).values() if is_folder(found) else ()
+        folder = place(settings.data)
+        files = files_below(folder).values() if is_folder(folder) else ()
         size = sum(size_of(file) or 0 for file in files)
     if settings.dry_run:
         return _estimate(2.0, size)

@@ -86,17 +86,18 @@ class TrainingHistory:
 
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that says how the training went."""
-        found = {
+        record = {
             "steps": self.steps,
             "best_step": self.best_step,
             "validation": self._curve(self.validation),
             "seconds": round(self.seconds, 2),
         }
         if self.rates:
-            found["rates"] = [
-                {"learning_rate": rate, "validation": self._curve(each)} for rate, each in self.rates.items()
+            record["rates"] = [
+                {"learning_rate": rate, "validation": self._curve(curve)}
+                for rate, curve in self.rates.items()
             ]
-        return found
+        return record
 
     def _curve(self, figures: Mapping[int, float | None]) -> list[dict[str, float | None]]:
         return [
@@ -121,7 +122,7 @@ class BestStepCallback(TrainerCallback):
     logs: Logs | None = None
     started: float = field(default_factory=time.monotonic)
     saved: float = field(default_factory=time.monotonic)
-    processes: Processes = field(default_factory=Processes.here)
+    processes: Processes = field(default_factory=Processes.current)
 
     @property
     def training(self) -> TrainingHistory:
@@ -270,8 +271,8 @@ def train_to_best_step(
     ``make_arguments`` are the library's classes, with what this training adds to their arguments. Started by
     torchrun, each process computes its part of every batch.
     """
-    asked = getattr(settings, "max_steps", None) or getattr(settings, "steps", None)  # few on purpose
-    if steps < FEW_STEPS and not asked:
+    chosen_steps = getattr(settings, "max_steps", None) or getattr(settings, "steps", None)  # few on purpose
+    if steps < FEW_STEPS and not chosen_steps:
         times = "step" if steps == 1 else "steps"
         progress.say(
             f"only {steps} {times} of {settings.batch_size} rows, too few to learn much: give more rows, a "

@@ -92,7 +92,9 @@ def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries")
     if step == "train-summarizer" and writes != "summaries":
         task = "text-generation"
     bases, languages = _bases(base), joint_languages(sources.credits)
-    data = list(dict.fromkeys(each.hub for each in sources.credits if each.hub and each.role == "data"))
+    data = list(
+        dict.fromkeys(credit.hub for credit in sources.credits if credit.hub and credit.role == "data")
+    )
     values: dict[str, Any] = {
         **({"language": list(languages)} if languages else {}),
         **hub_licence(sources.credits),
@@ -114,7 +116,7 @@ def _bases(base: str) -> list[str]:
     if is_hub_id(base):
         return [base]
     named = card_of(place(base)).get("base_model")
-    return [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)]
+    return [name for name in (named if isinstance(named, list) else [named]) if isinstance(name, str)]
 
 
 def _rights(step: str, sources: Sources) -> list[str]:
@@ -222,7 +224,8 @@ def classifier_card(
     metadata = _metadata(folder.step, settings.base, folder.sources)
     labels = "\n".join(f"| {label} | {count:,} |" for label, count in training["texts"].items())
     choices = "\n".join(
-        f"| {each['c']:g} | {each['log_loss']:.4f} | {each['accuracy']:.2f} |" for each in training["choices"]
+        f"| {choice['c']:g} | {choice['log_loss']:.4f} | {choice['accuracy']:.2f} |"
+        for choice in training["choices"]
     )
     chosen = f"C is {training['c']:g}."
     if choices:

@@ -67,26 +67,26 @@ class Checkpoints:
     def final(self, total: int) -> BestSoFar | None:
         """The results in the checkpoint of the last step, best weights included; None if there is none."""
         self._download()
-        found = _read(self.folder / f"checkpoint-{total}")
-        return found if found and found.best_weights else None
+        results = _read(self.folder / f"checkpoint-{total}")
+        return results if results and results.best_weights else None
 
-    def seal(self, step: int, found: BestSoFar) -> None:
+    def seal(self, step: int, results: BestSoFar) -> None:
         """Add the validation results to the checkpoint of ``step``, and mark it complete with a record."""
         checkpoint = self.folder / f"checkpoint-{step}"
         with storage_errors(checkpoint):
             checkpoint.mkdir(parents=True, exist_ok=True)
-            if found.best_weights:
-                (checkpoint / _BEST).write_bytes(save(found.best_weights))
+            if results.best_weights:
+                (checkpoint / _BEST).write_bytes(save(results.best_weights))
             files: dict[str, JSON] = {}
             for name, file in files_below(checkpoint).items():
                 with (checkpoint / name).open("rb") as stream:
                     os.fsync(stream.fileno())
                 files[name] = hash_file(file)
         record: dict[str, JSON] = {
-            "curve": {str(step): figure for step, figure in found.curve.items()},
-            "best_step": found.best_step,
-            "best": found.best,
-            "seconds": found.seconds,
+            "curve": {str(step): figure for step, figure in results.curve.items()},
+            "best_step": results.best_step,
+            "best": results.best,
+            "seconds": results.seconds,
             "files": files,
         }
         write_json(checkpoint / _RECORD, record)
@@ -106,11 +106,11 @@ class Checkpoints:
         """
         self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
-            found = _read(path)
-            if found is None:
+            results = _read(path)
+            if results is None:
                 shutil.rmtree(path, ignore_errors=True)
             elif _step(path) < total:
-                return path, found
+                return path, results
         return None
 
     def _download(self) -> None:

@@ -74,10 +74,10 @@ def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, A
     """The results of ``compute`` for all chunks of ``chunked``, ``(texts, …)``, in the order of the texts."""
     chunks = inputs["chunks"]
     if len(chunks) == 1 or not torch.is_grad_enabled():
-        found = [compute(chunk) for chunk in chunks]
+        results = [compute(chunk) for chunk in chunks]
     else:
-        found = [checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks]
-    return torch.cat(found)[inputs["order"].argsort()]
+        results = [checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks]
+    return torch.cat(results)[inputs["order"].argsort()]
 
 
 def mean_of_losses(
@@ -89,7 +89,7 @@ def mean_of_losses(
     each example of the whole batch weighs as much as in one process.
     """
     total = sum_of_losses(losses, chunks, model)
-    return {"loss": total / Processes.here().mean(count, total.device)}
+    return {"loss": total / Processes.current().mean(count, total.device)}
 
 
 def sum_of_losses(
@@ -120,9 +120,9 @@ class _Summed(torch.autograd.Function):
             with torch.enable_grad():
                 loss = losses(chunk).sum()
             with torch.autocast(total.device.type, enabled=False):  # gradients use the forward pass's dtypes
-                found = torch.autograd.grad(loss, weights, allow_unused=True)
+                chunk_gradients = torch.autograd.grad(loss, weights, allow_unused=True)
             last = number == len(chunks) - 1
-            for place, gradient in enumerate(found):
+            for place, gradient in enumerate(chunk_gradients):
                 before = gradients[place]
                 if gradient is not None and before is not None:
                     before.add_(gradient)
@@ -138,4 +138,4 @@ class _Summed(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if outer[0] == 1:
             return None, None, *gradients
-        return None, None, *(None if each is None else each * outer[0] for each in gradients)
+        return None, None, *(None if gradient is None else gradient * outer[0] for gradient in gradients)

@@ -20,7 +20,7 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
         same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
         scale: factor of the cosines.
     """
-    x, y = (nn.functional.normalize(each, dim=1) for each in (x, y))
+    x, y = (nn.functional.normalize(vectors, dim=1) for vectors in (x, y))
     logits = (scale * (x @ y.T)).float()
     own = torch.eye(len(x), len(y), dtype=torch.bool, device=x.device)
     logits = logits.masked_fill(same & ~own, -torch.inf)

@@ -19,17 +19,17 @@ def kept_vocabulary_gradients(model: nn.Module) -> Iterator[None]:
     weight's ``grad``: the same gradient, but for rounding, as rows of a token that occurs in several calls
     are added in another order. Embeddings that share their weight with another module are left as they are.
     """
-    found = _embeddings(model)
+    embeddings = _embeddings(model)
     hooks = []
-    for each in found:
-        spread = partial(_spread, torch.empty_like(each.weight))
-        hooks.append(each.weight.register_post_accumulate_grad_hook(spread))  # type: ignore[no-untyped-call]  # torch has no types for it
-        each.sparse = True
+    for embedding in embeddings:
+        spread = partial(_spread, torch.empty_like(embedding.weight))
+        hooks.append(embedding.weight.register_post_accumulate_grad_hook(spread))  # type: ignore[no-untyped-call]  # torch has no types for it
+        embedding.sparse = True
     try:
         yield
     finally:
-        for each in found:
-            each.sparse = False
+        for embedding in embeddings:
+            embedding.sparse = False
         for hook in hooks:
             hook.remove()
 
@@ -40,13 +40,13 @@ def _embeddings(model: nn.Module) -> list[nn.Embedding]:
     for module in model.modules():
         for weight in module.parameters(recurse=False):
             holders[id(weight)] = holders.get(id(weight), 0) + 1
-    found: dict[int, nn.Embedding] = {}
+    by_id: dict[int, nn.Embedding] = {}
     for module in model.modules():
         if isinstance(module, PreTrainedModel):
             tokens = module.get_input_embeddings()
             if type(tokens) is nn.Embedding and tokens.weight.requires_grad and not tokens.sparse:
-                found[id(tokens)] = tokens
-    return [each for each in found.values() if holders[id(each.weight)] == 1]
+                by_id[id(tokens)] = tokens
+    return [embedding for embedding in by_id.values() if holders[id(embedding.weight)] == 1]
 
 
 def _spread(kept: Tensor, weight: Tensor) -> None:

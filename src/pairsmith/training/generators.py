@@ -123,7 +123,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
             return self.continuations(rows)
         prompts = [row.tokens[: row.prompt_length] for row in rows]
         written = [row.tokens[row.prompt_length :] for row in rows]
-        shared = list(prefix_rows(prompts, [each[:-1] for each in written], texts))
+        shared = list(prefix_rows(prompts, [tokens[:-1] for tokens in written], texts))
 
         def features(numbers: list[int]) -> dict[str, Any]:
             some = [shared[number] for number in numbers]
@@ -140,16 +140,16 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
     def logits(self, chunk: Mapping[str, Any]) -> Tensor:
         """Logits of the next token at each position kept in the chunk: ``(n, kept, vocabulary)``."""
-        found: Tensor
+        logits: Tensor
         if self.predictions is not None and "places" in chunk:
             self.predictions.places = chunk["places"]
             rest = {name: value for name, value in chunk.items() if name not in {"places", "labels"}}
-            found = self.model(**prefix_inputs(rest, self.model), use_cache=False).logits
+            logits = self.model(**prefix_inputs(rest, self.model), use_cache=False).logits
             self.predictions.places = None
-            return found
+            return logits
         keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
-        found = self.model(input_ids=chunk["input_ids"], use_cache=False, **keeping).logits
-        return found if self._keeps else found[:, chunk["kept"]]
+        logits = self.model(input_ids=chunk["input_ids"], use_cache=False, **keeping).logits
+        return logits if self._keeps else logits[:, chunk["kept"]]
 
 
 def _labels(row: Continuation) -> list[int]:

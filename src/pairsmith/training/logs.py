@@ -90,9 +90,9 @@ class Logs:
 def remove_logs(folder: Place) -> None:
     """Remove the event files in ``folder`` and in its direct subfolders; other files stay."""
     with storage_errors(folder):
-        found = inside(folder)
-        found += [file for each in found for file in inside(each) if not _is_events(each)]
-        remove_files([file for file in found if _is_events(file)])
+        paths = inside(folder)
+        paths += [file for path in paths for file in inside(path) if not _is_events(path)]
+        remove_files([file for file in paths if _is_events(file)])
 
 
 def _is_events(file: Place) -> bool:

@@ -26,7 +26,7 @@ class Processes:
     size: int = 1
 
     @classmethod
-    def here(cls) -> Self:
+    def current(cls) -> Self:
         """As the launcher says in the environment; a single process without one."""
         if "LOCAL_RANK" not in os.environ or "MASTER_ADDR" not in os.environ:
             return cls()

@@ -44,14 +44,14 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
         yield lambda call: call()
         return
     dropouts = [
-        (module, name, each)
+        (module, name, child)
         for module in model.modules()
-        for name, each in module.named_children()
-        if type(each) is nn.Dropout
+        for name, child in module.named_children()
+        if type(child) is nn.Dropout
     ]
     for module, name, dropout in dropouts:
         setattr(module, name, QuickDropout(dropout.p))
-    kept = kept_vocabulary_gradients(model) if Processes.here().size == 1 else nullcontext()
+    kept = kept_vocabulary_gradients(model) if Processes.current().size == 1 else nullcontext()
     try:
         with kept, _quick_attention(model) as as_usual:
             yield as_usual
@@ -96,9 +96,11 @@ def _quick_attention(model: nn.Module) -> Iterator[AsUsual[Any]]:
             attend(every, full=True)
 
     every = [config for config, _ in usual.values()]
-    models = [each for each in model.modules() if isinstance(each, PreTrainedModel)] if usual else []
-    configs_of = {each: _configs(each) for each in models}
-    hooks = [each.register_forward_pre_hook(attend_by_length, with_kwargs=True) for each in models]
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)] if usual else []
+    configs_of = {transformer: _configs(transformer) for transformer in models}
+    hooks = [
+        transformer.register_forward_pre_hook(attend_by_length, with_kwargs=True) for transformer in models
+    ]
     attend(every, full=True)
     try:
         yield as_usual
@@ -114,12 +116,12 @@ def _configs(model: nn.Module) -> list[PreTrainedConfig]:
     A layer's configuration may differ from its model's: an encoder that was given a decoder has a new one.
     There are none if the attention of one of the models cannot be changed.
     """
-    models = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
-    if not all(each._can_set_attn_implementation() for each in models):
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    if not all(transformer._can_set_attn_implementation() for transformer in models):
         return []
-    configs = (getattr(module, "config", None) for each in models for module in each.modules())
-    found = {id(config): config for config in configs if isinstance(config, PreTrainedConfig)}
-    return list(found.values())
+    configs = (getattr(module, "config", None) for transformer in models for module in transformer.modules())
+    by_id = {id(config): config for config in configs if isinstance(config, PreTrainedConfig)}
+    return list(by_id.values())
 
 
 class QuickDropout(nn.Dropout):
@@ -144,14 +146,14 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
     other random numbers of a step; without it, torch can compute attention block by block and need not keep
     the weights.
     """
-    found = list(_attention_dropouts(model))
-    for module, name, _ in found:
+    dropouts = list(_attention_dropouts(model))
+    for module, name, _ in dropouts:
         value = getattr(module, name)
         if isinstance(value, nn.Dropout):
             value.p = share
         else:
             setattr(module, name, share)
-    if not found:
+    if not dropouts:
         raise SettingsError(
             f"--attention-dropout {share:g}: no dropout was found in the attention of this base; leave the "
             "setting out"
@@ -161,7 +163,7 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
 def _attention_dropouts(model: nn.Module) -> Iterator[tuple[nn.Module, str, float]]:
     """The attention modules of a model, with the name of their dropout and the share that it drops."""
     for module in model.modules():
-        inside = [each for each in module.modules() if type(each).__name__.endswith("Attention")]
+        inside = [layer for layer in module.modules() if type(layer).__name__.endswith("Attention")]
         if inside != [module]:  # no attention, or a module around it with another dropout
             continue
         for name in _NAMES:

@@ -13,7 +13,11 @@ def validation_f1(
 ) -> float | None:
     """F1 of a model's answers to questions on texts, ×100; None if the model's scores are not finite."""
     try:
-        found = answer_all([each.question for each in questions], [each.context for each in questions])
+        predictions = answer_all(
+            [question.question for question in questions], [question.context for question in questions]
+        )
     except ModelError:  # the training diverged, which is reported at its end
         return None
-    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1
+    return qa_scores(
+        [prediction.text for prediction in predictions], [question.golds for question in questions]
+    ).f1

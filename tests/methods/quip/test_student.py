@@ -415,10 +415,10 @@ def test_a_cross_encoder_student_learns_the_likeliest_start_and_end_each_for_its
     )
     given = TrainTeacherSettings(base="", data=[str(path)], labels="hard")
     read = train_teacher.read(given, None)
-    assert [each.spans for each in read.each] == [((9, 7),), ()]
+    assert [each.spans for each in read.training] == [((9, 7),), ()]
     assert train_teacher.read(given, 1).unread == 1
     answers = train_teacher.read(given.model_copy(update={"labels": "answers"}), None)
-    assert [each.spans for each in answers.each] == [((0, 7),)] * 2
+    assert [each.spans for each in answers.training] == [((0, 7),)] * 2
     path.write_text(json.dumps({name: row[name] for name in ("context", "question", "answers")}))
     with pytest.raises(InputError, match="has no distributions of a teacher; make them with relabel"):
         train_teacher.read(given, None)

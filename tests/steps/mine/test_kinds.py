@@ -495,9 +495,9 @@ def test_vectors_on_another_machine_are_read_from_the_folder(world):
     there = Encoded.of(DatasetFolder.open(tmp / "out" / "outputs"), tmp / "vectors")
     every = np.arange(len(there))
     before = there.vectors.of(every).clone()
-    assert there.here() is there
+    assert there.local() is there
     (tmp / "vectors").unlink()
-    here = there.here()
+    here = there.local()
     assert here.vectors.file != there.vectors.file
     assert here.vectors.of(every).equal(before)
     some = np.array([0, 3, 7])

@@ -309,7 +309,7 @@ def test_a_damaged_head_is_told(trained):
 
 
 def test_several_processes_are_refused(given, tmp_path, monkeypatch):
-    monkeypatch.setattr("pairsmith.steps.training.classifier.Processes.here", lambda: Processes(0, 2))
+    monkeypatch.setattr("pairsmith.steps.training.classifier.Processes.current", lambda: Processes(0, 2))
     with pytest.raises(SettingsError, match="runs in one process"):
         train_classifier(given(), Run(tmp_path / "model", Silent()))
 

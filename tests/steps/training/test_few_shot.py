@@ -600,7 +600,7 @@ def test_questions_are_the_same_by_their_text_passage_and_answers(tmp_path):
         )
     ]
     found = read_question_seeds(write(tmp_path / "seeds.jsonl", rows))
-    assert [each.id for each in found.each] == ["0", "1", "3"]
+    assert [each.id for each in found.examples] == ["0", "1", "3"]
     assert found.repeated == 1
 
 
@@ -655,8 +655,8 @@ def test_pairs_scored_low_are_no_positives(corpora, tiny_bert, capsys, train, co
 
 def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):
     seeds = write(corpora / "scored.jsonl", SCORED)
-    assert len(read_seeds(seeds, "pairs", 0.05).each) == 10
-    assert {each.score for each in read_seeds(seeds, "pairs", 0.05).each} == {1.0}
+    assert len(read_seeds(seeds, "pairs", 0.05).examples) == 10
+    assert {each.score for each in read_seeds(seeds, "pairs", 0.05).examples} == {1.0}
     with pytest.raises(InputError, match=r"none of the 10 pairs has a score of 0.95 or more.*--least-score"):
         read_seeds(seeds, "pairs", 0.95)
     high = write(corpora / "high.jsonl", [{**row, "score": 5 * row["score"]} for row in SCORED])
@@ -666,12 +666,12 @@ def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):
     with pytest.raises(InputError, match="the score is 'entailment', not a number"):
         read_seeds(named, "pairs", 0.7)
     capital = write(corpora / "capital.jsonl", [{k.title(): v for k, v in row.items()} for row in SCORED])
-    assert len(read_seeds(capital, "pairs", 0.7).each) == 6
+    assert len(read_seeds(capital, "pairs", 0.7).examples) == 6
     lacking = write(corpora / "lacking.jsonl", [SCORED[0], {"sentence1": "a", "sentence2": "b"}])
     with pytest.raises(InputError, match="the score is 'None'"):
         read_seeds(lacking, "pairs", 0.7)
     mined = write(corpora / "mined.jsonl", [{"input": "who?", "output": "he", "score": 0.2, "margin": 1.1}])
-    assert [each.score for each in read_seeds(mined, "pairs", 0.7).each] == [1.0]  # a program's, no grade
+    assert [each.score for each in read_seeds(mined, "pairs", 0.7).examples] == [1.0]  # a program's, no grade
     with pytest.raises(ValidationError, match="least_score"):
         biencoder(corpora, tiny_bert, least_score=0.5)
 

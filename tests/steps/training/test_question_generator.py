@@ -303,10 +303,10 @@ def test_what_is_read_is_counted(data, tmp_path):
     quoted = write(tmp_path / "quoted.jsonl", [*ASKED, ("He said it.", "He", 'Who said "it"?')])
     both = settings(data).model_copy(update={"data": [quoted, data], "validation": data})
     whole = train_question_generator.read(both, None)
-    assert (list(whole.each), list(whole.validation)) == ([*EXAMPLES, *EXAMPLES], EXAMPLES)
+    assert (list(whole.training), list(whole.validation)) == ([*EXAMPLES, *EXAMPLES], EXAMPLES)
     assert (whole.rows, whole.examples, whole.unread) == (5, 4, 0)
     some = train_question_generator.read(both, 1)
-    assert list(some.each) == [EXAMPLES[0]] * 2
+    assert list(some.training) == [EXAMPLES[0]] * 2
     assert (some.rows, some.unread) == (2, 3)
 
 

@@ -100,13 +100,13 @@ def read_comparison(path: Path) -> Comparison:
     file = read_yaml(path, SettingsError)
     faults = []
     try:
-        found = Comparison.model_validate(_placed(file))
-        faults = list(_faults_between(found))
+        comparison = Comparison.model_validate(_placed(file))
+        faults = list(_faults_between(comparison))
     except ValidationError as error:
         faults = errors_of(error, Comparison)
     if faults or file.duplicates:
         raise SettingsError(file.report(faults))
-    return found
+    return comparison
 
 
 def _placed(file: YamlFile) -> dict[Any, Any]:
@@ -118,9 +118,9 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
 
     def placed(value: Any, keys: tuple[str | int, ...], within: tuple[str, ...] = ()) -> Any:
         if isinstance(value, Mapping):
-            return {key: placed(each, (*keys, key), within) for key, each in value.items()}
+            return {key: placed(part, (*keys, key), within) for key, part in value.items()}
         if isinstance(value, list):
-            return [placed(each, (*keys, place), within) for place, each in enumerate(value)]
+            return [placed(part, (*keys, place), within) for place, part in enumerate(value)]
         if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
             if value[1:] not in known:
                 fault = f"{value} is not defined under names; {choices(value[1:], map(str, known))}"
@@ -134,20 +134,22 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
             return str((folder / value).resolve())
         return value
 
-    found = {key: placed(value, (str(key),)) for key, value in file.data.items()}
+    data = {key: placed(value, (str(key),)) for key, value in file.data.items()}
     if unknown:
         raise SettingsError(file.report(unknown))
-    return found
+    return data
 
 
 def _faults_between(comparison: Comparison) -> list[ValidationFault]:
     """Faults between values that are each valid on their own."""
-    found = []
+    faults = []
     for name in ("seeds", "rows"):
         values = getattr(comparison, name)
         if len(set(values)) != len(values):
-            found.append(ValidationFault((name,), f"give each value once, not {', '.join(map(str, values))}"))
-    found += [
+            faults.append(
+                ValidationFault((name,), f"give each value once, not {', '.join(map(str, values))}")
+            )
+    faults += [
         ValidationFault(("ways", name), f"must be 1 to 32 letters, digits or underscores, not {shown(name)}")
         for name in comparison.ways
         if not _NAME.fullmatch(name)
@@ -155,13 +157,13 @@ def _faults_between(comparison: Comparison) -> list[ValidationFault]:
     for place, mixture in enumerate(comparison.mixtures):
         where = ("mixtures", place)
         if len(mixture) < 2 or len(set(mixture)) != len(mixture):
-            found.append(ValidationFault(where, "a mixture needs two or more ways, each named once"))
-        found += [
+            faults.append(ValidationFault(where, "a mixture needs two or more ways, each named once"))
+        faults += [
             ValidationFault(where, f"no way is called {name!r}; {choices(name, comparison.ways)}")
             for name in mixture
             if name not in comparison.ways
         ]
     if LABELLED in comparison.ways:
         text = "is the name of the human-labelled rows given under labelled; give the way another name"
-        found.append(ValidationFault(("ways", LABELLED), text))
-    return found
+        faults.append(ValidationFault(("ways", LABELLED), text))
+    return faults

@@ -93,12 +93,12 @@ HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to 
 
 def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tuple[str, ...]]:
     """The comparison as table rows under ``HEAD``; costs are those of all rows of a way."""
-    found: list[tuple[str, ...]] = []
+    lines: list[tuple[str, ...]] = []
     for score in scores:
         ways = score.trial.ways
         tokens, rows = tokens_of(score, costs), round(fmean(score.rows))
         short = f" of {score.trial.rows:,}" if rows < score.trial.rows else ""
-        found.append(
+        lines.append(
             (
                 score.trial.way,
                 f"{rows:,}{short}",
@@ -109,7 +109,7 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
                 clock(fmean(score.seconds)),
             )
         )
-    return found
+    return lines
 
 
 def table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:

@@ -62,21 +62,21 @@ def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
     Every line begins at the score of the human-labelled rows alone, if there are any.
     """
     begin = [score for score in scores if not score.trial.ways]
-    found: Lines = {}
+    means: Lines = {}
     spans: Lines = {}
     for way in dict.fromkeys(score.trial.way for score in scores if score.trial.ways):
         own = [*begin, *(score for score in scores if score.trial.way == way)]
-        found[way] = [(fmean(score.rows), score.mean) for score in own]
+        means[way] = [(fmean(score.rows), score.mean) for score in own]
         spans[way] = [_interval(score) for score in own]
-    return found, spans
+    return means, spans
 
 
 def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lines, Lines]:
     """For each way with its most rows, the mean figure by cost, and the interval."""
     most = {score.trial.way: score for score in scores if score.trial.ways}  # a way's last trial has the most
     most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no curve
-    found = {way: [(cost(score), score.mean)] for way, score in most.items()}
-    return found, {way: [_interval(score)] for way, score in most.items()}
+    means = {way: [(cost(score), score.mean)] for way, score in most.items()}
+    return means, {way: [_interval(score)] for way, score in most.items()}
 
 
 def time_of(score: Score, costs: Mapping[str, Cost]) -> float:

@@ -23,19 +23,19 @@ class Trial:
         return "+".join(self.ways) or LABELLED
 
     @property
-    def taken(self) -> str:
+    def data(self) -> str:
         """The step whose folder holds the rows; the steps for its model and its score are named after it."""
         return f"{'-and-'.join(self.ways)}-{self.rows}" if self.ways else LABELLED
 
     @property
     def trained(self) -> str:
         """The step that trains the model."""
-        return f"{self.taken}-model"
+        return f"{self.data}-model"
 
     @property
     def measured(self) -> str:
         """The step that evaluates the model."""
-        return f"{self.taken}-score"
+        return f"{self.data}-score"
 
 
 def trials(comparison: Comparison) -> list[Trial]:
@@ -59,9 +59,9 @@ def once_recipe(comparison: Comparison) -> dict[str, Any]:
 def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
     """The recipe of one seed, as in its YAML file; ``once`` is the run folder of the steps run once."""
     steps = [entry.model_dump() for entry in comparison.shared]
-    for way, made in comparison.ways.items():
+    for way, definition in comparison.ways.items():
         own: dict[str, str] = {}  # references to earlier steps of the same way
-        for entry in made.steps:
+        for entry in definition.steps:
             steps.append(_step(f"{way}-{entry.name}", entry.step, _led(entry.settings, own)))
             own[f"@{entry.name}"] = f"@{way}-{entry.name}"
     if comparison.labelled is not None:
@@ -95,7 +95,7 @@ def _led(value: Any, places: Mapping[str, str]) -> Any:
 
 def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
     """The steps that take the rows, add the human-labelled ones, train and evaluate."""
-    data = f"@{trial.taken}"
+    data = f"@{trial.data}"
     if trial.ways:
         mixed = {
             "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in trial.ways],
@@ -103,9 +103,9 @@ def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
             "rows": trial.rows,
             "pick": [comparison.ways[way].pick for way in trial.ways],
         }
-        yield _step(trial.taken, "mix", mixed)
+        yield _step(trial.data, "mix", mixed)
         if comparison.labelled is not None:
-            both = f"{trial.taken}-all"
+            both = f"{trial.data}-all"
             yield _step(both, "mix", {"data": [f"@{LABELLED}", data]})
             data = f"@{both}"
     train, measure = comparison.train, comparison.measure

@@ -57,11 +57,11 @@ def compare(
     if first is not None:
         run_recipe(load_recipe(first), once, progress, fresh=fresh)
     runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
-    found = []
+    figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):
         progress.say(f"seed {seed} ({number}/{len(runs)}) → {folders[seed]}")
-        found.append(run_recipe(run.recipe, run.folder, progress, fresh=fresh))
-    scores = [_score(trial, found, runs) for trial in trials(comparison)]
+        figures.append(run_recipe(run.recipe, run.folder, progress, fresh=fresh))
+    scores = [_score(trial, figures, runs) for trial in trials(comparison)]
     costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
     write_json(out / RECORD, as_record(comparison, scores, costs))
     write_atomic(out / COMPARISON, page(comparison, scores, costs).encode("utf-8", "replace"))
@@ -131,12 +131,12 @@ def _check(comparison: Comparison) -> None:
 def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[_Run]) -> Score:
     name = f"{trial.way} {trial.rows}"
     values = []
-    for found in figures:
-        value = found[name]
+    for results in figures:
+        value = results[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; choose another figure")
         values.append(float(value))
-    rows = [ran.rows(trial.taken) if trial.ways else 0 for ran in runs]
+    rows = [ran.rows(trial.data) if trial.ways else 0 for ran in runs]
     return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
 
 

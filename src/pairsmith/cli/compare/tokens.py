@@ -32,18 +32,18 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
         tokenizer = load_tokenizer(model)
     except UserError:
         return 0
-    made = DatasetFolder.open(folder)
-    of_kind = f"{step} {made.manifest.settings.get('kind')}"
-    texts = _texts(made, _WRITTEN.get(of_kind, _WRITTEN[step]), "duplicate" if step == "rewrite" else None)
+    dataset = DatasetFolder.open(folder)
+    of_kind = f"{step} {dataset.manifest.settings.get('kind')}"
+    texts = _texts(dataset, _WRITTEN.get(of_kind, _WRITTEN[step]), "duplicate" if step == "rewrite" else None)
     count = 0
     while some := list(islice(texts, _TOGETHER)):
         count += sum(map(len, tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]))
     return count
 
 
-def _texts(made: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
+def _texts(dataset: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
     """The texts in these columns of all rows, and of all rejects but those of the filter ``not_written``."""
-    rows = (row for split in made.splits for shard in made.shards(split) for row in shard.to_pylist())
-    rejects = (each for each in made.rejects().to_pylist() if each["filter"] != not_written)
+    rows = (row for split in dataset.splits for shard in dataset.shards(split) for row in shard.to_pylist())
+    rejects = (reject for reject in dataset.rejects().to_pylist() if reject["filter"] != not_written)
     for row in chain(rows, (json.loads(reject["row"]) for reject in rejects)):
         yield from (str(row[name]) for name in columns if row.get(name))

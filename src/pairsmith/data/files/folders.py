@@ -26,7 +26,7 @@ _BYTE = re.compile("[\udc80-\udcff]")
 
 def shown(name: str) -> str:
     """A name that can be written: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
-    escaped = _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", name)
+    escaped = _BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", name)
     return escaped.encode("utf-8", "backslashreplace").decode()
 
 
@@ -36,11 +36,11 @@ def written_by_pairsmith(folder: Place) -> bool:
     if size_of(manifest) is None:
         return False
     try:
-        found = json.loads(manifest.read_bytes())
+        content = json.loads(manifest.read_bytes())
     except (ValueError, RecursionError):
         return False
     # Of all steps and versions, this is the key by which the rows of a folder are read or refused.
-    return isinstance(found, dict) and isinstance(found.get("complete"), bool)
+    return isinstance(content, dict) and isinstance(content.get("complete"), bool)
 
 
 def own_folder(source: str) -> Place | None:

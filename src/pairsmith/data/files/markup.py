@@ -95,11 +95,11 @@ def _value(node: Any) -> str:
 
 def _declared(data: bytes) -> str | None:
     """The encoding that the first bytes of a page declare, if it is known."""
-    found = _DECLARED.search(data[:2_048])
-    if found is None:
+    declaration = _DECLARED.search(data[:2_048])
+    if declaration is None:
         return None
     try:
-        codec = codecs.lookup(found[1].decode("ascii", "replace"))
+        codec = codecs.lookup(declaration[1].decode("ascii", "replace"))
     except LookupError:
         return None
     # A declaration in ASCII letters cannot be true of a page in UTF-16; browsers read such pages as UTF-8.
@@ -204,9 +204,9 @@ class _Page:
     def _add(self, text: str) -> None:
         first, *others = text.split("\n") if self._verbatim else [text]
         self._line.append(first)
-        for each in others:
+        for line in others:
             self._end_line()
-            self._line.append(each)
+            self._line.append(line)
 
     def _end_line(self) -> None:
         text = "".join(self._line)
@@ -221,7 +221,7 @@ class _Page:
             return
         self._line = []
         self._end_section()
-        self._headings = [each for each in self._headings if each[0] < level]
+        self._headings = [outer for outer in self._headings if outer[0] < level]
         self._headings.append((level, heading))
 
     def _end_section(self) -> None:

@@ -83,14 +83,14 @@ def _title(reader: Any) -> str:
 def _without_margins(pages: Sequence[list[str]]) -> list[list[str]]:
     """The pages without headers, footers and page numbers: outer lines that recur but for their digits."""
     full = [page for page in pages if page]
-    found = full
+    trimmed = full
     for place in (0, -1):
         for _ in range(2):  # a header, or a footer, of at most two lines
-            keys = [_DIGITS.sub("#", page[place]) if page else "" for page in found]
+            keys = [_DIGITS.sub("#", page[place]) if page else "" for page in trimmed]
             often = Counter(key for key in keys if key)
             least = max(_REPEATED, len(full) / 2)
-            found = [
+            trimmed = [
                 page[1:] if place == 0 and often[key] >= least else page[:-1] if often[key] >= least else page
-                for page, key in zip(found, keys, strict=True)
+                for page, key in zip(trimmed, keys, strict=True)
             ]
-    return found
+    return trimmed

@@ -30,7 +30,7 @@ def decode(data: bytes, declared: str | None = None) -> str:
     Lines end with ``\\n``. Raises ``Unreadable`` for bytes that are none of this encoding, and for NUL
     characters, which no text holds.
     """
-    mark, encoding = next((each for each in _MARKS if data.startswith(each[0])), (b"", declared or "utf-8"))
+    mark, encoding = next((pair for pair in _MARKS if data.startswith(pair[0])), (b"", declared or "utf-8"))
     try:
         text = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError as error:
@@ -81,10 +81,10 @@ def _is_broken(line: str, following: str, width: float) -> bool:
 
 
 def _joined(lines: Sequence[str], width: float) -> Sequence[str]:
-    found = [lines[0]]
+    joined = [lines[0]]
     for line, following in pairwise(lines):
         if line.strip() and following.strip() and _is_broken(line, following, width):
-            found[-1] = f"{found[-1].rstrip()} {following.strip()}"
+            joined[-1] = f"{joined[-1].rstrip()} {following.strip()}"
         else:
-            found.append(following)
-    return found
+            joined.append(following)
+    return joined

@@ -122,12 +122,12 @@ def given_names(sources: Sequence[str]) -> list[str]:
 
 def _names(sources: Sequence[str]) -> list[str]:
     """A name for each source, numbered where several have the same."""
-    found: list[str] = []
+    names: list[str] = []
     for source in sources:
         name = shown(source if is_hub_data(source) else display_name(place(source)) or "documents")
-        same = sum(each == name or each.startswith(f"{name} (") for each in found)
-        found.append(f"{name} ({same + 1})" if same else name)
-    return found
+        same = sum(other == name or other.startswith(f"{name} (") for other in names)
+        names.append(f"{name} ({same + 1})" if same else name)
+    return names
 
 
 def _files(source: str) -> Mapping[str, Place]:
@@ -159,7 +159,7 @@ class Counted:
 
     def named(self) -> str:
         """The unknown kinds, the most frequent first, such as ``2 .docx, 1 .png``."""
-        order = sorted(self.unknown.items(), key=lambda each: (-each[1], each[0]))
+        order = sorted(self.unknown.items(), key=lambda entry: (-entry[1], entry[0]))
         return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in order)
 
 

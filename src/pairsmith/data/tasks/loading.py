@@ -53,17 +53,17 @@ def read_task(path: Path) -> TaskSpec:
     from pairsmith.core.yamlfile import read_yaml  # here, so that `pairsmith --help` does not wait for PyYAML
 
     file = read_yaml(path, TaskError)
-    found = _faults_between(file)
+    task_faults = _faults_between(file)
     try:
         spec = TaskSpec.model_validate(file.data)
     except ValidationError as error:
-        found += [
+        task_faults += [
             ValidationFault(_named(fault.where, file.data.get("labels")), fault.text)
             for fault in errors_of(error, TaskSpec)
             if fault.where  # faults without a place are those between values, found above
         ]
-    if found or file.duplicates:
-        raise TaskError(file.report(found))
+    if task_faults or file.duplicates:
+        raise TaskError(file.report(task_faults))
     return spec
 
 

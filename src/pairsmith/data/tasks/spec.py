@@ -198,7 +198,7 @@ class TaskSpec(Settings):
     @classmethod
     def _as_text(cls, value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return tuple(label_text(parse_label(each)) for each in value)
+            return tuple(label_text(parse_label(label)) for label in value)
         return value
 
     @field_validator("name")
@@ -227,13 +227,15 @@ class TaskSpec(Settings):
     def _consistent(self) -> Self:
         labels = [(label.name, label.model_dump()) for label in self.labels]
         between = faults(self.kind, labels, chat=self.format == "chat")
-        found = [f"{'.'.join(str(label_text(part)) for part in each.where)}: {each.text}" for each in between]
-        names = self.label_names
-        found += [
-            f"written: no label {each}; {choices(each, names)}" for each in self.written if each not in names
+        messages = [
+            f"{'.'.join(str(label_text(part)) for part in fault.where)}: {fault.text}" for fault in between
         ]
-        if found:
-            raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(found)})
+        names = self.label_names
+        messages += [
+            f"written: no label {name}; {choices(name, names)}" for name in self.written if name not in names
+        ]
+        if messages:
+            raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(messages)})
         return self
 
     @property
@@ -254,8 +256,8 @@ class TaskSpec(Settings):
     def writing(self, names: Sequence[str]) -> Self:
         """The task limited to writing texts for these labels; unchanged if ``names`` is empty or complete."""
         known = {label_text(self.label(name).name) for name in names}
-        found = tuple(name for name in self.label_names if name in known)
-        return self.model_copy(update={"written": found}) if 0 < len(found) < len(self.labels) else self
+        written = tuple(name for name in self.label_names if name in known)
+        return self.model_copy(update={"written": written}) if 0 < len(written) < len(self.labels) else self
 
     @property
     def schema_kind(self) -> SchemaKind:

@@ -100,7 +100,7 @@ def _spacy_finder(model: str) -> Callable[[Iterable[str]], Iterator[list[Entity]
 
     def find(texts: Iterable[str]) -> Iterator[list[Entity]]:
         for document in pipeline.pipe(texts, batch_size=_PASSAGES):
-            yield _distinct(document.text, ((each.start_char, each.end_char) for each in document.ents))
+            yield _distinct(document.text, ((entity.start_char, entity.end_char) for entity in document.ents))
 
     return find
 
@@ -184,10 +184,10 @@ _ROLE = re.compile(
 
 
 def _names(text: str) -> Iterator[Span]:
-    for found in _NAMES.finditer(text):
-        if " and " in found[0]:
-            yield found.span()
-        for start, end in _divided(_BETWEEN_NAMES, text, *found.span()):
+    for match in _NAMES.finditer(text):
+        if " and " in match[0]:
+            yield match.span()
+        for start, end in _divided(_BETWEEN_NAMES, text, *match.span()):
             yield start, end
             if role := _ROLE.match(text, start, end):
                 yield role.end(), end
@@ -199,9 +199,9 @@ def _names(text: str) -> Iterator[Span]:
 
 def _divided(by: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
     """The parts before, between and after the matches of ``by``."""
-    for found in by.finditer(text, start, end):
-        yield start, found.start()
-        start = found.end()
+    for match in by.finditer(text, start, end):
+        yield start, match.start()
+        start = match.end()
     yield start, end
 
 
@@ -232,16 +232,16 @@ _LONGEST_BOUND = len("approximately ")
 
 
 def _numbers(text: str) -> Iterator[Span]:
-    for found in _NUMBERS.finditer(text):
-        start = found.start()
-        ends = [found.end("number")]
-        if found["range"]:
-            yield found.span("last")
-            ends.append(found.end("range"))
-        if found["unit"] and found["unit"] not in _NO_NOUNS:
-            ends.append(found.end("unit"))
-            if found["more"] and found["more"][1:] not in _NO_NOUNS:
-                ends.append(found.end("more"))
+    for match in _NUMBERS.finditer(text):
+        start = match.start()
+        ends = [match.end("number")]
+        if match["range"]:
+            yield match.span("last")
+            ends.append(match.end("range"))
+        if match["unit"] and match["unit"] not in _NO_NOUNS:
+            ends.append(match.end("unit"))
+            if match["more"] and match["more"][1:] not in _NO_NOUNS:
+                ends.append(match.end("more"))
         bound = _BOUND.search(text, max(0, start - _LONGEST_BOUND), start)
         for end in ends:
             yield start, end
@@ -265,10 +265,10 @@ _NUMBER_WORDS = re.compile(
 
 
 def _number_words(text: str) -> Iterator[Span]:
-    for found in _NUMBER_WORDS.finditer(text):
-        yield found.span(1)
-        if found[2] and found[2].lower() not in _NO_NOUNS:
-            yield found.span()
+    for match in _NUMBER_WORDS.finditer(text):
+        yield match.span(1)
+        if match[2] and match[2].lower() not in _NO_NOUNS:
+            yield match.span()
 
 
 # Terms
@@ -277,7 +277,7 @@ def _number_words(text: str) -> Iterator[Span]:
 def _matches(pattern: str) -> Callable[[str], Iterator[Span]]:
     """A kind of candidate: the last group of ``pattern``, or all of it where it has none."""
     compiled = re.compile(pattern)
-    return lambda text: (found.span(compiled.groups) for found in compiled.finditer(text))
+    return lambda text: (match.span(compiled.groups) for match in compiled.finditer(text))
 
 
 _KINDS = (

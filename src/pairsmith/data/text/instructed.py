@@ -35,8 +35,8 @@ def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
 def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = INSTRUCTION) -> str:
     """What stands before a prompt: the examples, each as a prompt with the whole output."""
     parts = (
-        prompt_of(each.passage, f"{ANSWER}{each.answer}{QUESTION}{each.question}{END}", instruction)
-        for each in examples
+        prompt_of(example.passage, f"{ANSWER}{example.answer}{QUESTION}{example.question}{END}", instruction)
+        for example in examples
     )
     return "".join(f"{part}\n\n" for part in parts)
 

@@ -24,8 +24,8 @@ def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
     pattern = r"\s*".join(re.escape(piece) for piece in pieces)
     before = r"(?<!\w)" if pieces[0][0].isalnum() else ""
     behind = r"(?!\w)" if pieces[-1][-1].isalnum() else ""
-    found = re.search(f"{before}{pattern}{behind}", passage, re.IGNORECASE)
-    return found.span() if found else None
+    match = re.search(f"{before}{pattern}{behind}", passage, re.IGNORECASE)
+    return match.span() if match else None
 
 
 def stands_in(part: str, whole: str) -> bool:

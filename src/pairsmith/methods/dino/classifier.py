@@ -150,9 +150,9 @@ def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> lis
     """The distinct labels of training texts, sorted; errors as for ``train_classifier_on``."""
     names = sorted(set(labels))
     if len(names) < 2:
-        found = f"all {len(labels):,} have the label {names[0]!r}" if names else "none are left"
+        remainder = f"all {len(labels):,} have the label {names[0]!r}" if names else "none are left"
         raise InputError(
-            f"a classifier needs texts of at least two labels; of those that contradict no other, {found}"
+            f"a classifier needs texts of at least two labels; of those that contradict no other, {remainder}"
         )
     if validation and (unknown := sorted(set(validation.labels) - set(names))):
         raise InputError(
@@ -174,7 +174,7 @@ def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
     for name, text, label in zip(names, rows.texts, rows.labels, strict=True):
         of[name].add(label)
         first.setdefault(name, text)
-    once = {first[name]: next(iter(found)) for name, found in of.items() if len(found) == 1}
+    once = {first[name]: next(iter(labels)) for name, labels in of.items() if len(labels) == 1}
     contradicting = sum(len(of[name]) > 1 for name in names)
     return list(once), list(once.values()), len(rows.texts) - len(once) - contradicting, contradicting
 
@@ -190,7 +190,7 @@ def _losses(
 
     ``parts`` are pairs of the rows to learn and the rows to predict.
     """
-    found: dict[float, tuple[float, float]] = {}
+    figures: dict[float, tuple[float, float]] = {}
     for c in settings.c:
         losses, right, rows = 0.0, 0, 0
         for learned, predicted in parts:
@@ -199,8 +199,8 @@ def _losses(
             losses += float(log_loss(gold[predicted], shares, labels=np.arange(count), normalize=False))
             right += int((shares.argmax(axis=1) == gold[predicted]).sum())
             rows += len(predicted)
-        found[c] = (losses / rows, 100.0 * right / rows)
-    return found
+        figures[c] = (losses / rows, 100.0 * right / rows)
+    return figures
 
 
 def _fitted(vectors: Floats, gold: NDArray[np.int64], c: float, balanced: bool) -> LogisticRegression:

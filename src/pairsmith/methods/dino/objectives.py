@@ -78,7 +78,7 @@ def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) ->
     if objective in scaled:
         return EncodedByLength(encoder, scaled[objective](encoder, scale=scale))
     # With several processes, the texts of all of them are negatives.
-    together = Processes.here().size > 1
+    together = Processes.current().size > 1
     loss = losses.MultipleNegativesRankingLoss(encoder, scale=scale, gather_across_devices=together)
     return EncodedByLength(encoder, loss)
 
@@ -98,8 +98,8 @@ class EncodedByLength(nn.Module):
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor | None) -> Tensor:
         """The loss of a batch: each column's features, and the scores ``(rows,)`` where there are any."""
         vectors = encode_by_length(self.model, list(sentence_features))
-        found: Tensor = self.loss.compute_loss_from_embeddings(vectors, labels)
-        return found
+        loss: Tensor = self.loss.compute_loss_from_embeddings(vectors, labels)
+        return loss
 
     def get_config_dict(self) -> dict[str, Any]:
         """The library's entries for its own model card; none."""

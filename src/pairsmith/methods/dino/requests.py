@@ -111,7 +111,9 @@ def pair_requests(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Iter
         name = text_id(text)
         number = int(name, 16)  # so that a text has the same wording whatever stands beside it
         for label in task.written_names:
-            main, *counters = (each.replace(PLACEHOLDER, quoted) for each in _wordings(task, label, number))
+            main, *counters = (
+                wording.replace(PLACEHOLDER, quoted) for wording in _wordings(task, label, number)
+            )
             yield TextRequest(f"{name}-{label}", text, label, per_input, main, tuple(counters))
 
 

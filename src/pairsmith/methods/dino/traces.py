@@ -56,7 +56,7 @@ def traces(
     requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
     for request in requests:
         draws: list[Draw] = []
-        prompts = tuple(encoded(task, model, each) for each in (request.prompt, *request.counter_prompts))
+        prompts = tuple(encoded(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts))
         decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
         counters = tuple(task.counters(request.label))
         if not all(map(decoder.fits, prompts)):

@@ -230,7 +230,7 @@ def retrieval_accuracy(
     y = encode_texts(encoder, outputs, side="document")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
-    x, y = (each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12) for each in (x, y))
+    x, y = (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12) for vectors in (x, y))
     cosines = x @ y.T
     names = {text: number for number, text in enumerate(outputs)}
     numbers = np.array([names[text] for text in outputs])

@@ -203,6 +203,8 @@ def ranking_accuracy(
 
 def score_correlation(cross: CrossEncoder, examples: Sequence[Example]) -> float | None:
     """Spearman's correlation, ×100, of the model's scores and people's; None where it is undefined."""
-    scores = score_pairs(cross, [each.input for each in examples], [each.output for each in examples])
-    found = spearman(scores, np.array([each.score for each in examples]))
-    return None if np.isnan(found) else 100.0 * found
+    scores = score_pairs(
+        cross, [example.input for example in examples], [example.output for example in examples]
+    )
+    correlation = spearman(scores, np.array([example.score for example in examples]))
+    return None if np.isnan(correlation) else 100.0 * correlation

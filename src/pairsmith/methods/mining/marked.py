@@ -48,14 +48,14 @@ class StoredQuestions(StoredSequence[QuestionWithSpans]):
 
         def rows() -> Iterator[dict[str, Any]]:
             before = None
-            for each in questions:
-                begins = before != each.context
-                before = each.context
+            for question in questions:
+                begins = before != question.context
+                before = question.context
                 self._texts.append(len(self._texts) if begins else self._texts[-1])
                 yield {
-                    "question": each.question,
+                    "question": question.question,
                     "context": before if begins else None,
-                    "spans": each.spans,
+                    "spans": question.spans,
                 }
 
         self._stored = StoredRows(rows(), _SCHEMA)

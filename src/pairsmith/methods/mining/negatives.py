@@ -84,10 +84,10 @@ def find_hard_negatives(
     near = one_way_search(of_queries, of_texts, last + max(map(len, own.values())))
     rows = {query: row for row, query in enumerate(queries)}
     places = {positive: place for place, positive in enumerate(positives)}
-    found = []
+    results = []
     for query, positive in every:
         if query not in rows or positive not in places:
-            found.append(HardNegatives(query, positive, (), ()))
+            results.append(HardNegatives(query, positive, (), ()))
             continue
         row = rows[query]
         cosine = float(of_queries[row] @ of_positives[places[positive]])
@@ -98,5 +98,5 @@ def find_hard_negatives(
         chosen = chosen_places(scores, np.array([cosine]), rule)[0]
         kept = [others[place] for place in chosen.tolist() if place >= 0]
         negatives = tuple(text for text, _ in kept)
-        found.append(HardNegatives(query, positive, negatives, tuple(nearness for _, nearness in kept)))
-    return found
+        results.append(HardNegatives(query, positive, negatives, tuple(nearness for _, nearness in kept)))
+    return results

@@ -115,13 +115,13 @@ def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArra
     for first in range(0, len(questions), _AT_ONCE):
         targets = training_windows(reader, questions[first : first + _AT_ONCE])
         parts.append(first + np.flatnonzero(list(map(len, targets))))
-    found: NDArray[np.int64] = np.concatenate(parts)
-    if not len(found):
+    numbers: NDArray[np.int64] = np.concatenate(parts)
+    if not len(numbers):
         raise InputError(
             f"no window of {reader.max_length} tokens holds an answer to any of the {len(questions)} "
             "questions; give a larger --max-length, or questions with shorter answers"
         )
-    return found
+    return numbers
 
 
 def training_windows(reader: Reader, questions: Sequence[QuestionWithSpans]) -> list[list[Target]]:
@@ -182,9 +182,9 @@ class ReaderWithLoss(nn.Module):
         return mean_of_losses(self._losses, windows["chunks"], self, count)
 
     def _losses(self, features: Mapping[str, Any]) -> Tensor:
-        found = self.model(**features["inputs"])
+        output = self.model(**features["inputs"])
         places = (features[name] for name in ("allowed", "starts", "ends"))
-        return span_losses(found.start_logits, found.end_logits, *places)
+        return span_losses(output.start_logits, output.end_logits, *places)
 
 
 def span_losses(

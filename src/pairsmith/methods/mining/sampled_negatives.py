@@ -50,13 +50,13 @@ def answer_negatives(
         example, wrong = examples[number], others[number]
         assert example.context is not None
         assert example.answer is not None
-        found = [
+        negatives = [
             answer_in_passage(text, example.context) for text in draw_without_replacement(wrong, count, rng)
         ]
         for passage in draw_without_replacement(contexts, count + 2, rng)[: count + 2]:
-            if len(found) < 2 * count and example.answer.casefold() not in passage.casefold():
-                found.append(answer_in_passage(example.answer, passage))
-        return found
+            if len(negatives) < 2 * count and example.answer.casefold() not in passage.casefold():
+                negatives.append(answer_in_passage(example.answer, passage))
+        return negatives
 
     return draw
 
@@ -78,10 +78,10 @@ def overlaps(text: str, answers: Iterable[str]) -> bool:
 
 
 def _of_one_input(examples: Sequence[Example], part: Callable[[Example], str]) -> list[frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    by_input: dict[str, set[str]] = {}
     for example in examples:
-        found.setdefault(example.input, set()).add(part(example))
-    return [frozenset(found[example.input]) for example in examples]
+        by_input.setdefault(example.input, set()).add(part(example))
+    return [frozenset(by_input[example.input]) for example in examples]
 
 
 def random_negatives(outputs: Sequence[str], count: int) -> DrawNegatives:
@@ -103,4 +103,4 @@ def reservoir_sample(items: Iterable[T], count: int, seed: int) -> list[T]:
             kept.append((number, item))
         elif (place := int(rng.integers(number + 1))) < count:
             kept[place] = (number, item)
-    return [item for _, item in sorted(kept, key=lambda each: each[0])]
+    return [item for _, item in sorted(kept, key=lambda pair: pair[0])]

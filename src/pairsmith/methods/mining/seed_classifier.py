@@ -46,10 +46,10 @@ class SeedClassifier:
 
     def log_odds(self, inputs: Vectors, outputs: Vectors) -> NDArray[np.float32]:
         """The log odds that each pair is a seed, ``(n,)`` float32, from its vectors, ``(n, d)`` each."""
-        found: NDArray[np.float32] = (side_by_side(inputs, outputs) @ self.weight + self.bias).astype(
+        log_odds: NDArray[np.float32] = (side_by_side(inputs, outputs) @ self.weight + self.bias).astype(
             np.float32
         )
-        return found
+        return log_odds
 
 
 def side_by_side(inputs: Vectors, outputs: Vectors) -> NDArray[np.float64]:

@@ -45,7 +45,7 @@ def load_style_classifier(model: str) -> StyleClassifier | None:
     if file is None:
         return None
     try:
-        found = load_file(file)
-        return StyleClassifier(found["weight"].float().numpy(), float(found["bias"]))
+        tensors = load_file(file)
+        return StyleClassifier(tensors["weight"].float().numpy(), float(tensors["bias"]))
     except (SafetensorError, KeyError, OSError) as error:
         raise ModelError(f"{file} cannot be read ({first_line(error)}); train the encoder again") from error

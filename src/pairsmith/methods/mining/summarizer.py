@@ -133,13 +133,13 @@ class EncoderDecoderSummarizer(GeneratorWithLoss):
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The logits for each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
-        found: Tensor = self.model(
+        logits: Tensor = self.model(
             input_ids=chunk["input_ids"],
             attention_mask=chunk["attention_mask"],
             decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(chunk["labels"]),
             use_cache=False,
         ).logits
-        return found
+        return logits
 
 
 class DecoderOnlySummarizer(CausalGeneratorWithLoss):

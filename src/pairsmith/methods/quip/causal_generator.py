@@ -127,10 +127,10 @@ class CausalGenerator:
     def _behind_line_break(self, text: str) -> list[int]:
         """The tokens of a text that follows another: alone it may get others, and special ones around it."""
         before, every = self.model.encode("x\n"), self.model.encode("x\n" + text)
-        found = every[common(before, every) :]
-        while found and found[-1] in self.model.end_tokens:
-            found.pop()
-        return found
+        tokens = every[common(before, every) :]
+        while tokens and tokens[-1] in self.model.end_tokens:
+            tokens.pop()
+        return tokens
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The tokens of the instruction with the passage, and of the beginning of the model's output."""

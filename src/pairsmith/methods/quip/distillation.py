@@ -56,14 +56,16 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dic
     Positions after the last token, in text that was cut off, are left out. Where there is no distribution,
     the target is the first token (Q6).
     """
-    each = [(of_text, asked) for of_text, row in zip(tokens, rows, strict=True) for asked in row.questions]
-    found = {
-        "start": [_in_tokens(of_text, asked.starts, start_tokens) for of_text, asked in each],
-        "end": [_in_tokens(of_text, asked.ends, end_tokens) for of_text, asked in each],
+    pairs = [
+        (of_text, question) for of_text, row in zip(tokens, rows, strict=True) for question in row.questions
+    ]
+    distributions = {
+        "start": [_in_tokens(of_text, question.starts, start_tokens) for of_text, question in pairs],
+        "end": [_in_tokens(of_text, question.ends, end_tokens) for of_text, question in pairs],
     }
     return {
         f"{name}_{what}": pad_sequence([both[number] for both in some], batch_first=True)
-        for name, some in found.items()
+        for name, some in distributions.items()
         for number, what in enumerate(("places", "weights"))
     }
 

@@ -17,7 +17,7 @@ class GeneratorExamples(StoredSequence[Example]):
     def __init__(self, examples: Iterable[Example]) -> None:
         """Write the input and the output of each example to disk."""
         self._stored = StoredRows(
-            ({"input": each.input, "output": each.output} for each in examples), _SCHEMA
+            ({"input": example.input, "output": example.output} for example in examples), _SCHEMA
         )
 
     def __len__(self) -> int:

@@ -64,7 +64,7 @@ def train_question_generator_on(
     causal = writes_as(settings.base) == "decoder"
     order = None
     if settings.questions > 1:
-        groups = QuestionGroups((each.input for each in examples), settings.questions, settings.seed)
+        groups = QuestionGroups((example.input for example in examples), settings.questions, settings.seed)
         order = groups.order
 
     def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Example]]:
@@ -170,8 +170,8 @@ def causal_limit(base: str, tokenizer: Any) -> int:
 
 def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
     """The tokens of a text as ``ask`` gives them to the model, and the offset at which each ends."""
-    found = tokenizer(text, return_offsets_mapping=True, verbose=False)
-    tokens, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
+    encoding = tokenizer(text, return_offsets_mapping=True, verbose=False)
+    tokens, ends = list(encoding["input_ids"]), [end for _, end in encoding["offset_mapping"]]
     while tokens and tokens[-1] in tokenizer.all_special_ids:  # some tokenizers append one to every text
         tokens.pop()
         ends.pop()
@@ -254,8 +254,8 @@ def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tenso
     right = count = 0
     with torch.inference_mode():
         for chunk in chunks:
-            here = moved(chunk, model.model.device)
-            counted = here["labels"] != IGNORED
-            right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
+            inputs = moved(chunk, model.model.device)
+            counted = inputs["labels"] != IGNORED
+            right += int(((model.logits(inputs).argmax(dim=2) == inputs["labels"]) & counted).sum())
             count += int(counted.sum())
     return 100.0 * right / count

@@ -54,13 +54,13 @@ class PassageStore(StoredSequence[PassageExample]):
 
     def only(self, kept: NDArray[np.bool_]) -> "PassageStore":
         """A copy with the questions that are ``kept``, given passage by passage, and their passages."""
-        found = copy(self)
+        store = copy(self)
         sizes = np.diff(self._ends, prepend=0)
         left = np.bincount(np.repeat(np.arange(len(self)), sizes)[kept], minlength=len(self))
-        found._rows = self._rows[kept]
-        found._ends = np.cumsum(left[left > 0])
-        found._text_of = self._text_of[left > 0]
-        return found
+        store._rows = self._rows[kept]
+        store._ends = np.cumsum(left[left > 0])
+        store._text_of = self._text_of[left > 0]
+        return store
 
     def __len__(self) -> int:
         return len(self._ends)

@@ -68,8 +68,8 @@ class SequenceGenerator:
         """Add generated questions to each passage; returns the outputs that were not kept."""
         tries = self._options.tries
         if self._options.decoding == "beams":
-            found = self._each_batch(passages, self._search, lambda count: advance(tries * count))
-            return keep_all(passages, found)
+            questions = self._each_batch(passages, self._search, lambda count: advance(tries * count))
+            return keep_all(passages, questions)
         rejects: list[Reject] = []
         for _ in range(tries):
             left = [passage for passage in passages if passage.missing(self._options.questions)]
@@ -93,12 +93,12 @@ class SequenceGenerator:
             features = document_features(self.model, [tokens[row] for row in rows])
             return pool.submit(work, [passages[row] for row in rows], features)
 
-        found: dict[int, list[WrittenQuestion]] = {}
+        by_row: dict[int, list[WrittenQuestion]] = {}
         with one_thread_each(self.model.model.device) as pool:
-            for rows, results in pool.each(begin, batches):
-                found.update(zip(rows, results, strict=True))
+            for rows, results in pool.results(begin, batches):
+                by_row.update(zip(rows, results, strict=True))
                 advance(len(rows))
-        return [found[row] for row in range(len(passages))]
+        return [by_row[row] for row in range(len(passages))]
 
     def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
         """Sample as many sequences as each passage lacks questions."""
@@ -165,7 +165,7 @@ class SequenceGenerator:
             same = list(alike)
             for first in range(0, len(same), most):
                 rows, answers = zip(*same[first : first + most], strict=True)
-                found = search_sequences(
+                questions = search_sequences(
                     self.model.model,
                     states[list(rows)],
                     mask[list(rows)],
@@ -175,7 +175,7 @@ class SequenceGenerator:
                     max_tokens=min(GENERATED_QUESTION_TOKENS + 1, self._room - length),
                     end=self._ends,
                 )
-                for row, answer, (question,) in zip(rows, answers, found, strict=True):
+                for row, answer, (question,) in zip(rows, answers, questions, strict=True):
                     yield row, [*answer, *question]
 
     def _parse(self, tokens: Sequence[int]) -> WrittenQuestion:
@@ -194,13 +194,13 @@ def diverse(answers: Sequence[str], count: int) -> list[int]:
         if answer and answer.casefold() not in known:
             known.add(answer.casefold())
             left.append(place)
-    taken: list[int] = []
+    selection: list[int] = []
 
     def largest_f1(place: int) -> float:
-        return f1(answers[place], [answers[other] for other in taken]) if taken else 0.0
+        return f1(answers[place], [answers[other] for other in selection]) if selection else 0.0
 
-    while left and len(taken) < count:
+    while left and len(selection) < count:
         best = min(left, key=largest_f1)
         left.remove(best)
-        taken.append(best)
-    return taken
+        selection.append(best)
+    return selection

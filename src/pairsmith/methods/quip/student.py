@@ -47,10 +47,10 @@ _AT_ONCE = 1_000
 
 def grouped_by_passage(questions: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
-    found = PassageStore((each.context, _with_targets(each, settings)) for each in questions)
-    if not found:
+    passages = PassageStore((question.context, _with_targets(question, settings)) for question in questions)
+    if not passages:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
-    return found
+    return passages
 
 
 def _with_targets(question: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
@@ -101,7 +101,7 @@ def train_student_on(
     Questions whose answers are cut off are left out, with a message. ``validation``, by which step and rate
     are chosen, may be empty. ``data`` and ``validation`` of the settings are not read here.
     """
-    if settings.negatives == "batch" and Processes.here().part_of(settings.batch_size) < 2:
+    if settings.negatives == "batch" and Processes.current().part_of(settings.batch_size) < 2:
         raise SettingsError(
             "--negatives batch joins the passages that a process has of a step, and there would be one; give "
             "a larger --batch-size, or fewer processes"
@@ -136,15 +136,15 @@ def train_student_on(
 def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
     """The questions whose answer starts or ends in the text that is read; says how many are left out."""
 
-    def each() -> Iterator[bool]:
+    def readable() -> Iterator[bool]:
         with progress.task("look for answers", len(passages), "passages") as bar:
             for first in range(0, len(passages), _AT_ONCE):
                 some = passages[first : first + _AT_ONCE]
                 for row, read in zip(some, tokens.text_tokens([row.text for row in some]), strict=True):
-                    yield from (is_read(read, asked) for asked in row.questions)
+                    yield from (is_read(read, question) for question in row.questions)
                 bar.advance(len(some))
 
-    kept = np.fromiter(each(), np.bool_, passages.questions)
+    kept = np.fromiter(readable(), np.bool_, passages.questions)
     left_out = passages.questions - int(kept.sum())
     if left_out == passages.questions:
         raise InputError(
@@ -211,9 +211,10 @@ class Student(nn.Module):
             parts = [every[first : first + self._together] for first in range(0, len(rows), self._together)]
             return {"passages": {"chunks": list(map(features, parts))}}
         read = tokens.token_counts([row.text for row in rows])
-        asked = iter(short.token_counts(_questions(rows)))
+        question_lengths = iter(short.token_counts(_questions(rows)))
         larger = [
-            max(count, sum(islice(asked, len(row.questions)))) for count, row in zip(read, rows, strict=True)
+            max(count, sum(islice(question_lengths, len(row.questions))))
+            for count, row in zip(read, rows, strict=True)
         ]
         return {"passages": chunked(larger, features, self.model.device, self._batch_tokens)}
 
@@ -227,7 +228,7 @@ class Student(nn.Module):
         """The loss of each question."""
         counts, first = chunk["counts"].cpu(), torch.tensor(0)
         vectors = self._vectors(chunk["passages"])
-        masks = [each["attention_mask"].bool() for each in chunk["passages"]["chunks"]]
+        masks = [group["attention_mask"].bool() for group in chunk["passages"]["chunks"]]
         there = _in_order(masks, chunk["passages"]).to(vectors.device)
         if self._together:
             own = torch.arange(len(counts)).repeat_interleave(counts)
@@ -238,8 +239,8 @@ class Student(nn.Module):
         logits = span_logits(vectors, starts, ends, counts.tolist())
         allowed = there.repeat_interleave(counts.to(there.device), dim=0)
         start, end = (
-            sparse_cross_entropy(each, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
-            for name, each in zip(("start", "end"), logits, strict=True)
+            sparse_cross_entropy(scores, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
+            for name, scores in zip(("start", "end"), logits, strict=True)
         )
         return start + end
 
@@ -249,11 +250,11 @@ class Student(nn.Module):
         if self._together and self._batch_tokens and torch.is_grad_enabled():
             # Only one group's activations are held at a time: each group is recomputed in the backward pass.
             compute = partial(checkpoint, compute, use_reentrant=False)
-        return _in_order([compute(each) for each in texts["chunks"]], texts)
+        return _in_order([compute(group) for group in texts["chunks"]], texts)
 
 
 def _questions(rows: Sequence[PassageExample]) -> list[str]:
-    return [each.question for row in rows for each in row.questions]
+    return [question.question for row in rows for question in row.questions]
 
 
 def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> Mapping[str, Any]:

@@ -65,7 +65,7 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
         end = start + STRETCH
         if end < len(text):
             half = start + STRETCH // 2
-            cuts = (text.rfind(each, half, end) for each in "\n ")
+            cuts = (text.rfind(separator, half, end) for separator in "\n ")
             end = next((cut + 1 for cut in cuts if cut >= 0), end)
         yield start, min(end, len(text))
         start = end
@@ -73,8 +73,8 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
 
 def _pieces(text: str, words: int) -> Iterator[_Piece]:
     for sentence in split_sentences(text):
-        found = _WORD.finditer(text, sentence.start, sentence.start + len(sentence.text))
-        while some := list(islice(found, words)):
+        matches = _WORD.finditer(text, sentence.start, sentence.start + len(sentence.text))
+        while some := list(islice(matches, words)):
             yield _Piece(some[0].start(), some[-1].end(), len(some))
 
 

@@ -51,16 +51,18 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
     at_once = max(1, NEIGHBOURS // min(within + 1, len(corpus)))
     for start in range(0, len(queries), at_once):
         some = slice(start, start + at_once)
-        found = nearest(queries[some], corpus, within + 1)
-        nearer = ((found.similarities >= similarities[some]) & (found.ids != chunks[some])).sum(dim=1)
+        neighbours = nearest(queries[some], corpus, within + 1)
+        nearer = ((neighbours.similarities >= similarities[some]) & (neighbours.ids != chunks[some])).sum(
+            dim=1
+        )
         ranks[some] = (1 + nearer).clamp(max=within + 1)
     return OwnPlaces(ranks.numpy(), similarities[:, 0].numpy())
 
 
 def closest(queries: Tensor, others: Tensor) -> NDArray[np.float32]:
     """The cosine of each query, ``(n, d)``, with the nearest of some others, ``(m, d)``: ``(n,)`` float32."""
-    found: NDArray[np.float32] = nearest(queries, others, 1).similarities[:, 0].numpy()
-    return found
+    cosines: NDArray[np.float32] = nearest(queries, others, 1).similarities[:, 0].numpy()
+    return cosines
 
 
 def near_copies(
@@ -76,7 +78,7 @@ def near_copies(
         names: ``(n,)``, equal for queries whose texts count as the same.
         threshold: above 0; with 1, cosines do not count.
     """
-    found = np.full(len(rows), -1, np.int64)
+    originals = np.full(len(rows), -1, np.int64)
     kept: list[int] = []
     named: dict[int, int] = {}
     for start in range(0, len(rows), BLOCK):
@@ -86,16 +88,16 @@ def near_copies(
             for first in range(0, len(kept), KEPT):
                 part = np.array(kept[first : first + KEPT])
                 close = some @ vectors[torch.from_numpy(rows[part])].T >= threshold
-                new = close.any(dim=1).numpy() & (found[block] < 0)
-                found[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]
+                new = close.any(dim=1).numpy() & (originals[block] < 0)
+                originals[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]
             beside = (some @ some.T >= threshold).numpy()
         for place in range(block.start, block.stop):
             at = place - start
-            found[place] = named.get(int(names[place]), found[place])
-            if found[place] < 0 and threshold < 1:
-                close_here = np.flatnonzero(beside[at, :at] & (found[start:place] < 0))
-                found[place] = start + close_here[0] if len(close_here) else -1
-            if found[place] < 0:
+            originals[place] = named.get(int(names[place]), originals[place])
+            if originals[place] < 0 and threshold < 1:
+                close_here = np.flatnonzero(beside[at, :at] & (originals[start:place] < 0))
+                originals[place] = start + close_here[0] if len(close_here) else -1
+            if originals[place] < 0:
                 kept.append(place)
                 named[int(names[place])] = place
-    return found
+    return originals

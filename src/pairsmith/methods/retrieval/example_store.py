@@ -32,9 +32,13 @@ class ExampleStore(StoredSequence[RetrievalExample]):
         keys = array("Q")
 
         def rows() -> Iterator[dict[str, Any]]:
-            for each in examples:
-                keys.append(stream_key(each.query, each.positive, *each.negatives, *map(repr, each.scores)))
-                yield {name: getattr(each, name) for name in _SCHEMA.names}
+            for example in examples:
+                keys.append(
+                    stream_key(
+                        example.query, example.positive, *example.negatives, *map(repr, example.scores)
+                    )
+                )
+                yield {name: getattr(example, name) for name in _SCHEMA.names}
 
         self._stored = StoredRows(rows(), _SCHEMA)
         self.read = len(keys)
@@ -63,8 +67,8 @@ class Positives:
     def __init__(self, examples: Iterable[RetrievalExample]) -> None:
         """Read the examples once; memory holds two numbers for each."""
         pairs = array("Q")
-        for each in examples:
-            pairs.extend((self.key(each.query), self.key(each.positive)))
+        for example in examples:
+            pairs.extend((self.key(example.query), self.key(example.positive)))
         both = np.array(pairs, np.uint64).reshape(-1, 2)
         self._queries, self._positives = both[np.lexsort(both.T[::-1])].T
 

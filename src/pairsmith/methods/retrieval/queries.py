@@ -187,16 +187,16 @@ class QueryWriter:
         a text repeats another one of its chunk shows only when those have ended, too.
         """
         options = self._options
-        found = [[self._group(request, number)] for request in requests]
+        groups = [[self._group(request, number)] for request in requests]
         decoder = MultiPromptDecoder(
             self._model,
             partial(self_debias, decay=options.decay, floor=FLOOR),
             Sampling(options.top_k, options.top_p, options.max_tokens, may_end=True),
             options.seed,
-            [prompt for (group,) in found for prompt in group.prompts],
+            [prompt for (group,) in groups for prompt in group.prompts],
         )
         of_group: dict[Group, tuple[QueryRequest, list[Group]]] = {}
-        for request, tries in zip(requests, found, strict=True):
+        for request, tries in zip(requests, groups, strict=True):
             of_group[tries[0]] = request, tries
             decoder.add(tries[0])
         for group in decoder.finished():
@@ -208,7 +208,7 @@ class QueryWriter:
                 of_group[again] = request, tries
                 tries.append(again)
                 decoder.add(again, soon=True)
-        return found
+        return groups
 
     def _group(self, request: QueryRequest, number: int) -> Group:
         """A try of a request: its chunk's prompt, steered away from its counter-prompts."""

@@ -75,7 +75,7 @@ def base_retriever(settings: TrainRetrieverSettings, device: str) -> SentenceTra
             encoder.prompts[name] = prompt
     encoder.similarity_fn_name = "cosine"
     width = encoder.get_embedding_dimension()
-    if too_wide := [each for each in settings.matryoshka if each >= width]:
+    if too_wide := [size for size in settings.matryoshka if size >= width]:
         raise SettingsError(
             f"--matryoshka {too_wide[0]}: the base's vectors have {width} numbers, all of which are trained; "
             "give smaller numbers"
@@ -86,7 +86,9 @@ def base_retriever(settings: TrainRetrieverSettings, device: str) -> SentenceTra
 def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieverSettings) -> None:
     """Refuse rows from which nothing can be learned with these settings."""
     most, name = settings.negatives, settings.objective
-    counts = [len(each.negatives) if most is None else min(most, len(each.negatives)) for each in examples]
+    counts = [
+        len(example.negatives) if most is None else min(most, len(example.negatives)) for example in examples
+    ]
     few = min(counts)
     if name != "ranking" and few < max(counts):
         query = examples[counts.index(few)].query[:60]
@@ -121,14 +123,18 @@ def drawn_rows(
     """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
 
     def make_row(example: int, _: int, rng: np.random.Generator) -> Row:
-        each = examples[example]
-        count = len(each.negatives)
+        source = examples[example]
+        count = len(source.negatives)
         kept: Sequence[int] = range(count)
         if negatives is not None and negatives < count:
             kept = sorted(rng.choice(count, negatives, replace=False).tolist())
-        scores = [each.scores[0], *(each.scores[1 + i] for i in kept)] if each.scores else []
+        scores = [source.scores[0], *(source.scores[1 + i] for i in kept)] if source.scores else []
         return Row(
-            each.query, each.positive, positives.of(each.query), [each.negatives[i] for i in kept], scores
+            source.query,
+            source.positive,
+            positives.of(source.query),
+            [source.negatives[i] for i in kept],
+            scores,
         )
 
     return make_row
@@ -158,16 +164,16 @@ class Retriever(nn.Module):
     def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
         """The arguments of ``forward``: the documents are the rows' positives, then their negatives."""
         documents = [row.positive for row in rows] + [text for row in rows for text in row.negatives]
-        made: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "queries": side_features(self.encoder, [row.query for row in rows], "query"),
             "documents": side_features(self.encoder, documents, "document"),
         }
         if self._distillation is None:
             keys = [Positives.key(text) for text in documents]
-            made["same"] = torch.tensor([[key in row.positives for key in keys] for row in rows])
+            arguments["same"] = torch.tensor([[key in row.positives for key in keys] for row in rows])
         else:
-            made["scores"] = torch.tensor([row.scores for row in rows]) / self._temperature
-        return made
+            arguments["scores"] = torch.tensor([row.scores for row in rows]) / self._temperature
+        return arguments
 
     def forward(
         self,
@@ -193,10 +199,10 @@ class Retriever(nn.Module):
         if same is not None:
             return contrastive_loss(x, y, same, self._scale)
         positives, negatives = y[: len(x)], y[len(x) :].view(len(x), -1, y.shape[1])
-        found: Tensor = self._distillation.compute_loss_from_embeddings(
+        loss: Tensor = self._distillation.compute_loss_from_embeddings(
             [x, positives, *negatives.unbind(dim=1)], scores
         )
-        return found
+        return loss
 
 
 def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) -> float | None:
@@ -205,8 +211,10 @@ def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) 
     None if a vector is not finite.
     """
     of_queries = Positives(examples)
-    queries = list(dict.fromkeys(each.query for each in examples))
-    documents = list(dict.fromkeys(text for each in examples for text in (each.positive, *each.negatives)))
+    queries = list(dict.fromkeys(example.query for example in examples))
+    documents = list(
+        dict.fromkeys(text for example in examples for text in (example.positive, *example.negatives))
+    )
 
     def vectors(texts: Sequence[str], side: Side) -> Tensor:
         return nn.functional.normalize(torch.from_numpy(encode_texts(encoder, texts, side=side)), dim=1)

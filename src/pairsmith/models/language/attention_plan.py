@@ -96,7 +96,7 @@ def plan_step(
     """
     filler = (0, count - len(tails))
     before = torch.zeros_like(tails)
-    here = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
+    positions = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
     tiers: list[Tier] = []
     distances: list[Tensor] = []
     for number, (pieces, lengths, store) in enumerate(stores):
@@ -104,7 +104,7 @@ def plan_step(
             length = _taken(int(lengths[rows].max()), store.length)
             columns = torch.arange(length)
             there = rows[:, None] & (columns < lengths[:, None])
-            distances.append(torch.where(there, (here - before)[:, None] - columns, -1))
+            distances.append(torch.where(there, (positions - before)[:, None] - columns, -1))
             tiers.append(_tier(number, length, pieces, rows, store.count, filler))
         before = before + lengths
     tail = _taken(int(tails.max()) + 1, tail)
@@ -139,17 +139,17 @@ def _tier(
 ) -> Tier:
     """The tier of some of the rows, for a store of ``count`` pieces; ``filler`` is what pads the rows."""
     which = rows.nonzero().squeeze(1)
-    used, found, size = _dense(pieces[which], count)
-    counts = torch.bincount(found, minlength=size)
-    order = found.argsort(stable=True)
+    used, indices, size = _dense(pieces[which], count)
+    counts = torch.bincount(indices, minlength=size)
+    order = indices.argsort(stable=True)
     first = counts.cumsum(0) - counts
     most = rounded(int(counts.max()), STEP // 2)
     piece, place, column = torch.zeros(3, len(pieces) + filler[1], dtype=torch.int64)
-    piece[which] = found
-    column[which[order]] = torch.arange(len(which)) - first[found[order]]
-    place[which] = found * most + column[which]
+    piece[which] = indices
+    column[which[order]] = torch.arange(len(which)) - first[indices[order]]
+    place[which] = indices * most + column[which]
     members = torch.zeros(size, most, dtype=torch.int64)
-    members[found, column[which]] = which
+    members[indices, column[which]] = which
     everywhere = bool(rows.all()) and not filler[1]
     has = None if everywhere else torch.nn.functional.pad(rows, filler)[:, None, None, None].float()
     return Tier(number, length, used, members, piece, place, has)

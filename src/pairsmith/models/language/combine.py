@@ -85,10 +85,10 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
         return rule
     module, _, name = rule.rpartition(".")
     try:
-        found: Combine = getattr(import_module(module), name)
+        function: Combine = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"no rule is called {rule!r}: {error}; give package.module.function") from None
-    return found
+    return function
 
 
 def favours_main(rule: Combine) -> bool:

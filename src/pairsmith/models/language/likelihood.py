@@ -147,7 +147,7 @@ def question_likelihoods(
         judge.prefix_and_lead(passage, f"\nQuestion: {question}", "\nAnswer:", len(text))
         for passage, question, text in zip(passages, questions, answer_tokens, strict=True)
     ]
-    prefixes, leads = ([each[part] for each in (*after, *prompts)] for part in (0, 1))
+    prefixes, leads = ([pair[part] for pair in (*after, *prompts)] for part in (0, 1))
     texts, done = [*question_tokens, *answer_tokens], 0
 
     def advance_pairs(count: int) -> None:
@@ -159,10 +159,12 @@ def question_likelihoods(
     of_questions, of_answers = np.split(both, 2)
     ratios = of_questions - _alone(judge, cue, question_tokens, batch_tokens)
     question_lengths, answer_lengths = (
-        np.array([max(1, len(text)) for text in each]) for each in (question_tokens, answer_tokens)
+        np.array([max(1, len(text)) for text in tokens]) for tokens in (question_tokens, answer_tokens)
     )
-    found: NDArray[np.float32] = (ratios / question_lengths + of_answers / answer_lengths).astype(np.float32)
-    return found
+    likelihoods: NDArray[np.float32] = (ratios / question_lengths + of_answers / answer_lengths).astype(
+        np.float32
+    )
+    return likelihoods
 
 
 def _alone(
@@ -171,8 +173,8 @@ def _alone(
     """log p(text) of n texts behind the cue alone, ``(n,)``; each distinct one is computed once."""
     distinct = list(dict.fromkeys(texts))
     prompts = [judge.prompt("", cue, 0)] * len(distinct)
-    found = log_likelihoods(judge, prompts, distinct, batch_tokens=batch_tokens)
-    by_text = dict(zip(distinct, found.tolist(), strict=True))
+    likelihoods = log_likelihoods(judge, prompts, distinct, batch_tokens=batch_tokens)
+    by_text = dict(zip(distinct, likelihoods.tolist(), strict=True))
     return np.array([by_text[text] for text in texts])
 
 
@@ -192,7 +194,7 @@ def log_likelihoods(
     the device, and no more than there is room for their logits.
     """
     device = judge.network.device
-    found: NDArray[np.float64] = np.zeros(len(texts))
+    likelihoods: NDArray[np.float64] = np.zeros(len(texts))
     leads = leads or [()] * len(texts)
     # A text's last token predicts nothing, so it is not computed.
     behind = [(*lead, *text[:-1]) for lead, text in zip(leads, texts, strict=True)]
@@ -204,12 +206,12 @@ def log_likelihoods(
 
     most = min(batch_tokens or tokens_at_once(device), _room_for_logits(judge))
     with one_thread_each(device) as pool:
-        for some, sums in pool.each(begin, batches_by_length(lengths, len(rows) or 1, most)):
-            found[[number for row in some for number in rows[row].numbers]] = sums
+        for some, sums in pool.results(begin, batches_by_length(lengths, len(rows) or 1, most)):
+            likelihoods[[number for row in some for number in rows[row].numbers]] = sums
             advance(len(sums))
-    if not np.isfinite(found).all():
+    if not np.isfinite(likelihoods).all():
         raise not_finite("the language model gives log-probabilities")
-    return found
+    return likelihoods
 
 
 def _computed(

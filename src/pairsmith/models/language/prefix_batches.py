@@ -97,11 +97,11 @@ def prefix_features(rows: Sequence[PrefixRow]) -> dict[str, Any]:
         seen[number, :end] = end
         texts = zip(row.texts, row.seen, row.starts(), strict=True)
         for text_number, (text, behind, begin) in enumerate(texts, 1):
-            here = slice(begin, begin + len(text))
-            tokens[number, here] = torch.as_tensor(text, dtype=torch.int64)
-            positions[number, here] = torch.arange(behind, behind + len(text))
-            part[number, here] = text_number
-            seen[number, here] = behind
+            columns = slice(begin, begin + len(text))
+            tokens[number, columns] = torch.as_tensor(text, dtype=torch.int64)
+            positions[number, columns] = torch.arange(behind, behind + len(text))
+            part[number, columns] = text_number
+            seen[number, columns] = behind
     alone = all(row.seen in ([], [len(row.prefix)]) for row in rows)
     return {"input_ids": tokens, "position_ids": positions, "part": part, "seen": seen, "alone": alone}
 

@@ -44,8 +44,8 @@ def common_starts(prompts: Iterable[Prompt], most: int, saved: int = 0) -> dict[
         return starts
     # What many prompts begin with may be a passage itself, if there are few.
     passages |= {prompt: start for prompt, start in starts.items() if 2 * len(start) >= len(prompt)}
-    found = {prompt: passages.get(prompt, prompt[:-1]) for prompt in ordered}
-    return found if 2 * len(passages) > len(found) and len(set(found.values())) <= most else starts
+    prefixes = {prompt: passages.get(prompt, prompt[:-1]) for prompt in ordered}
+    return prefixes if 2 * len(passages) > len(prefixes) and len(set(prefixes.values())) <= most else starts
 
 
 def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
@@ -57,11 +57,11 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
     padded = np.pad(np.array(shared), many - 1)
     longest = np.lib.stride_tricks.sliding_window_view(padded, many).max(axis=1)
     wanted = {p: p[: min(int(n), len(p) - 1)] for p, n in zip(ordered, longest, strict=True)}
-    taken: dict[Prompt, Prompt] = {}
+    starts: dict[Prompt, Prompt] = {}
     for start in sorted(set(wanted.values()), key=len):
-        shorter = max((s for s in set(taken.values()) if start[: len(s)] == s), key=len, default=())
-        taken[start] = start if len(start) - len(shorter) >= GAIN else shorter
-    return {prompt: taken[start] for prompt, start in wanted.items()}
+        shorter = max((s for s in set(starts.values()) if start[: len(s)] == s), key=len, default=())
+        starts[start] = start if len(start) - len(shorter) >= GAIN else shorter
+    return {prompt: starts[start] for prompt, start in wanted.items()}
 
 
 def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[Prompt, list[Prompt]]:
@@ -82,12 +82,12 @@ def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[
         else:
             runs.append([prompt])
             longest = rest
-    found: dict[Prompt, list[Prompt]] = {}
+    groups: dict[Prompt, list[Prompt]] = {}
     for run in runs:
         prefix = _prefix_of(run)
         worth = len(run) > 1 and (len(run) - 1) * (len(prefix) - len(start)) >= saved
-        found.setdefault(prefix if worth else start, []).extend(run)
-    return found
+        groups.setdefault(prefix if worth else start, []).extend(run)
+    return groups
 
 
 def _prefix_of(ordered: Sequence[Prompt]) -> Prompt:

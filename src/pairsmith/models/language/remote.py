@@ -193,8 +193,8 @@ class RemoteModel:
         except self._errors as error:
             return first_line(error), 0.0
         if response.status_code in BUSY:
-            asked = response.headers.get("Retry-After", "")
-            return f"{response.status_code} {response.text}", float(asked) if asked.isdigit() else 0.0
+            delay = response.headers.get("Retry-After", "")
+            return f"{response.status_code} {response.text}", float(delay) if delay.isdigit() else 0.0
         if response.status_code >= 400:
             said = redacted(response.text[:300])
             raise ModelError(f"{redacted(url)} refuses the request: {response.status_code} {said}")
@@ -237,8 +237,8 @@ class _Cache:
 
     def get(self, name: str) -> str | None:
         with self._lock:
-            found = self._database.execute("SELECT answer FROM answers WHERE name = ?", (name,)).fetchone()
-        return None if found is None else str(found[0])
+            row = self._database.execute("SELECT answer FROM answers WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
 
     def put(self, name: str, answer: str) -> None:
         with self._lock:

@@ -31,18 +31,18 @@ def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)
     left = torch.arange(len(probabilities), device=probabilities.device)
-    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for few in _LIKELIEST:
         if few < probabilities.shape[1] and len(left):
             kept, tokens, whole = _among_likeliest(probabilities[left], few, top_p)
-            found.append((left[whole], kept[whole], tokens[whole]))
+            parts.append((left[whole], kept[whole], tokens[whole]))
             left = left[~whole]
     if len(left):
-        found.append((left, *truncate(probabilities[left], 0, top_p)))
-    width = max((int((kept > 0).sum(dim=1).max()) for _, kept, _ in found if len(kept)), default=1)
+        parts.append((left, *truncate(probabilities[left], 0, top_p)))
+    width = max((int((kept > 0).sum(dim=1).max()) for _, kept, _ in parts if len(kept)), default=1)
     every_kept = probabilities.new_zeros(len(probabilities), width)
     every_token = torch.zeros(len(probabilities), width, dtype=torch.int64, device=probabilities.device)
-    for rows, kept, tokens in found:
+    for rows, kept, tokens in parts:
         some = min(width, kept.shape[1])
         every_kept[rows, :some], every_token[rows, :some] = kept[:, :some], tokens[:, :some]
     return every_kept, every_token
@@ -95,7 +95,7 @@ def draw_sequences(
     rows, written = np.arange(len(names)), np.zeros((len(names), max_tokens), np.int64)
     with torch.inference_mode():
         inputs = moved(features, device)
-        counts = torch.tensor([len(each) for each in streams], device=device)
+        counts = torch.tensor([len(keys) for keys in streams], device=device)
         states = network.get_encoder()(**inputs)
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
         mask = inputs["attention_mask"].repeat_interleave(counts, dim=0)
@@ -103,16 +103,16 @@ def draw_sequences(
         going = torch.ones_like(begun[:, 0], dtype=torch.bool)
         rules = _rules(network.generation_config, device)
         for place in range(max_tokens):
-            found = network(
+            output = network(
                 encoder_outputs=states,
                 attention_mask=mask,
                 decoder_input_ids=begun[:, -1:],
                 past_key_values=cache,
                 use_cache=True,
             )
-            cache = found.past_key_values
-            _refuse_nan(found.logits[:, -1])
-            scores = rules(begun, found.logits[:, -1].float())
+            cache = output.past_key_values
+            _refuse_nan(output.logits[:, -1])
+            scores = rules(begun, output.logits[:, -1].float())
             last = _draw_next(scores, names[rows], place + 1, seed, top_p)
             begun = torch.cat([begun, last[:, None]], dim=1)
             written[rows, place] = last.cpu().numpy()
@@ -126,7 +126,7 @@ def draw_sequences(
                 states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
                 rows, begun, going = rows[kept.cpu().numpy()], begun[kept], going[kept]
     whole = iter([_upto(row, ends.tolist()) for row in written.tolist()])
-    return [[next(whole) for _ in each] for each in streams]
+    return [[next(whole) for _ in keys] for keys in streams]
 
 
 def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:
@@ -201,7 +201,7 @@ def search_sequences(
         return scores.index_fill(1, banned, -torch.inf)
 
     with torch.inference_mode():
-        found = network.generate(
+        sequences = network.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=states),
             attention_mask=attention_mask,
             decoder_input_ids=decoder,
@@ -220,7 +220,7 @@ def search_sequences(
             ),
         )
     begun = decoder.shape[1]
-    rows = [_upto(row, end) for row in found[:, begun : begun + max_tokens].tolist()]
+    rows = [_upto(row, end) for row in sequences[:, begun : begun + max_tokens].tolist()]
     return [rows[first : first + count] for first in range(0, len(rows), count)]
 
 

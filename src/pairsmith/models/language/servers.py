@@ -52,8 +52,8 @@ class OpenAIServer:
         """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
         begun = [self.decode(prompt) for prompt in prompts]
         sums = []
-        for prompt, each in zip(begun, self._scored([p + text for p in begun], echo=True), strict=True):
-            scored = zip(each["text_offset"], each["token_logprobs"], strict=True)
+        for prompt, logprobs in zip(begun, self._scored([p + text for p in begun], echo=True), strict=True):
+            scored = zip(logprobs["text_offset"], logprobs["token_logprobs"], strict=True)
             end = len(prompt) + len(text)
             sums.append(sum(value for at, value in scored if len(prompt) <= at < end and value is not None))
         return sums
@@ -92,11 +92,11 @@ class VLLMServer(OpenAIServer):
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
         given = [list(prompt) for prompt in prompts]
-        found = self._scored(given, count, return_tokens_as_token_ids=True)
-        lists = [each["top_logprobs"][0] for each in found]
+        answers = self._scored(given, count, return_tokens_as_token_ids=True)
+        lists = [logprobs["top_logprobs"][0] for logprobs in answers]
         # A server may add the token it drew, however unlikely, which must not count as the list's last.
-        top = [sorted(each.items(), key=lambda item: -item[1])[:count] for each in lists]
-        return [{int(name.removeprefix("token_id:")): float(p) for name, p in each} for each in top]
+        top = [sorted(by_token.items(), key=lambda item: -item[1])[:count] for by_token in lists]
+        return [{int(name.removeprefix("token_id:")): float(p) for name, p in pairs} for pairs in top]
 
 
 class LlamaCppServer(OpenAIServer):
@@ -134,12 +134,12 @@ class LlamaCppServer(OpenAIServer):
         # A list is left out where what is drawn is an end, or a part of a character: so a letter is drawn.
         drawn = self._drawn([list(prompt) for prompt in prompts], self._letter, count + len(self._ends))
         lists = []
-        for each in drawn:
-            if each is None:
+        for draw in drawn:
+            if draw is None:
                 raise ModelError(
                     "the server does not take logit_bias, which pairsmith needs; update llama.cpp"
                 )
-            listed = {int(token["id"]): float(token["logprob"]) for token in each["top_logprobs"]}
+            listed = {int(token["id"]): float(token["logprob"]) for token in draw["top_logprobs"]}
             # An end is never drawn (D4), so its share goes to the other tokens.
             left = math.log1p(-sum(math.exp(listed.pop(end)) for end in self._ends & listed.keys()))
             lists.append({token: p - left for token, p in list(listed.items())[:count]})
@@ -167,8 +167,8 @@ class LlamaCppServer(OpenAIServer):
 
     def _drawn(self, prompts: list[list[int]], token: int, count: int = 1) -> list[dict[str, Any] | None]:
         """What is said of one token's draw after each prompt, with ``count`` likeliest ones in its place."""
-        found = self._scored(prompts, count, logit_bias=[[token, CERTAIN]], top_k=1)
-        return [each["content"][0] if each and each["content"] else None for each in found]
+        answers = self._scored(prompts, count, logit_bias=[[token, CERTAIN]], top_k=1)
+        return [answer["content"][0] if answer and answer["content"] else None for answer in answers]
 
 
 def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:

@@ -87,7 +87,7 @@ def search(network: Any, features: Mapping[str, Tensor], how: Any, rules: Any) -
 
             stepping.register_forward_pre_hook(begin)
             stepping.register_forward_hook(lambda *_: step.close())
-            found: Tensor = stepping.generate(
+            sequences: Tensor = stepping.generate(
                 **features, past_key_values=cache, generation_config=how, logits_processor=rules
             )
-    return found
+    return sequences

@@ -40,14 +40,14 @@ def plan_classify(settings: ClassifySettings, before: Before, base: str = MINILM
         encoder = load_sentence_encoder(model, **load_options(settings))
         return partial(encode_texts, encoder, batch_size=settings.batch_size)
 
-    loading, each, _ = timed(load, texts)
+    loading, per_text, _ = timed(load, texts)
     size = sum(len(text.encode()) + _ROW_BYTES for text in texts) * count // max(1, len(texts))
     labelled = [
         {"id": str(number), "text": text, "label": "", "confidence": 0.0} for number, text in enumerate(texts)
     ]
     return sharded(
         loading=loading,
-        shared=each * count,
+        shared=per_text * count,
         size=size,
         rows=count,
         shards=-(-count // settings.shard_size),

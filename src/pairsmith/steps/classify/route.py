@@ -23,7 +23,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
@@ -82,13 +82,13 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
 def kept_names(columns: Iterable[str]) -> dict[str, str]:
     """The name under which each column of the source is kept: its own, unless a column of ours has that."""
     columns = list(columns)
-    taken = {*CLASSIFIED_TEXT.names, *columns}
+    all_names = {*CLASSIFIED_TEXT.names, *columns}
     names = {}
     for column in columns:
         name = column
-        while column in CLASSIFIED_TEXT.names and name in taken:
+        while column in CLASSIFIED_TEXT.names and name in all_names:
             name = f"original_{name}"
-        taken.add(name)
+        all_names.add(name)
         names[column] = name
     return names
 
@@ -103,13 +103,13 @@ def _texts(settings: ClassifySettings) -> Iterator[TextRow]:
 
 def _load_worker(
     settings: ClassifySettings, revision: str, names: Mapping[str, str], worker: int
-) -> Work[RecordShard[TextRow], Made]:
+) -> Work[RecordShard[TextRow], RowsAndRejects]:
     """Load the classifier; what is returned labels a shard of texts."""
     check_revision(settings.model, revision, worker)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     schema = pa.schema([*CLASSIFIED_TEXT, *text_schema(*names.values())])
 
-    def work(shard: RecordShard[TextRow], advance: Advance) -> Made:
+    def work(shard: RecordShard[TextRow], advance: Advance) -> RowsAndRejects:
         blank = [row for row in shard.records if not row.text]
         advance(len(blank))
         texts = [row for row in shard.records if row.text]
@@ -138,14 +138,14 @@ def classified(
         [row.text for row in texts], batch_size=settings.batch_size, advance=advance
     )
     best = scores.argmax(axis=1).tolist()
-    for row, label, each in zip(texts, best, scores, strict=True):
-        confidence = round(float(each[label]), 4)
-        made = _columns(row, names) | {"label": classifier.labels[label], "confidence": confidence}
+    for row, label, confidences in zip(texts, best, scores, strict=True):
+        confidence = round(float(confidences[label]), 4)
+        record = _columns(row, names) | {"label": classifier.labels[label], "confidence": confidence}
         if settings.least is None or confidence >= settings.least:
-            rows.append(made)
+            rows.append(record)
         else:
             why = f"the confidence in its label is below {settings.least:g}"
-            rejects.append(Reject.of(row.id, "uncertain", why, made))
+            rejects.append(Reject.of(row.id, "uncertain", why, record))
     return rows, rejects
 
 
@@ -166,7 +166,7 @@ def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:
             else "the probability of the label by the classifier",
         }
         | {kept: f"the column {name} of the source" for name, kept in names.items()},
-        made="The labels were given by a program; no person has checked them.",
+        provenance="The labels were given by a program; no person has checked them.",
         tags=(),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),

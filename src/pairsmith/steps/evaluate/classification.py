@@ -126,14 +126,14 @@ def classification_figures(
     """
     numbers = {label: number for number, label in enumerate(labels)}
     table = confusion([numbers[label] for label in gold], predicted, len(labels))
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     drawn = resampled(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
     for name, measure, values in zip(("accuracy", "macro_f1"), (accuracy, macro_f1), drawn, strict=True):
-        found[name] = round(100.0 * float(measure(table)), 4)
-        found[f"{name}_ci"] = rounded(interval(100.0 * values))
+        figures[name] = round(100.0 * float(measure(table)), 4)
+        figures[f"{name}_ci"] = rounded(interval(100.0 * values))
     precision, recall, f1 = precision_recall_f1(table)
     given = Counter(gold)
-    found["labels"] = {
+    figures["labels"] = {
         label: {
             "precision": _hundredfold(precision[at]),
             "recall": _hundredfold(recall[at]),
@@ -143,15 +143,15 @@ def classification_figures(
         }
         for at, label in enumerate(labels)
     }
-    found["confusion"] = {
+    figures["confusion"] = {
         label: dict(zip(labels, table[at].tolist(), strict=True)) for at, label in enumerate(labels)
     }
-    return found | {"largest": round(100.0 * max(given.values()) / len(gold), 4), "count": len(gold)}
+    return figures | {"largest": round(100.0 * max(given.values()) / len(gold), 4), "count": len(gold)}
 
 
 def classification_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as plain tables."""
-    labels = {one_line(label): each for label, each in results["labels"].items()}
+    labels = {one_line(label): figures for label, figures in results["labels"].items()}
     wide = max(8, *(len(label[:_WIDEST]) for label in labels)) + 2
     lines = [
         f"{results['count']:,} texts",
@@ -162,9 +162,11 @@ def classification_table(results: Mapping[str, Any]) -> str:
         "",
         f"{'label':<{wide}}{'texts':>7}{'precision':>11}{'recall':>9}{'F1':>9}",
     ]
-    for label, each in labels.items():
-        shown = [_shown(each[name]) for name in ("precision", "recall", "f1")]
-        lines.append(f"{label[:_WIDEST]:<{wide}}{each['count']:>7}{shown[0]:>11}{shown[1]:>9}{shown[2]:>9}")
+    for label, figures in labels.items():
+        shown = [_shown(figures[name]) for name in ("precision", "recall", "f1")]
+        lines.append(
+            f"{label[:_WIDEST]:<{wide}}{figures['count']:>7}{shown[0]:>11}{shown[1]:>9}{shown[2]:>9}"
+        )
     if len(labels) <= _WIDEST:
         lines += ["", "texts of the label in each line that were given the label of each column"]
         lines.append(" " * wide + "".join(f"{label[:_WIDEST]:>{wide}}" for label in labels))

@@ -56,14 +56,16 @@ class EvaluateClassificationSettings(Settings):
     def _are_assigned(self) -> Self:
         check_assigned("map", self.map, "OLD=NEW")
         check_names(self.name)
-        old = [each.partition("=")[0].strip() for each in self.map]
-        if twice := sorted({each for each in old if old.count(each) > 1}):
+        old = [assignment.partition("=")[0].strip() for assignment in self.map]
+        if twice := sorted({label for label in old if old.count(label) > 1}):
             raise ValueError(f"map names {', '.join(twice)} twice; give each label of the data once")
         return self
 
     def mapping(self) -> dict[str, str]:
         """From the labels of the data to those of the model, where they differ."""
-        return {old.strip(): new.strip() for old, _, new in (each.partition("=") for each in self.map)}
+        return {
+            old.strip(): new.strip() for old, _, new in (assignment.partition("=") for assignment in self.map)
+        }
 
     def names(self) -> dict[str, list[str]]:
         """The descriptions of each label; empty for a trained classifier."""
@@ -72,10 +74,10 @@ class EvaluateClassificationSettings(Settings):
 
 def names_of(given: Sequence[str]) -> dict[str, list[str]]:
     """The descriptions of each label, from ``LABEL=TEXT``."""
-    found: dict[str, list[str]] = {}
-    for label, _, text in (each.partition("=") for each in given):
-        found.setdefault(label.strip(), []).append(text.strip())
-    return found
+    descriptions: dict[str, list[str]] = {}
+    for label, _, text in (assignment.partition("=") for assignment in given):
+        descriptions.setdefault(label.strip(), []).append(text.strip())
+    return descriptions
 
 
 def check_names(given: Sequence[str]) -> None:

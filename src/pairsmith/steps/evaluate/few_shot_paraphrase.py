@@ -66,15 +66,15 @@ def few_shot_figures(
     def tuned(some: Sequence[Paraphrase], seed: int) -> float:
         copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
         head = tune(copy, some, layers, settings, seed)
-        found = torch.from_numpy(scored(copy, test, layers, settings, progress)).float()
+        scores = torch.from_numpy(scored(copy, test, layers, settings, progress)).float()
         with torch.inference_mode():
-            return f1((head(found.to(copy.model.device)) > 0).cpu().numpy(), positive)
+            return f1((head(scores.to(copy.model.device)) > 0).cpu().numpy(), positive)
 
     ways = {"frozen": frozen} | ({"tuned": tuned} if settings.tune else {})
     figures = {}
     for name, way in ways.items():
-        found = {seed: 100 * way(some, seed) for seed, some in splits.items()}
-        figures[name] = over_splits(found) | {"shots": settings.shots}
+        by_split = {seed: 100 * way(some, seed) for seed, some in splits.items()}
+        figures[name] = over_splits(by_split) | {"shots": settings.shots}
     return figures
 
 
@@ -92,7 +92,7 @@ def scored(
 ) -> Floats:
     """The BERTScores of pairs by the given layers, ``(pairs, layers)``, with a bar on ``progress``."""
     with (progress or Silent()).task("score", len(pairs), "pairs") as bar:
-        found = pair_scores(
+        scores = pair_scores(
             encoder,
             [(pair.sentence1, pair.sentence2) for pair in pairs],
             layers,
@@ -100,9 +100,9 @@ def scored(
             batch_tokens=settings.batch_tokens,
             advance=bar.advance,
         )
-    if not np.isfinite(found).all():
+    if not np.isfinite(scores).all():
         raise ModelError(f"model {settings.model}: gives vectors that are not finite; try dtype float32")
-    return found.astype(np.float64)
+    return scores.astype(np.float64)
 
 
 def tune(
@@ -153,11 +153,11 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """``(n, width)`` to ``(n,)``."""
-        found: Tensor = SCALE * self.weights(self.norm(features)).squeeze(1)
-        return found
+        logits: Tensor = SCALE * self.weights(self.norm(features)).squeeze(1)
+        return logits
 
 
-def f1(found: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
+def f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
     """F1 of the positive class, in [0, 1]."""
-    both = int((found & positive).sum())
-    return 2 * both / max(1, int(found.sum()) + int(positive.sum()))
+    both = int((predicted & positive).sum())
+    return 2 * both / max(1, int(predicted.sum()) + int(positive.sum()))

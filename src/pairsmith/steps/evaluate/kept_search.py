@@ -52,10 +52,10 @@ class KeptSearch:
         if time.monotonic() - self.written < SECONDS:
             return
         tensors = {"about": torch.tensor(list(about)), "documents": torch.tensor(documents)}
-        for block, each in enumerate(nearest):
+        for block, neighbours in enumerate(nearest):
             tensors |= {
-                f"ids {block}": each.ids.contiguous(),
-                f"similarities {block}": each.similarities.contiguous(),
+                f"ids {block}": neighbours.ids.contiguous(),
+                f"similarities {block}": neighbours.similarities.contiguous(),
             }
         write_atomic(self._file, save(tensors))
         self.written = time.monotonic()
@@ -77,10 +77,10 @@ class KeptSearch:
 
 def digest_of(what: str, *texts: Iterable[str]) -> bytes:
     """SHA-256 of a description of the work, ``what``, and of all texts in their order."""
-    found = sha256(what.encode())
+    digest = sha256(what.encode())
     for side in texts:
         for text in side:
             data = text.encode("utf-8", "surrogatepass")
-            found.update(f"{len(data)}:".encode() + data)
-        found.update(b"|")
-    return found.digest()
+            digest.update(f"{len(data)}:".encode() + data)
+        digest.update(b"|")
+    return digest.digest()

@@ -104,7 +104,7 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
         total = counts @ times
         np.divide(sums @ times, total, out=drawn[:, draw], where=total > 0)
     means = sums.sum(axis=1) / counts.sum(axis=1)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "labels": {
             label: {
                 "mean": round(float(means[i]), 4),
@@ -115,9 +115,9 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
         }
     }
     if len(labels) > 1 and all(isinstance(_order(label)[1], float) for label in labels):
-        found["gap"] = round(float(means[0] - means[-1]), 4)
-        found["gap_ci"] = rounded(interval(drawn[0] - drawn[-1]))
-    return found
+        figures["gap"] = round(float(means[0] - means[-1]), 4)
+        figures["gap_ci"] = rounded(interval(drawn[0] - drawn[-1]))
+    return figures
 
 
 def labels_table(results: Mapping[str, Any]) -> str:

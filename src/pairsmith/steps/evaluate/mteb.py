@@ -52,7 +52,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
             there = None if run.fresh else there
             begin(run, about)
             figures, files = _evaluated(tasks, settings, run, there)
-            mean = round(sum(each["main"] for each in figures.values()) / len(figures), 4)
+            mean = round(sum(part["main"] for part in figures.values()) / len(figures), 4)
             about |= {"complete": True, "files": files}
             results = {"tasks": figures, "mean": mean, "about": about}
             write_json(run.out / RESULTS, results)
@@ -98,7 +98,7 @@ def mteb_table(results: Mapping[str, Any]) -> str:
     tasks: Mapping[str, Mapping[str, Any]] = results["tasks"]
     wide = max(map(len, [*tasks, "mean"])) + 2
     lines = [f"{'task':<{wide}}{'×100':>6}  metric"]
-    lines += [f"{name:<{wide}}{each['main']:>6.2f}  {each['metric']}" for name, each in tasks.items()]
+    lines += [f"{name:<{wide}}{task['main']:>6.2f}  {task['metric']}" for name, task in tasks.items()]
     return "\n".join([*lines, f"{'mean':<{wide}}{results['mean']:>6.2f}"] if len(tasks) > 1 else lines)
 
 

@@ -41,28 +41,28 @@ _TOLD_TWICE = ("is superseded by", "is currently in beta", "has been renamed", "
 
 def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
     """The tasks with these names and those of the benchmark, each once."""
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     # Their classes, as making all two thousand tasks takes seconds.
     classes = filter_tasks(TASK_LIST, exclude_superseded=False, exclude_private=False, exclude_beta=True)
-    known = {each.metadata.name for each in classes}
+    known = {task.metadata.name for task in classes}
     for name in names:
         if name not in known:
             raise SettingsError(f"mteb {VERSION} has no task {name!r}{_nearest(name, known)}")
-        found[name] = mteb.get_task(name)
+        tasks[name] = mteb.get_task(name)
     if benchmark is not None:
-        benchmarks = {each.name: each for each in mteb.get_benchmarks()}
-        aliases = {alias: each for each in benchmarks.values() for alias in each.aliases or ()}
+        benchmarks = {candidate.name: candidate for candidate in mteb.get_benchmarks()}
+        aliases = {alias: candidate for candidate in benchmarks.values() for alias in candidate.aliases or ()}
         if benchmark not in benchmarks | aliases:
             raise SettingsError(
                 f"mteb {VERSION} has no benchmark {benchmark!r}{_nearest(benchmark, benchmarks | aliases)}"
             )
         for task in (benchmarks | aliases)[benchmark].tasks:
-            found[task.metadata.name] = task  # limited to the subsets that the benchmark averages over
-    for name, task in found.items():
+            tasks[task.metadata.name] = task  # limited to the subsets that the benchmark averages over
+    for name, task in tasks.items():
         if set(task.metadata.modalities) != {"text"}:
             kinds = ", ".join(sorted(task.metadata.modalities))
             raise SettingsError(f"mteb's task {name} is one of {kinds}; a sentence encoder reads only text")
-    return list(found.values())
+    return list(tasks.values())
 
 
 def local_task(suite: StsSuite) -> Task:
@@ -101,7 +101,7 @@ def local_task(suite: StsSuite) -> Task:
 def revisions(task: Task) -> str:
     """Which data a task uses: data set, revision, subsets and splits, or those of its subtasks."""
     if isinstance(task, AbsTaskAggregate):
-        return " ".join(f"{each.metadata.name}={revisions(each)}" for each in task.tasks)
+        return " ".join(f"{subtask.metadata.name}={revisions(subtask)}" for subtask in task.tasks)
     about = task.metadata.dataset
     parts = [*sorted(task.hf_subsets or ()), *sorted(task.eval_splits or ())]
     return " ".join([f"{about['path']}@{about.get('revision')}", *parts])
@@ -110,8 +110,8 @@ def revisions(task: Task) -> str:
 def load_data(task: Task) -> None:
     """Load a task's data from the Hub or its local cache."""
     if isinstance(task, AbsTaskAggregate):
-        for each in task.tasks:
-            load_data(each)
+        for subtask in task.tasks:
+            load_data(subtask)
         return
     if task.data_loaded:
         return
@@ -131,7 +131,7 @@ def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
     try:
         with warnings.catch_warnings(), _quiet_bars():
             warnings.simplefilter("ignore", ConstantInputWarning)  # reported as a ModelError below
-            found = mteb.evaluate(
+            results = mteb.evaluate(
                 encoder,
                 task,
                 co2_tracker=False,
@@ -145,9 +145,9 @@ def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
         if "NaN" not in str(error) and "infinity" not in str(error):
             raise
         raise ModelError(f"task {name}: the model's vectors are not finite; try dtype float32") from error
-    for each in task.tasks if isinstance(task, AbsTaskAggregate) else [task]:
-        each.unload_data()
-    result = found.task_results[0]
+    for part in task.tasks if isinstance(task, AbsTaskAggregate) else [task]:
+        part.unload_data()
+    result = results.task_results[0]
     if not math.isfinite(result.get_score()):
         raise ModelError(
             f"task {name}: the score is undefined; does the model give every text the same vector?"
@@ -158,8 +158,8 @@ def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
 def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
     """A task's part of ``results.json``: the main score ×100, and that of each split and subset."""
     parts = {
-        split: {each["hf_subset"]: _percent(each["main_score"]) for each in found}
-        for split, found in result.scores.items()
+        split: {subset["hf_subset"]: _percent(subset["main_score"]) for subset in subsets}
+        for split, subsets in result.scores.items()
     }
     return {"main": _percent(result.get_score()), "metric": task.metadata.main_score, "splits": parts}
 
@@ -167,7 +167,7 @@ def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
 def characters_of(task: Task) -> int:
     """The number of characters in a task's texts, from mteb's statistics; 0 where it has none."""
     if isinstance(task, AbsTaskAggregate):
-        return sum(characters_of(each) for each in task.tasks)
+        return sum(characters_of(subtask) for subtask in task.tasks)
     if task.data_loaded:
         rows = task.dataset[SPLIT]
         return sum(len(text) for name in ("sentence1", "sentence2") for text in rows[name])
@@ -195,8 +195,8 @@ class Encoder(SentenceTransformerEncoderWrapper):
         """Encode the n texts in a ``DataLoader`` of mteb into vectors of shape (n, d)."""
         with self._progress.task("encode", len(inputs.dataset), "texts") as bar:
 
-            def count(module: Any, features: Any, made: Any) -> None:  # noqa: ARG001 - as torch calls it
-                bar.advance(len(made["sentence_embedding"]))
+            def count(module: Any, features: Any, output: Any) -> None:  # noqa: ARG001 - as torch calls it
+                bar.advance(len(output["sentence_embedding"]))
 
             hook = self.model[-1].register_forward_hook(count)
             try:
@@ -255,7 +255,7 @@ def _percent(score: float) -> float:
 
 def _nearest(name: str, known: Any) -> str:
     """The tail of an "unknown name" message; there are too many names to list them all."""
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {candidate.lower(): candidate for candidate in known}
     near = get_close_matches(name.lower(), by_lower, n=1)
     hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
     return f"{hint or ';'} all are listed at https://github.com/embeddings-benchmark/mteb"

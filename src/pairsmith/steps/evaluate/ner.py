@@ -99,19 +99,19 @@ def few_and_test(
 def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
     """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken."""
     order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
-    types = [{tag[2:] for tag in each.tags if tag != "O"} for each in sentences]
-    taken: list[int] = []
+    types = [{tag[2:] for tag in sentence.tags if tag != "O"} for sentence in sentences]
+    places: list[int] = []
     for name in sorted(set().union(*types)):
-        some = [place for place in order if name in types[place] and place not in taken][:shots]
+        some = [place for place in order if name in types[place] and place not in places][:shots]
         if len(some) < shots:
             raise InputError(
                 f"--train has {len(some)} sentences with the type {name} that no other type has taken, but "
                 f"{shots} are needed; give more, or fewer --shots"
             )
-        taken += some
-    if not taken:
+        places += some
+    if not places:
         raise InputError("--train has no sentence with an entity; give other sentences")
-    return [sentences[place] for place in taken]
+    return [sentences[place] for place in places]
 
 
 def _compute(
@@ -122,23 +122,23 @@ def _compute(
 ) -> Evaluated:
     from pairsmith.steps.evaluate.tagging import tag_after_training
 
-    asked = questions_of(settings, [*(each for split in splits for each in split), *test])
-    gold = [list(each.tags) for each in test]
+    by_type = questions_of(settings, [*(sentence for split in splits for sentence in split), *test])
+    gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
     shown: list[list[str]] = []
     passes = sum(settings.epochs * len(split) + len(test) for split in splits)
     with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
         for start in settings.start:
-            found = {}
+            by_split = {}
             for number, split in zip(settings.splits, splits, strict=True):
-                questions = asked if start == "questions" else None
+                questions = by_type if start == "questions" else None
                 tags = tag_after_training(settings, split, test, questions, seed=number, advance=bar.advance)
-                found[number] = entity_f1(gold, tags)
+                by_split[number] = entity_f1(gold, tags)
                 shown = tags if number == settings.splits[0] else shown
-            figures[start] = over_splits(found)
+            figures[start] = over_splits(by_split)
     return figures | {"count": len(test)}, [
-        {"words": list(each.words), "tags": list(each.tags), "predicted": tags}
-        for each, tags in zip(test, shown, strict=True)
+        {"words": list(sentence.words), "tags": list(sentence.tags), "predicted": tags}
+        for sentence, tags in zip(test, shown, strict=True)
     ]
 
 
@@ -149,11 +149,11 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
         given = read_yaml(Path(settings.questions), SettingsError)
         if given.duplicates:
             raise SettingsError(given.report([]))
-        if not all(isinstance(each, str) for each in given.data.values()):
+        if not all(isinstance(question, str) for question in given.data.values()):
             raise SettingsError(f"{settings.questions}: expected a question for each type, as text")
         known |= {_type(str(name)): question for name, question in given.data.items()}
-    types = sorted({tag[2:] for each in sentences for tag in each.tags if tag != "O"})
-    found = {"O": known["o"]}
+    types = sorted({tag[2:] for sentence in sentences for tag in sentence.tags if tag != "O"})
+    questions = {"O": known["o"]}
     for name in types:
         question = known.get(_type(name)) or known.get(_OTHER_NAMES.get(_type(name), ""))
         if question is None and "questions" in settings.start:
@@ -161,8 +161,8 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
             raise SettingsError(
                 f"no question for the type {name!r}; write one in {where}; {choices(name, known)}"
             )
-        found[name] = question or ""
-    return found
+        questions[name] = question or ""
+    return questions
 
 
 def _type(name: str) -> str:
@@ -170,13 +170,13 @@ def _type(name: str) -> str:
     return name.casefold().replace("-", "_")
 
 
-def entity_f1(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+def entity_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
     """Entity F1 ×100 by ``seqeval``: an entity is correct if its words and its type are."""
     try:
         from seqeval.metrics import f1_score
     except ImportError:
         raise MissingExtra("seqeval", "eval") from None
-    lists = ([list(each) for each in tags] for tags in (gold, found))
+    lists = ([list(sentence_tags) for sentence_tags in tags] for tags in (gold, predicted))
     return 100.0 * float(f1_score(*lists, zero_division=0))
 
 
@@ -185,6 +185,6 @@ def ner_table(results: Mapping[str, Any]) -> str:
     lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<18}of each split"]
     for name in ("random", "questions"):
         if name in results:
-            found = results[name]
-            lines.append(mean_line(name, found["f1"], found["error"], found["splits"].values()))
+            figures = results[name]
+            lines.append(mean_line(name, figures["f1"], figures["error"], figures["splits"].values()))
     return "\n".join(lines)

@@ -82,10 +82,10 @@ def _refuse_other(
             "give a result on the same data, or evaluate its model on these"
         )
     for name in ("depth", "exclude_own"):
-        there, here = about.settings.get(name), getattr(settings, name)
-        if there != here:
+        there, own = about.settings.get(name), getattr(settings, name)
+        if there != own:
             raise FolderError(
-                f"--against {folder}: measured with {name} {there}, here it is {here}; figures depend on it, "
+                f"--against {folder}: measured with {name} {there}, here it is {own}; figures depend on it, "
                 "so give the same to both"
             )
 
@@ -114,20 +114,20 @@ def compared(earlier: Earlier, figures: EachQuery, *, bootstrap: int, seed: int)
     The ``verdict`` is ``NOISE`` where the interval contains 0.
     """
     differences = {
-        name: [here - there for here, there in zip(figures[name], earlier.figures[name], strict=True)]
+        name: [figure - there for figure, there in zip(figures[name], earlier.figures[name], strict=True)]
         for name in MEASURES
     }
     limits = mean_intervals(differences, bootstrap=bootstrap, seed=seed)
-    found: dict[str, Any] = {"folder": redacted(str(earlier.folder)), "model": earlier.model}
-    for name, each in differences.items():
+    comparison: dict[str, Any] = {"folder": redacted(str(earlier.folder)), "model": earlier.model}
+    for name, per_query in differences.items():
         spread = limits[f"{name}_ci"]
         assert spread is not None, "the settings want resamples"
-        found[name] = {
-            "difference": round(sum(each) / len(each), 4),
+        comparison[name] = {
+            "difference": round(sum(per_query) / len(per_query), 4),
             "difference_ci": spread,
             "verdict": BETTER if spread[0] > 0 else WORSE if spread[1] < 0 else NOISE,
         }
-    return found
+    return comparison
 
 
 def paired_table(against: Mapping[str, Any]) -> str:
@@ -135,7 +135,9 @@ def paired_table(against: Mapping[str, Any]) -> str:
     lines = [f"compared with {against['folder']} ({against['model']}), over the same queries"]
     lines.append(f"{'difference':<14}{'×100':>6}  (95 %)")
     for name in MEASURES:
-        each = against[name]
-        low, high = each["difference_ci"]
-        lines.append(f"{name:<14}{each['difference']:+6.2f}  [{low:+.2f}, {high:+.2f}]  {each['verdict']}")
+        figures = against[name]
+        low, high = figures["difference_ci"]
+        lines.append(
+            f"{name:<14}{figures['difference']:+6.2f}  [{low:+.2f}, {high:+.2f}]  {figures['verdict']}"
+        )
     return "\n".join(lines)

@@ -108,6 +108,8 @@ def paraphrase_table(results: Mapping[str, Any]) -> str:
     lines = [head, line + with_interval(results, "auroc")]
     if results["negatives"] == "sampled":
         lines.append("the pairs with label 0 were sampled by pairsmith")
-    for name, found in results.get("few_shot", {}).items():
-        lines.append(f"F1 ×100 of {found['shots']} a class, {name}: {found['f1']:.2f} ± {found['error']:.2f}")
+    for name, figures in results.get("few_shot", {}).items():
+        lines.append(
+            f"F1 ×100 of {figures['shots']} a class, {name}: {figures['f1']:.2f} ± {figures['error']:.2f}"
+        )
     return "\n".join(lines)

@@ -73,14 +73,14 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     texts = distinct_texts(suites)
     known = settings.model_copy(update={"model": base}) if settings.model in before else settings
     sample = spread(texts, CALIBRATION_SENTENCES)
-    loading, each, _ = timed(partial(encoder_of, known, Silent()), sample, settings.batch_size)
+    loading, per_text, _ = timed(partial(encoder_of, known, Silent()), sample, settings.batch_size)
     sizes = [len(pairs) for suite in suites for pairs in suite.subsets.values()]
     drawn = sum(sizes) * (1 if len(sizes) == len(suites) else 2)  # the subsets, and each suite as a whole
     values, rng = np.arange(max(sizes, default=1), dtype=np.float64), np.random.default_rng(0)
     begun = time.monotonic()
     spearman_draws(values, values, draws=CALIBRATION_DRAWS, rng=rng)
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
-    return _estimate(loading + each * len(texts) + draw * drawn * settings.bootstrap)
+    return _estimate(loading + per_text * len(texts) + draw * drawn * settings.bootstrap)
 
 
 def plan_evaluate_retrieval(
@@ -97,8 +97,8 @@ def plan_evaluate_retrieval(
         search = searcher(known, Silent())
         return lambda some: search(some, some[:1], 1)
 
-    loading, each, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
-    return _estimate(loading + each * count, queries * (300 + 30 * settings.keep))
+    loading, per_text, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
+    return _estimate(loading + per_text * count, queries * (300 + 30 * settings.keep))
 
 
 _STAND_IN = "A text that stands in for those of the folder."
@@ -164,9 +164,9 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str
     with told_in_lines(Silent().say):
         tasks, _ = tasks_of(settings)
         characters = sum(characters_of(task) for task in tasks)
-        loading, each, _ = timed(load, sample, few=1)
+        loading, per_text, _ = timed(load, sample, few=1)
     size = sum(map(len, sample)) / len(sample)
-    return _estimate(loading + each / size * characters, 4096 * len(tasks))
+    return _estimate(loading + per_text / size * characters, 4096 * len(tasks))
 
 
 def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -183,14 +183,14 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = M
         else:
             answers = answerer(settings)
         return lambda some: answers(
-            [each.question for each in some],
-            [each.context for each in some],
+            [question.question for question in some],
+            [question.context for question in some],
             max_answer_tokens=settings.max_answer_tokens,
         )
 
-    loading, each, _ = timed(load, spread(questions, CALIBRATION_QUESTIONS), few=4)
+    loading, per_question, _ = timed(load, spread(questions, CALIBRATION_QUESTIONS), few=4)
     size = sum(len(question.question) + len(question.context) // 8 for question in questions)
-    return _estimate(loading + each * count, size * count // len(questions))
+    return _estimate(loading + per_question * count, size * count // len(questions))
 
 
 def plan_evaluate_summaries(
@@ -205,9 +205,9 @@ def plan_evaluate_summaries(
     known = settings.model_copy(update={"model": base}) if untrained else settings
     load = partial(summarizer, known, Silent(), fresh_decoder=untrained)
     sample = [document.document for document in spread(documents, CALIBRATION_DOCUMENTS)]
-    loading, each, _ = timed(load, sample, few=1)
+    loading, per_document, _ = timed(load, sample, few=1)
     size = sum(2 * len(document.summary) + 100 for document in documents)
-    return _estimate(loading + each * count, size * count // len(documents))
+    return _estimate(loading + per_document * count, size * count // len(documents))
 
 
 def plan_evaluate_paraphrase(
@@ -226,7 +226,7 @@ def plan_evaluate_paraphrase(
     encoder = load_token_encoder(model, **load_options(settings))
     seconds = time.monotonic() - begun
     layers = last_layers(encoder)
-    warming, each, _ = timed(
+    warming, per_pair, _ = timed(
         lambda: lambda some: scored(encoder, some, layers, settings), spread(pairs, CALIBRATION_PAIRS)
     )
     rounds = 1.0
@@ -236,7 +236,7 @@ def plan_evaluate_paraphrase(
         tune(encoder, some, layers, settings, settings.splits[0], epochs=1)
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
-    seconds += warming + each * (count * rounds + judged)
+    seconds += warming + per_pair * (count * rounds + judged)
     size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs)
     return _estimate(seconds, size * count // max(1, len(pairs)))
 
@@ -276,9 +276,9 @@ def plan_evaluate_sentiment(
         )
 
     with torch.inference_mode():
-        loading, each, _ = timed(load, spread(texts, CALIBRATION_PAIRS))
+        loading, per_text, _ = timed(load, spread(texts, CALIBRATION_PAIRS))
     size = sum(len(text) + 120 for text in texts) * count // max(1, len(texts))
-    return _estimate(loading + each * count, size)
+    return _estimate(loading + per_text * count, size)
 
 
 def plan_evaluate_classification(
@@ -299,9 +299,9 @@ def plan_evaluate_classification(
         encoder = load_sentence_encoder(model, **load_options(settings))
         return partial(encode_texts, encoder, batch_size=settings.batch_size)
 
-    loading, each, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
+    loading, per_text, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
     size = sum(len(text) + 80 for text in texts) * count // max(1, len(texts))
-    return _estimate(loading + each * count, size)
+    return _estimate(loading + per_text * count, size)
 
 
 def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -321,6 +321,6 @@ def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str =
     short = seconds_of(1, sample[:8])
     epoch = max(0.0, seconds_of(3, sample[:8]) - short) / 2 * len(splits[0]) / len(few)
     tagging = max(0.0, seconds_of(1, sample) - short) * len(test) / len(sample)
-    each = short + epoch * settings.epochs + tagging
-    seconds = first - short + each * len(splits) * len(settings.start)
+    per_training = short + epoch * settings.epochs + tagging
+    seconds = first - short + per_training * len(splits) * len(settings.start)
     return _estimate(seconds, sum(30 * len(sentence.words) for sentence in test))

@@ -69,9 +69,11 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     def compute() -> Evaluated:
         answered = answer_all(settings, questions, run.progress)
         figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
-        return figures, [each.to_json() for each in answered]
+        return figures, [answer.to_json() for answer in answered]
 
-    rows: JSON = [[each.id, each.context, each.question, list(each.golds)] for each in questions]
+    rows: JSON = [
+        [question.id, question.context, question.question, list(question.golds)] for question in questions
+    ]
     return evaluate_once(
         run,
         "evaluate qa",
@@ -89,13 +91,16 @@ def answer_all(
     """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7)."""
     answers = answerer(settings)
     with progress.task("answer", len(questions), "questions") as bar:
-        found = answers(
+        predictions = answers(
             [question.question for question in questions],
             [question.context for question in questions],
             max_answer_tokens=settings.max_answer_tokens,
             advance=bar.advance,
         )
-    return [Answered.of(question, each.text) for question, each in zip(questions, found, strict=True)]
+    return [
+        Answered.of(question, prediction.text)
+        for question, prediction in zip(questions, predictions, strict=True)
+    ]
 
 
 def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
@@ -117,12 +122,12 @@ def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int
     Each of the ``bootstrap`` resamples draws as many questions as there are, with replacement, for both
     means.
     """
-    each = {
+    figures = {
         "exact": [100.0 * answer.exact for answer in answered],
         "f1": [100.0 * answer.f1 for answer in answered],
     }
-    means = {name: round(math.fsum(worth) / len(worth), 4) for name, worth in each.items()}
-    limits = mean_intervals(each, bootstrap=bootstrap, seed=seed)
+    means = {name: round(math.fsum(worth) / len(worth), 4) for name, worth in figures.items()}
+    limits = mean_intervals(figures, bootstrap=bootstrap, seed=seed)
     return {**means, **limits, "count": len(answered)}
 
 

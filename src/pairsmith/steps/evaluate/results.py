@@ -199,21 +199,21 @@ def write_results(
 
 
 def mean_intervals(
-    each: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
 ) -> dict[str, list[float] | None]:
     """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
 
-    ``each`` holds for each name the figures of the same n rows, at least 1. The result has for each
+    ``figures`` holds for each name the figures of the same n rows, at least 1. The result has for each
     ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
     resamples, is 0.
     """
-    worth: Floats = np.array(list(each.values()), np.float64)  # (names, n)
+    worth: Floats = np.array(list(figures.values()), np.float64)  # (names, n)
     count = worth.shape[1]
     rng = np.random.default_rng(seed)
-    draws: Floats = np.empty((bootstrap, len(each)))
+    draws: Floats = np.empty((bootstrap, len(figures)))
     for draw in draws:
         draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
-    return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(each)}
+    return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(figures)}
 
 
 def rounded(limits: tuple[float, float] | None) -> list[float] | None:
@@ -233,9 +233,9 @@ def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:
     return {"f1": mean, "error": error, "splits": {str(n): round(value, 4) for n, value in f1.items()}}
 
 
-def mean_line(name: str, mean: float, error: float, each: Iterable[float]) -> str:
+def mean_line(name: str, mean: float, error: float, figures: Iterable[float]) -> str:
     """A line of a table: the mean, its error, and the figures that it was made from."""
-    return f"{name:<12}{f'{mean:.2f} ± {error:.2f}':<18}{' '.join(f'{value:.1f}' for value in each)}"
+    return f"{name:<12}{f'{mean:.2f} ± {error:.2f}':<18}{' '.join(f'{value:.1f}' for value in figures)}"
 
 
 def hash_rows(rows: JSON) -> str:

@@ -84,9 +84,9 @@ def _compute(
     settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, kept: KeptSearch | None
 ) -> Evaluated:
     rankings = retrieve(settings, data.documents, data.queries, run.progress, kept)
-    each = figures_of_queries(data, rankings)
-    means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in each.items()}
-    limits = mean_intervals(each, bootstrap=settings.bootstrap, seed=settings.seed)
+    by_measure = figures_of_queries(data, rankings)
+    means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in by_measure.items()}
+    limits = mean_intervals(by_measure, bootstrap=settings.bootstrap, seed=settings.seed)
     by_program = written_by_program(settings.data, "filter-queries", "queries")
     if by_program:
         run.progress.say(
@@ -99,7 +99,7 @@ def _compute(
         {
             "query": query,
             "text": text,
-            **{name: round(figures[row], 4) for name, figures in each.items()},
+            **{name: round(figures[row], 4) for name, figures in by_measure.items()},
             "relevant": {name: grade for name, grade in data.relevance[query].items() if grade > 0},
             # Nine digits are what tells any two float32 numbers apart.
             "retrieved": {name: float(f"{score:.9g}") for name, score in rankings.best(row, settings.keep)},

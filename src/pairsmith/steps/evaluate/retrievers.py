@@ -77,11 +77,11 @@ def retrieve(
     ``exclude_own`` neither is a document with the query's own id. With ``kept`` a search by vectors goes on
     where it was stopped.
     """
-    ids = [each for each, text in documents.items() if text]
+    ids = [document for document, text in documents.items() if text]
     depth = min(settings.depth + settings.exclude_own, len(ids))
     search = searcher(settings, progress, kept)
-    found = search([documents[each] for each in ids], list(queries.values()), depth)
-    rankings = Rankings(ids, *found)
+    arrays = search([documents[document] for document in ids], list(queries.values()), depth)
+    rankings = Rankings(ids, *arrays)
     return _without_own(rankings, list(queries), settings.depth) if settings.exclude_own else rankings
 
 
@@ -97,7 +97,7 @@ def searcher(
 
 def _without_own(rankings: Rankings, queries: Sequence[str], depth: int) -> Rankings:
     """The rankings without the documents that have the ids of their queries."""
-    numbers = {each: number for number, each in enumerate(rankings.documents)}
+    numbers = {document: number for number, document in enumerate(rankings.documents)}
     own = np.array([numbers.get(query, len(numbers)) for query in queries])
     last = np.where(rankings.places == own[:, None], 2, rankings.places < 0)
     order = last.argsort(axis=1, kind="stable")[:, :depth]
@@ -109,15 +109,15 @@ def _without_own(rankings: Rankings, queries: Sequence[str], depth: int) -> Rank
 
 def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) -> list[Grades]:
     """The relevance of the documents retrieved for each query, best first, ``(depth,)``; 0 if not judged."""
-    numbers = {each: number for number, each in enumerate(rankings.documents)}
-    found = []
+    numbers = {document: number for number, document in enumerate(rankings.documents)}
+    by_query = []
     for places, judged in zip(rankings.places, relevance, strict=True):
         grades: Grades = np.zeros(len(places), np.int64)
         for document, grade in judged.items():
             if document in numbers:
                 grades[places == numbers[document]] = grade
-        found.append(grades)
-    return found
+        by_query.append(grades)
+    return by_query
 
 
 # By vectors
@@ -161,13 +161,13 @@ def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
 def _refuse_other_kinds(model: str) -> None:
     """Refuse a cross-encoder, a reader or a tagger, which loads as an encoder and gives vectors of no use."""
     where = resolve_model(model)
-    made = _json_in(where, "config.json").get("architectures") or [""]
+    architectures = _json_in(where, "config.json").get("architectures") or [""]
     saved = _json_in(where, "config_sentence_transformers.json")
     encodes = saved and saved.get("model_type") != "CrossEncoder"
-    if not encodes and all(str(name).endswith(_OTHER_KINDS) for name in made):
+    if not encodes and all(str(name).endswith(_OTHER_KINDS) for name in architectures):
         raise ModelError(
-            f"model {model}: a model of the kind {made[0]}, which gives scores or answers and no vectors of "
-            "texts; give a sentence encoder, such as train-retriever trains"
+            f"model {model}: a model of the kind {architectures[0]}, which gives scores or answers and "
+            "no vectors of texts; give a sentence encoder, such as train-retriever trains"
         )
 
 
@@ -175,10 +175,10 @@ def _json_in(where: str, name: str) -> dict[str, Any]:
     """The object in a file of a resolved model; empty where there is none, of which loading tells."""
     file = file_of(where, name)
     try:
-        found = json.loads(file.read_bytes()) if file else {}
+        content = json.loads(file.read_bytes()) if file else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def by_vectors(
@@ -208,8 +208,8 @@ def by_vectors(
             if kept and first + len(y) < len(documents):
                 kept.write(about, first + len(y), best)
     return (
-        torch.cat([each.ids for each in best]).numpy(),
-        torch.cat([each.similarities for each in best]).numpy(),
+        torch.cat([neighbours.ids for neighbours in best]).numpy(),
+        torch.cat([neighbours.similarities for neighbours in best]).numpy(),
     )
 
 
@@ -220,9 +220,9 @@ def nearest_with(
 
     ``x`` is ``(n, d)`` and ``y`` ``(m, d)``, float32; there are fewer where there were fewer in all.
     """
-    found = nearest(x, y, depth)
-    found = Neighbours(found.ids + first, found.similarities)
-    return merged([before, found], depth) if before else found
+    neighbours = nearest(x, y, depth)
+    neighbours = Neighbours(neighbours.ids + first, neighbours.similarities)
+    return merged([before, neighbours], depth) if before else neighbours
 
 
 def side_vectors(
@@ -235,11 +235,11 @@ def side_vectors(
 ) -> torch.Tensor:
     """The vectors of texts, as they are compared: ``(n, d)`` float32. Each distinct text is encoded once."""
     distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    found = encode_texts(encoder, list(distinct), side=side, batch_size=batch_size, advance=advance)
+    array = encode_texts(encoder, list(distinct), side=side, batch_size=batch_size, advance=advance)
     advance(len(texts) - len(distinct))
-    if not np.isfinite(found).all():
+    if not np.isfinite(array).all():
         raise not_finite("the model gives vectors")
-    vectors = torch.from_numpy(found)
+    vectors = torch.from_numpy(array)
     # The length of a query's vector has no effect on the order of the documents.
     if side == "query" or encoder.similarity_fn_name == "cosine":
         vectors = torch.nn.functional.normalize(vectors, dim=1)
@@ -302,11 +302,11 @@ class WordIndex:
         scores = np.full((len(queries), depth), -np.inf, np.float32)
         if self._index is None:
             return places, scores
-        for row, asked in enumerate(self._words(queries)):
-            if known := self._index.get_tokens_ids(asked):
-                found = self._index.get_scores_from_ids(known)
-                there = np.flatnonzero(found > 0)
-                best = there[np.argsort(-found[there], kind="stable")[:depth]]
-                places[row, : len(best)], scores[row, : len(best)] = best, found[best]
+        for row, words in enumerate(self._words(queries)):
+            if known := self._index.get_tokens_ids(words):
+                bm25 = self._index.get_scores_from_ids(known)
+                there = np.flatnonzero(bm25 > 0)
+                best = there[np.argsort(-bm25[there], kind="stable")[:depth]]
+                places[row, : len(best)], scores[row, : len(best)] = best, bm25[best]
             advance(1)
         return places, scores

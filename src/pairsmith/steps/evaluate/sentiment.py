@@ -62,28 +62,28 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
 
 def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> Evaluated:
     opinions = labelled_opinions(settings.data)
-    judged = judge(settings, [each.text for each in opinions], progress)
-    gold = np.array([each.positive for each in opinions])
+    judged = judge(settings, [opinion.text for opinion in opinions], progress)
+    gold = np.array([opinion.positive for opinion in opinions])
     ways = {name: judged.positive(name) for name in CALIBRATIONS}
-    figures: dict[str, Any] = {name: accuracies(found, gold) for name, found in ways.items()}
+    figures: dict[str, Any] = {name: accuracies(predicted, gold) for name, predicted in ways.items()}
     figures["ranking"] = of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()])
     rows = zip(opinions, ways["calibrated"].T.tolist(), judged.rationales, strict=True)
     return figures | {"count": len(opinions)}, [
         {
-            "text": each.text,
-            "positive": each.positive,
-            "taken_for_positive": taken,
+            "text": opinion.text,
+            "positive": opinion.positive,
+            "taken_for_positive": predictions,
             "rationale": rationale,
-            "rationale_side": ("positive" if taken[RATIONALES] else "negative") if rationale else "",
+            "rationale_side": ("positive" if predictions[RATIONALES] else "negative") if rationale else "",
         }
-        for each, taken, rationale in rows
+        for opinion, predictions, rationale in rows
     ]
 
 
 def labelled_opinions(source: str) -> list[Opinion]:
     """Read the labelled texts of ``source``."""
     opinions = list(read_opinions(source))
-    if len({each.positive for each in opinions}) < 2:
+    if len({opinion.positive for opinion in opinions}) < 2:
         raise InputError(f"{source}: all {len(opinions):,} texts have the same label; both are needed")
     return opinions
 
@@ -101,13 +101,13 @@ def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: P
     return judged
 
 
-def accuracies(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
+def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
     """Accuracy ×100 of each prompt's predictions, ``(p, n)``, their mean, and its standard error.
 
     ``best_prompt`` is that of the prompt ``RATIONALES``, which did best on SST-2 in the paper.
     """
-    figures = of_prompts("accuracy", (100.0 * (found == gold).mean(axis=1)).tolist())
-    return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(found) > RATIONALES else {})
+    figures = of_prompts("accuracy", (100.0 * (predicted == gold).mean(axis=1)).tolist())
+    return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(predicted) > RATIONALES else {})
 
 
 def of_prompts(name: str, values: Sequence[float]) -> dict[str, Any]:
@@ -122,6 +122,6 @@ def sentiment_table(results: Mapping[str, Any]) -> str:
     shown = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
     for name, label, key in shown:
         if name in results:  # an older version's have no ranking and are not centred
-            found = results[name]
-            lines.append(mean_line(label, found[key], found["error"], found["prompts"]))
+            figures = results[name]
+            lines.append(mean_line(label, figures[key], figures["error"], figures["prompts"]))
     return "\n".join(lines)

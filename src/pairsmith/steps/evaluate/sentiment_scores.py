@@ -79,8 +79,8 @@ class Judged:
             bias = self.neutral[:, 1:] - self.neutral[:, :1]
         if calibration == "centred":
             bias = leads.mean(axis=1, keepdims=True)
-        found: NDArray[np.bool_] = leads > bias
-        return found
+        predicted: NDArray[np.bool_] = leads > bias
+        return predicted
 
 
 def judge_by_questions(
@@ -94,19 +94,19 @@ def judge_by_questions(
     encoder = load_span_encoder(settings.model, **load_options(settings))
     encoder.tokens.model.eval()
     with torch.inference_mode():
-        asked = question_vectors(encoder, [question for pair in prompts for question in pair])
-        empty = scores_of(text_vectors(encoder, neutral), *asked).mean(axis=1)  # (p, 2)
+        vectors = question_vectors(encoder, [question for pair in prompts for question in pair])
+        empty = scores_of(text_vectors(encoder, neutral), *vectors).mean(axis=1)  # (p, 2)
         scores = np.empty((len(prompts), len(texts), 2))
         rationales: list[str] = []
         with progress.task("judge", len(texts), "texts") as bar:
             for first in range(0, len(texts), _AT_ONCE):
                 some = texts[first : first + _AT_ONCE]
                 read = text_vectors(encoder, some, batch_tokens=settings.batch_tokens)
-                found = scores_of(read, *asked)
-                scores[:, first : first + len(some)] = found
-                sides = (found[RATIONALES] - empty[RATIONALES]).argmax(axis=1) + 2 * RATIONALES
+                part = scores_of(read, *vectors)
+                scores[:, first : first + len(some)] = part
+                sides = (part[RATIONALES] - empty[RATIONALES]).argmax(axis=1) + 2 * RATIONALES
                 rationales += [
-                    _rationale(*each, asked) for each in zip(some, read, sides.tolist(), strict=True)
+                    _rationale(*row, vectors) for row in zip(some, read, sides.tolist(), strict=True)
                 ]
                 bar.advance(len(some))
     return Judged(scores, empty, rationales)
@@ -118,22 +118,22 @@ def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Sco
     They are the largest over all tokens of a text, special ones included. ``starts`` and ``ends``,
     ``(2 · p, d)``, are f_start and f_end of the questions, two for each prompt; the scores are ``(p, n, 2)``.
     """
-    found = []
+    sums = []
     for text in texts:
         every = torch.cat([text.vectors, text.special])
         start, end = span_logits(every[None], starts, ends, [len(starts)])
-        found.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
-    return np.stack(found).reshape(len(texts), -1, 2).swapaxes(0, 1)
+        sums.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
+    return np.stack(sums).reshape(len(texts), -1, 2).swapaxes(0, 1)
 
 
-def _rationale(text: str, read: TextVectors, question: int, asked: tuple[Tensor, Tensor]) -> str:
+def _rationale(text: str, read: TextVectors, question: int, vectors: tuple[Tensor, Tensor]) -> str:
     """The span that best answers a question, by the sum of the two products.
 
     The score S(x, y), in contrast, takes the best start and the best end, even if they form no span.
     """
     if not len(read.offsets):
         return ""
-    starts, ends = (each[question : question + 1] for each in asked)
+    starts, ends = (side[question : question + 1] for side in vectors)
     start, end = span_logits(read.vectors[None], starts, ends, [1])
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)
     begin, finish = int(read.offsets[spans.starts[0], 0]), int(read.offsets[spans.ends[0], 1])
@@ -153,11 +153,11 @@ def judge_by_reader(
     """
     reader = load_reader(settings.model, **load_options(settings))
     reader.model.eval()
-    asked = [question for pair in prompts for question in pair]
+    all_questions = [question for pair in prompts for question in pair]
 
     def read(some: Sequence[str]) -> list[TextScores]:
         """The scores of each text with each question, text by text."""
-        questions, contexts = asked * len(some), [text for text in some for _ in asked]
+        questions, contexts = all_questions * len(some), [text for text in some for _ in all_questions]
         windows = encode_questions(reader, questions, contexts)
         scores = window_scores(reader, windows, settings.batch_tokens)
         return [
@@ -167,8 +167,8 @@ def judge_by_reader(
 
     def largest(of: Sequence[TextScores]) -> Scores:
         sums = [
-            float(each.scores[:, each.allowed].amax(dim=1).sum()) if each.allowed.any() else 0.0
-            for each in of
+            float(reading.scores[:, reading.allowed].amax(dim=1).sum()) if reading.allowed.any() else 0.0
+            for reading in of
         ]
         return np.array(sums).reshape(-1, len(prompts), 2).swapaxes(0, 1)
 
@@ -182,7 +182,7 @@ def judge_by_reader(
             parts.append(largest(of))
             sides = (parts[-1][RATIONALES] - empty[RATIONALES]).argmax(axis=1) + 2 * RATIONALES
             for number, (text, side) in enumerate(zip(some, sides.tolist(), strict=True)):
-                rationales.append(of[number * len(asked) + side].best(text, RATIONALE_TOKENS).text)
+                rationales.append(of[number * len(all_questions) + side].best(text, RATIONALE_TOKENS).text)
             bar.advance(len(some))
     return Judged(np.concatenate(parts, axis=1), empty, rationales)
 
@@ -206,8 +206,8 @@ def judge_by_mask(
         with torch.inference_mode():
             logits = network(**{name: value.to(network.device) for name, value in features.items()}).logits
             at = (features["input_ids"] == tokenizer.mask_token_id).to(logits.device)
-            found: Scores = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
-            return found
+            scores: Scores = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
+            return scores
 
     def begin(pool: ThreadPoolExecutor, some: Sequence[str]) -> Future[Scores]:
         whole = [text + behind for text in some]
@@ -216,14 +216,16 @@ def judge_by_mask(
     def score(some: Sequence[str]) -> Scores:
         cut = [_cut(tokenizer, text, room) for text in some]
         lengths = [len(ids) for ids in tokenizer(cut)["input_ids"]]
-        found = np.empty((len(cut), 2))
+        scores = np.empty((len(cut), 2))
         most = settings.batch_tokens or tokens_at_once(network.device)
         batches = batches_by_length(lengths, len(cut), most)
         with progress.task("judge", len(cut), "texts") as bar, one_thread_each(network.device) as pool:
-            for rows, both in pool.each(lambda pool, rows: begin(pool, [cut[row] for row in rows]), batches):
-                found[rows] = both
+            for rows, both in pool.results(
+                lambda pool, rows: begin(pool, [cut[row] for row in rows]), batches
+            ):
+                scores[rows] = both
                 bar.advance(len(rows))
-        return found
+        return scores
 
     return Judged(score(texts)[None], score(neutral).mean(axis=0)[None], [""] * len(texts))
 

@@ -51,12 +51,12 @@ class SuiteScores:
 
     def to_json(self) -> dict[str, Any]:
         """The suite's part of ``results.json``, figures rounded to four places."""
-        found: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": rounded(self.all.interval)}
+        figures: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": rounded(self.all.interval)}
         if self.mean is not None:
-            found["mean"] = round(self.mean.value, 4)
-            found["mean_ci"] = rounded(self.mean.interval)
-            found["subsets"] = {name: round(value, 4) for name, value in self.subsets.items()}
-        return found | {"pairs": self.pairs}
+            figures["mean"] = round(self.mean.value, 4)
+            figures["mean_ci"] = rounded(self.mean.interval)
+            figures["subsets"] = {name: round(value, 4) for name, value in self.subsets.items()}
+        return figures | {"pairs": self.pairs}
 
 
 def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress
     figures = {name: score.to_json() for name, score in scores.items()}
     trained_on = frozenset() if settings.model.startswith(GLOVE) else read_trained_on(settings.model)
     for suite in suites if trained_on else ():
-        known = sum(fingerprint_of(each.sentence1, each.sentence2) in trained_on for each in suite.pairs)
+        known = sum(fingerprint_of(pair.sentence1, pair.sentence2) in trained_on for pair in suite.pairs)
         figures[suite.name]["trained_on"] = known
         if known:
             progress.say(
@@ -149,10 +149,10 @@ def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
     """Spearman's correlation ×100; if undefined, an error on the data or on the model."""
     if len(gold) < 2 or np.ptp(gold) == 0:
         raise InputError(f"{where}: needs at least two pairs with different scores to rank")
-    found = spearman(cosines, gold)
-    if np.isnan(found):
+    correlation = spearman(cosines, gold)
+    if np.isnan(correlation):
         raise ModelError(f"{where}: the model gives every pair the same similarity, so it orders nothing")
-    return 100.0 * found
+    return 100.0 * correlation
 
 
 def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
@@ -179,14 +179,14 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
 def distinct_texts(suites: Sequence[StsSuite]) -> list[str]:
     """The texts of all pairs, sorted."""
     return sorted(
-        {text for suite in suites for each in suite.pairs for text in (each.sentence1, each.sentence2)}
+        {text for suite in suites for pair in suite.pairs for text in (pair.sentence1, pair.sentence2)}
     )
 
 
 def _interval(draws: Floats) -> tuple[float, float] | None:
     """The 95 % interval ×100 of bootstrap correlations of shape (draws,)."""
-    found = interval(draws)
-    return None if found is None else (100.0 * found[0], 100.0 * found[1])
+    limits = interval(draws)
+    return None if limits is None else (100.0 * limits[0], 100.0 * limits[1])
 
 
 def hash_pairs(suites: Sequence[StsSuite]) -> str:
@@ -195,7 +195,7 @@ def hash_pairs(suites: Sequence[StsSuite]) -> str:
         [
             [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
             for suite in suites
-            for subset, found in suite.subsets.items()
-            for pair in found
+            for subset, pairs in suite.subsets.items()
+            for pair in pairs
         ]
     )

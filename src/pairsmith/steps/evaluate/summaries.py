@@ -38,12 +38,12 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
     documents = labelled_documents(settings.data, settings.limit)
 
     def compute() -> Evaluated:
-        written = summarizer(settings, run.progress)([each.document for each in documents])
+        written = summarizer(settings, run.progress)([document.document for document in documents])
         scores = compare(written, documents)
         figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
         return figures, [
-            {"id": each.id, "summary": summary, "reference": each.summary, "rougeL": round(figure, 4)}
-            for each, summary, figure in zip(documents, written, scores.each["rougeL"], strict=True)
+            {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(figure, 4)}
+            for document, summary, figure in zip(documents, written, scores.per_text["rougeL"], strict=True)
         ]
 
     model = settings.model
@@ -51,7 +51,9 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
         run,
         "evaluate summaries",
         settings,
-        inputs={"data": hash_rows([[each.id, each.document, each.summary] for each in documents])},
+        inputs={
+            "data": hash_rows([[document.id, document.document, document.summary] for document in documents])
+        },
         models={"model": model if lead_count(model) is not None else model_revision(model)},
         compute=compute,
         table=summary_table,
@@ -61,10 +63,11 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
 def labelled_documents(source: str | Source, limit: int | None = None) -> list[Document]:
     """The first ``limit`` documents of ``source``, each with a summary."""
     documents = list(islice(read_documents(source), limit))
-    for each in documents:
-        if not each.summary:
+    for document in documents:
+        if not document.summary:
             raise InputError(
-                f"{each.where}: the summary is blank or missing; give one to compare with, or drop the row"
+                f"{document.where}: the summary is blank or missing; give one to compare with, or drop the "
+                "row"
             )
     return documents
 
@@ -99,12 +102,12 @@ def summarizer(
 
 def lead_summaries(documents: Sequence[str], count: int | None) -> list[str]:
     """The first ``count`` sentences of each document, one a line; all if there are fewer, or with None."""
-    return ["\n".join(each.text for each in split_sentences(text)[:count]) for text in documents]
+    return ["\n".join(sentence.text for sentence in split_sentences(text)[:count]) for text in documents]
 
 
 def compare(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
     """ROUGE F of summaries against the reference summaries, with one sentence a line for ROUGE-Lsum."""
-    references = [each.summary for each in documents]
+    references = [document.summary for document in documents]
     return rouge_scores(lead_summaries(written, None), lead_summaries(references, None))
 
 
@@ -122,15 +125,15 @@ def summary_figures(
     ROUGE; ``abstractiveness``: ROUGE precision of the ``written`` summaries and, for comparison, of the
     ``gold`` ones against their documents. ``scores`` are those of ``compare``.
     """
-    sources = [each.document for each in documents]
+    sources = [document.document for document in documents]
     copied = {
         "written": abstractiveness(written, sources),
-        "gold": abstractiveness([each.summary for each in documents], sources),
+        "gold": abstractiveness([document.summary for document in documents], sources),
     }
     figures = _with_intervals(scores, bootstrap, seed)
     figures["settings"]["lines"] = "a sentence each"
     return figures | {
-        "abstractiveness": {name: _with_intervals(found, bootstrap, seed) for name, found in copied.items()}
+        "abstractiveness": {name: _with_intervals(rouge, bootstrap, seed) for name, rouge in copied.items()}
     }
 
 
@@ -146,4 +149,4 @@ def summary_table(results: Mapping[str, Any]) -> str:
 
 
 def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str, Any]:
-    return scores.to_json() | mean_intervals(scores.each, bootstrap=bootstrap, seed=seed)
+    return scores.to_json() | mean_intervals(scores.per_text, bootstrap=bootstrap, seed=seed)

@@ -53,7 +53,7 @@ def tag_after_training(
         seed: of the order of the sentences, of dropout, and of the random layer.
         advance: called with the number of sentences that were trained on, in each epoch, or tagged.
     """
-    types = sorted({tag[2:] for each in train for tag in each.tags if tag != "O"})
+    types = sorted({tag[2:] for sentence in train for tag in sentence.tags if tag != "O"})
     tags = ["O", *(f"{place}-{name}" for name in types for place in "BI")]
     if questions is None:
         encoder = load_token_encoder(settings.model, device=settings.device, max_length=settings.max_length)
@@ -75,8 +75,8 @@ def _question_rows(
     """The encoder, and the start vectors of the tags' questions scaled to length 1."""
     encoder = load_span_encoder(settings.model, device=settings.device, max_length=settings.max_length)
     with torch.inference_mode():
-        asked = [questions[tag.partition("-")[2] or "O"] for tag in tags]
-        starts, _ = question_vectors(encoder, asked)
+        texts = [questions[tag.partition("-")[2] or "O"] for tag in tags]
+        starts, _ = question_vectors(encoder, texts)
         rows = nn.functional.normalize(starts.float(), dim=1)
     return encoder.tokens, rows.cpu().clone()
 
@@ -103,8 +103,8 @@ class Tagger(nn.Module):
         with torch.autocast(device.type, torch.bfloat16, enabled=self._in_bfloat16):
             states = self.model(**moved).last_hidden_state
             of_words = self.dropout(states[words.sentence.to(device), words.token.to(device)])
-            found: Tensor = of_words @ self.rows.T
-        return found
+            scores: Tensor = of_words @ self.rows.T
+        return scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,17 +124,17 @@ class Words:
     def of(cls, encoder: TokenEncoder, sentences: Sequence[TaggedSentence]) -> "Words":
         """The words of n sentences, which are joined by spaces (and see ``_before_words``)."""
         before = _before_words(encoder)
-        texts = [before + " ".join(each.words) for each in sentences]
-        found: list[NDArray[np.int64]] = []
-        for number, (tokens, each) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
-            ends = np.cumsum([len(word) + 1 for word in each.words]).astype(np.int64) - 1 + len(before)
-            begins = ends - np.array([len(word) for word in each.words])
+        texts = [before + " ".join(sentence.words) for sentence in sentences]
+        parts: list[NDArray[np.int64]] = []
+        for number, (tokens, sentence) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
+            ends = np.cumsum([len(word) + 1 for word in sentence.words]).astype(np.int64) - 1 + len(before)
+            begins = ends - np.array([len(word) for word in sentence.words])
             at = start_tokens(tokens.offsets, begins)
             # Where a word has no token of its own, the token found is a later word's and starts after it.
             own = [token >= 0 and tokens.offsets[token, 0] < end for token, end in zip(at, ends, strict=True)]
             read = np.flatnonzero(own)
-            found.append(np.stack([np.full(len(read), number), tokens.numbers[at[read]], read], axis=1))
-        table = torch.from_numpy(np.concatenate(found))
+            parts.append(np.stack([np.full(len(read), number), tokens.numbers[at[read]], read], axis=1))
+        table = torch.from_numpy(np.concatenate(parts))
         return cls(encoder.features(texts), table[:, 0], table[:, 1], table[:, 2])
 
 
@@ -192,8 +192,8 @@ def _tag(
     tags: Sequence[str],
     advance: Callable[[int], None],
 ) -> list[list[str]]:
-    found = [["O"] * len(each.words) for each in sentences]
-    lengths = tagger.encoder.token_counts([" ".join(each.words) for each in sentences])
+    predicted = [["O"] * len(sentence.words) for sentence in sentences]
+    lengths = tagger.encoder.token_counts([" ".join(sentence.words) for sentence in sentences])
     with torch.inference_mode():
         for rows in batches_by_length(lengths, len(lengths), tokens_at_once(tagger.model.device)):
             words = Words.of(tagger.encoder, [sentences[row] for row in rows])
@@ -205,6 +205,6 @@ def _tag(
                 )
             best = scores.argmax(dim=1).tolist()
             for sentence, word, tag in zip(words.sentence.tolist(), words.word.tolist(), best, strict=True):
-                found[rows[sentence]][word] = tags[tag]
+                predicted[rows[sentence]][word] = tags[tag]
             advance(len(rows))
-    return [as_bio(each) for each in found]
+    return [as_bio(sentence_tags) for sentence_tags in predicted]

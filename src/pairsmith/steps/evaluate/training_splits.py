@@ -43,8 +43,8 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
     if _has_splits(settings.train):
         read = [labelled_pairs(source, settings.seed) for source in sources.values()]
         origins = {negatives for _, negatives in read}
-        found = {n: pairs for n, (pairs, _) in zip(settings.splits, read, strict=True)}
-        return TrainingSplits(found, "sampled" if "sampled" in origins else "people")
+        splits = {n: pairs for n, (pairs, _) in zip(settings.splits, read, strict=True)}
+        return TrainingSplits(splits, "sampled" if "sampled" in origins else "people")
     pairs, negatives = labelled_pairs(settings.train, settings.seed)
     if not settings.ids:
         return TrainingSplits({n: drawn(pairs, settings.shots, n) for n in settings.splits}, negatives)
@@ -53,25 +53,25 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
     known = {pair.id: pair for pair in pairs if pair.id}
     lists = {n: _ids(sources[f"ids, {n}"]) for n in settings.splits}
     for number, ids in lists.items():
-        if lacking := [each for each in ids if each not in known]:
+        if lacking := [row_id for row_id in ids if row_id not in known]:
             raise InputError(
                 f"{sources[f'ids, {number}']}: {settings.train} has no row with the id {lacking[0]!r}; it "
                 "needs a column id with these ids"
             )
-    found = {n: [known[each] for each in ids] for n, ids in lists.items()}
-    for number, some in found.items():
+    splits = {n: [known[row_id] for row_id in ids] for n, ids in lists.items()}
+    for number, some in splits.items():
         if len({pair.label for pair in some}) < 2:
             label = int(bool(some[0].label))
             raise InputError(
                 f"{sources[f'ids, {number}']}: all rows with these ids have label {label}; both are needed"
             )
-    return TrainingSplits(found, negatives)
+    return TrainingSplits(splits, negatives)
 
 
 def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
     """The first ``shots`` pairs of each class after shuffling."""
     order = np.random.default_rng(seed).permutation(len(pairs))
-    found: list[Paraphrase] = []
+    sample: list[Paraphrase] = []
     for label in (False, True):
         some = [pairs[place] for place in order if pairs[place].label is label][:shots]
         if len(some) < shots:
@@ -79,8 +79,8 @@ def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase
                 f"--train has {len(some)} pairs with the label {int(label)}, but {shots} are needed; "
                 "give more pairs, or fewer --shots"
             )
-        found += some
-    return found
+        sample += some
+    return sample
 
 
 def _has_splits(train: str) -> bool:
@@ -104,7 +104,7 @@ def _file(folder: str, settings: EvaluateParaphraseSettings, split: int, name: s
 
 def _ids(source: str) -> list[str]:
     """The ids in a file, one on each line."""
-    found = [name for _, line in read_lines(place(source)) if (name := line.strip())]
-    if not found:
+    ids = [name for _, line in read_lines(place(source)) if (name := line.strip())]
+    if not ids:
         raise InputError(f"{source} holds no ids")
-    return found
+    return ids

@@ -44,7 +44,7 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
 def remarks(task: TaskSpec) -> Iterator[str]:
     """What a person should know of a pair task's labels before hours of generation, as sentences."""
     written = set(task.written_names)
-    names = [each.name for each in task.labels if task.kind == "pair" and label_text(each.name) in written]
+    names = [label.name for label in task.labels if task.kind == "pair" and label_text(label.name) in written]
     numbers = [name for name in names if isinstance(name, float)]
     if numbers and not -1 <= min(numbers) <= max(numbers) <= 1:
         yield (

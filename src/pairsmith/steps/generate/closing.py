@@ -43,9 +43,9 @@ def closing_lines(folder: DatasetFolder, task: TaskSpec, wanted: int) -> Iterato
     counts = label_counts(folder)
     width = max(map(len, task.written_names))
     for name in task.written_names:
-        found = counts.get(name, 0)
-        few = "" if 2 * found >= wanted else "; few: more --tries, or a plainer instruction, may help"
-        yield f"  label {name:<{width}}  {found:,} of {wanted:,} texts{few}"
+        count = counts.get(name, 0)
+        few = "" if 2 * count >= wanted else "; few: more --tries, or a plainer instruction, may help"
+        yield f"  label {name:<{width}}  {count:,} of {wanted:,} texts{few}"
 
 
 def _label(row: Mapping[str, object]) -> str:

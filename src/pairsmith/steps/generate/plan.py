@@ -48,7 +48,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     if not texts:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
     labels = len(task.written_names)
-    asked = items * labels
+    request_count = items * labels
     shard = Shard(0, texts, (), (), "")
     # The first few warm up the libraries, and are not timed.
     few = itertools.islice(shard.requests(task, decoding), labels)
@@ -72,16 +72,16 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     read, drawn = (model.used.read, model.used.written) if isinstance(model, RemoteModel) else (0, 0)
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
     rejects = to_table(written.rejects, REJECT)
-    share = asked / written.requests
+    share = request_count / written.requests
     text = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
-    per_text = sum(len(model.encode(each)) + 1 for each in text) / max(len(text), 1)
+    per_text = sum(len(model.encode(string)) + 1 for string in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
     size = len(encode_table(sample)) + len(encode_table(rejects))
     shards = -(-items // settings.shard_size)
     workers = min(settings.workers, shards)
     one = sharded(
         loading=loading,
-        shared=asked * seconds,
+        shared=request_count * seconds,
         size=round(size * share),
         rows=round(sample.num_rows * share),
         shards=shards,
@@ -122,7 +122,7 @@ def _inputs(
     """The number of items there will be, and some of them to calibrate on."""
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
-    found: list[tuple[int, list[str]]] = []
+    by_source: list[tuple[int, list[str]]] = []
     left = math.inf if settings.limit is None else settings.limit
     for source in settings.inputs:
         if source not in before:
@@ -135,12 +135,12 @@ def _inputs(
             number, texts = counted(source, before, rows.num_rows) * len(columns), list(dict.fromkeys(every))
         else:
             continue
-        taken = int(min(number, left))
-        left -= taken
-        found.append((taken, texts[: max(1, len(texts) * taken // max(number, 1))]))
-    count = sum(number for number, _ in found)
+        share = int(min(number, left))
+        left -= share
+        by_source.append((share, texts[: max(1, len(texts) * share // max(number, 1))]))
+    count = sum(number for number, _ in by_source)
     sample: list[str] = []
-    for number, some in found:
+    for number, some in by_source:
         # Each source in proportion, from all over it: a file may begin with its shortest lines.
         wanted = max(1, -(-settings.shard_size * number // max(count, 1)))
         sample += some[:: max(1, -(-len(some) // wanted))]

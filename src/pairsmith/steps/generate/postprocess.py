@@ -116,8 +116,8 @@ def read_given(settings: PostprocessSettings, say: Say | None = None) -> Given:
     if own_folder(settings.data) is None:
         source = to_train_on(settings.data, "cleaned", say)
         return Given(source, *read_labelled_rows(source))
-    found = open_training_rows(settings.data, "cleaned", say)
-    manifest, table = found.folder.manifest, found.table()
+    training_rows = open_training_rows(settings.data, "cleaned", say)
+    manifest, table = training_rows.folder.manifest, training_rows.table()
     schema, rows = rows_of(table, settings.data)
     origins = {}
     if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
@@ -126,7 +126,7 @@ def read_given(settings: PostprocessSettings, say: Say | None = None) -> Given:
     described = manifest.settings.get("task")
     smoothed = manifest.step == "postprocess" and bool(manifest.settings.get("smoothing"))
     return Given(
-        found.source,
+        training_rows.source,
         schema,
         rows,
         origins,
@@ -248,11 +248,11 @@ def sampled_negatives(
     for row in rows:
         own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
     negatives = []
-    for first, taken in own.items():
+    for first, own_texts in own.items():
         stream = np.array([stream_key("negative", first)] * TRIES, dtype=np.uint64)
         places = (uniforms(seed, stream, np.arange(TRIES)) * len(entries)).astype(int)
         drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
-        others = (text for text, of in drawn if (of != first if any_text else folded(text) not in taken))
+        others = (text for text, of in drawn if (of != first if any_text else folded(text) not in own_texts))
         chosen = islice(others, count)
         name = text_id(first)
         negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]

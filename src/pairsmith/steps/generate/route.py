@@ -89,7 +89,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     items = sum(len(shard.items) for shard in shards)
     left = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
     # The tables of an earlier run for part of a shard are read when its turn comes.
-    todo = (replace(shard, made=_made(writer, shard)) for shard in left)
+    todo = (replace(shard, earlier=_earlier(writer, shard)) for shard in left)
     lost: list[LostItem[Shard]] = []
     shown = Examples(task, run.progress)
     where = ExecutorChoice.of(settings)
@@ -108,7 +108,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             shown.show(rows)
             bar.note = _saved(writer)
     if lost:
-        names = ", ".join(str(each.item.number) for each in lost)
+        names = ", ".join(str(lost_item.item.number) for lost_item in lost)
         which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
         raise WorkerError(
             f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved "
@@ -135,9 +135,9 @@ def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:
     return f"{model.name} takes requests in {model.form} form; steering: {model.way}"
 
 
-def _made(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:
-    made = writer.made(shard.number)
-    return made and (made[0]["train"], made[1])
+def _earlier(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:
+    tables = writer.tables(shard.number)
+    return tables and (tables[0]["train"], tables[1])
 
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:

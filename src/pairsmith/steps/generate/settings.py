@@ -126,7 +126,7 @@ class GenerateSettings(Settings):
         if isinstance(labels, str):
             return labels
         given = labels if isinstance(labels, list | tuple) else [labels]
-        return [each if isinstance(each, str) else label_text(parse_label(each)) for each in given]
+        return [label if isinstance(label, str) else label_text(parse_label(label)) for label in given]
 
     def decoding(self, of_task: Decoding) -> Decoding:
         """The task's decoding settings, overridden by those that are given here."""

@@ -30,7 +30,7 @@ class Shard:
         duplicates: inputs in this shard that repeat an earlier one.
         names: ids of all inputs in this shard, in order, duplicates included.
         asked: in words, the number of texts and tries for each item.
-        made: the rows and rejects that an earlier run made for a part of it.
+        earlier: the rows and rejects that an earlier run made for a part of it.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Shard:
     duplicates: tuple[Reject, ...]
     names: tuple[str, ...]
     asked: str
-    made: tuple[pa.Table, pa.Table] | None = None
+    earlier: tuple[pa.Table, pa.Table] | None = None
 
     @property
     def share(self) -> ShardSpec:
@@ -55,11 +55,11 @@ class Shard:
 def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
     """All shards of a run, in order."""
     if not settings.inputs:
-        asked = f"1 text in {decoding.tries} tries"
+        demand = f"1 text in {decoding.tries} tries"
         every, size = range(decoding.per_input), settings.shard_size
         cut = (every[start : start + size] for start in range(0, len(every), size))
-        return [Shard(number, some, (), tuple(map(str, some)), asked) for number, some in enumerate(cut)]
-    asked = f"{decoding.per_input} texts in {decoding.tries} tries"
+        return [Shard(number, some, (), tuple(map(str, some)), demand) for number, some in enumerate(cut)]
+    demand = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
     sources = (read_texts(source, columns=settings.column) for source in settings.inputs)
@@ -76,7 +76,7 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
             seen.add(name)
             texts.append(record.text)
     return [
-        Shard(number, texts, tuple(duplicates), tuple(names), asked)
+        Shard(number, texts, tuple(duplicates), tuple(names), demand)
         for number, (texts, duplicates, names) in enumerate(drafts)
     ]
 
@@ -86,7 +86,7 @@ def first_items(shards: Sequence[Shard], count: int) -> list[str] | range:
     texts: list[str] = []
     for shard in shards:
         if isinstance(shard.items, range):
-            return range(min(count, sum(len(each.items) for each in shards)))
+            return range(min(count, sum(len(part.items) for part in shards)))
         texts += shard.items
         if len(texts) >= count:
             break

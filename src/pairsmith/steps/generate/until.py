@@ -31,8 +31,8 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
     task = load_task(settings.task).writing(settings.labels)
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    each = _rows_each(settings, task)
-    first = math.ceil(wanted / each)
+    per_input = _rows_each(settings, task)
+    first = math.ceil(wanted / per_input)
     most = min(MOST * first, _inputs(settings, task))
     size = max(min(first, most), 0 if run.fresh else _size_there(run, task))
     while True:
@@ -50,7 +50,7 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
             )
             return folder
         # A twentieth more than the rate so far asks for, so that few rounds are needed.
-        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * each / MOST)) + 1)
+        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_input / MOST)) + 1)
         run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; going on")
         run = replace(run, fresh=False)
 
@@ -85,7 +85,7 @@ def _inputs(settings: GenerateSettings, task: TaskSpec) -> int:
 def _size_there(run: Run, task: TaskSpec) -> int:
     """The size of the round that an earlier call was at, from the folder's manifest; 0 without one."""
     try:
-        found = read_manifest(run.out).settings.get("limit" if task.kind == "pair" else "per_input")
+        size = read_manifest(run.out).settings.get("limit" if task.kind == "pair" else "per_input")
     except FolderError:
         return 0
-    return found if isinstance(found, int) else 0
+    return size if isinstance(size, int) else 0

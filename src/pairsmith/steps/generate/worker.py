@@ -25,7 +25,7 @@ from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote
 from pairsmith.models.memory import MOST_ROWS
-from pairsmith.runs.mapped import Made
+from pairsmith.runs.mapped import RowsAndRejects
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -46,7 +46,7 @@ _TRY = re.compile(r"(.+)-try-(\d+)")
 
 def load_worker(
     task: TaskSpec, settings: GenerateSettings, revision: str, cache: str | None, worker: int
-) -> Work[Shard, Made]:
+) -> Work[Shard, RowsAndRejects]:
     """Load the model; what is returned makes the rows and rejects of a shard."""
     model = model_of(task, settings, cache)
     if model.revision != revision:
@@ -67,7 +67,7 @@ def load_worker(
         nonlocal most
         most = rows
 
-    def make(shard: Shard, advance: Advance) -> Made:
+    def make(shard: Shard, advance: Advance) -> RowsAndRejects:
         nonlocal budget
         while True:
             ended = 0
@@ -78,7 +78,7 @@ def load_worker(
                 advance(1)
 
             requests = list(shard.requests(task, decoding))
-            take_up(requests, shard.made)
+            take_up(requests, shard.earlier)
             try:
                 written = write(
                     task, model, requests, decoding, settings.seed, budget, on_done, on_start=on_start
@@ -119,18 +119,18 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     return max(budget // 2, fewest)
 
 
-def take_up(requests: Iterable[TextRequest], made: tuple[pa.Table, pa.Table] | None) -> None:
+def take_up(requests: Iterable[TextRequest], tables: tuple[pa.Table, pa.Table] | None) -> None:
     """Give requests what an earlier run's rows and rejects say of their tries.
 
     Rows do not record the number of their try: in order, they take the numbers that no reject has.
     """
-    if made is None:
+    if tables is None:
         return
-    rows, not_kept = made
+    rows, not_kept = tables
     rejects: dict[str, dict[int, Reject]] = defaultdict(dict)
     for reject in from_table(not_kept, Reject):
-        if found := _TRY.fullmatch(reject.id):
-            rejects[found[1]][int(found[2])] = reject
+        if match := _TRY.fullmatch(reject.id):
+            rejects[match[1]][int(match[2])] = reject
     texts: dict[str, list[str]] = defaultdict(list)
     pairs = "sentence2" in rows.column_names
     written = rows["sentence2" if pairs else "text"].to_pylist()

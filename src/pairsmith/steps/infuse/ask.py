@@ -39,7 +39,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
+from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, completed
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
@@ -152,8 +152,8 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     # Of the ranks of an array job, those that start later find what an earlier one has drawn.
     for folder in (run.out, run.whole, *rank_folders(run.whole)):
         file = folder / LIMITS
-        if size_of(file) is not None and (found := json.loads(file.read_bytes()))["of"] == of:
-            known: list[int] = found["limits"]
+        if size_of(file) is not None and (record := json.loads(file.read_bytes()))["of"] == of:
+            known: list[int] = record["limits"]
             return known
     # Passages are cut by its tokenizer and its limit, without its weights.
     generator = load_generator(settings.model_copy(update={"device": META}))
@@ -182,13 +182,13 @@ def _key(seed: int, passage: Passage) -> int:
 
 def _load_worker(
     settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
-) -> Work[RecordShard[Document], Made]:
+) -> Work[RecordShard[Document], RowsAndRejects]:
     """Load the question generator; what is returned makes the rows and rejects of a shard of texts."""
     if _models(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
     generator = load_generator(settings)
 
-    def work(shard: RecordShard[Document], advance: Advance) -> Made:
+    def work(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
         of_texts, lost = cut(generator, shard.records)
         passages = [
             passage
@@ -239,17 +239,21 @@ def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
     """The first questions of ``examples`` that contain no quotation mark, each with its first answer."""
     if settings.examples is None:
         return ()
-    asked = (
-        QuestionExample(each.context, each.answers[0].text.strip(), each.question)
-        for each in read_questions(settings.examples)
+    examples = (
+        QuestionExample(question.context, question.answers[0].text.strip(), question.question)
+        for question in read_questions(settings.examples)
     )
-    found = tuple(islice((each for each in asked if END not in each.answer + each.question), settings.shots))
-    if len(found) < settings.shots:
+    shown = tuple(
+        islice(
+            (example for example in examples if END not in example.answer + example.question), settings.shots
+        )
+    )
+    if len(shown) < settings.shots:
         raise InputError(
-            f"{settings.examples} has {len(found)} questions without quotation marks, fewer than --shots "
+            f"{settings.examples} has {len(shown)} questions without quotation marks, fewer than --shots "
             f"{settings.shots}"
         )
-    return found
+    return shown
 
 
 def _card(settings: AskSettings) -> Card:
@@ -266,7 +270,7 @@ def _card(settings: AskSettings) -> Card:
             "written": "the answer, as it was written before the question",
             "answers": "where the answer occurs in the passage; empty if it does not",
         },
-        made="The questions and answers were made by a program; no person has checked them.",
+        provenance="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",
         sources=sources_of(models=[] if settings.model == CLOZE else [settings.model], data=settings.inputs),

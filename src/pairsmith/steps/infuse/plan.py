@@ -43,19 +43,19 @@ SOME = 2_000
 
 def some_asked(sources: Sequence[str], before: Before) -> tuple[list[GeneratedQuestion], int]:
     """A sample of the questions of all sources, existing or from earlier steps, and the number of all."""
-    found: list[GeneratedQuestion] = []
+    questions: list[GeneratedQuestion] = []
     count = 0
     for source in sources:
         sample = sample_of(source, before)
         if sample is not None:
-            found += islice(generated_questions_in((source, row) for row in sample.to_pylist()), SOME)
+            questions += islice(generated_questions_in((source, row) for row in sample.to_pylist()), SOME)
             count += sum(before[source].rows.values())
         else:
             every: Iterator[GeneratedQuestion] = read_generated_questions(source)
             some = list(islice(every, SOME))
-            found += some
+            questions += some
             count += len(some) + sum(1 for _ in every)
-    return found, count
+    return questions, count
 
 
 def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -69,18 +69,20 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     once = settings.model_copy(update={"tries": 1})
     generator = _untrained(once, base) if untrained else load_generator(once)
     of_texts, _ = cut(generator, some)
-    passages = [passage for each in of_texts for passage in each]
+    passages = [passage for text_passages in of_texts for passage in text_passages]
     loading = time.monotonic() - started
     begun = time.monotonic()
     cut(generator, some)
     cutting = (time.monotonic() - begun) * count / len(some)
     begun = time.monotonic()
     rejects = generator.generate(passages)
-    asked = float(count)  # texts
+    text_count = float(count)  # texts
     if settings.sample:
-        asked *= min(1.0, settings.sample * len(settings.inputs) * len(some) / max(1, len(passages) * count))
+        text_count *= min(
+            1.0, settings.sample * len(settings.inputs) * len(some) / max(1, len(passages) * count)
+        )
         loading += cutting  # to draw passages
-    shared = (time.monotonic() - begun) * asked / len(some)
+    shared = (time.monotonic() - begun) * text_count / len(some)
     if untrained and isinstance(generator, CausalGenerator):
         shared *= _were_all_asked(rejects, sum(passage.outputs for passage in passages))
     made_of = [question for passage in passages for question in passage.questions.values()]
@@ -89,14 +91,14 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
     sample = pa.Table.from_pylist([question.columns() for question in made_of], schema=GENERATED_QUESTION)
-    made = round(len(made_of) * asked / len(some))
+    question_count = round(len(made_of) * text_count / len(some))
     return sharded(
         loading=loading,
         shared=shared,
-        size=round(sample.nbytes * asked / len(some)),
-        rows=made,
+        size=round(sample.nbytes * text_count / len(some)),
+        rows=question_count,
         shards=-(-count // settings.shard_size),
-        tokens=made * 20,
+        tokens=question_count * 20,
         sample=sample,
     )
 
@@ -116,8 +118,8 @@ def _some_texts(settings: AskSettings, before: Before) -> tuple[list[Document], 
 
 def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
     """The factor on the time if all sampled answers got a question, not only the complete ones."""
-    asked = drawn - sum(not json.loads(each.row)["question"] for each in rejects)
-    share = asked / max(1, drawn)
+    question_count = drawn - sum(not json.loads(reject.row)["question"] for reject in rejects)
+    share = question_count / max(1, drawn)
     return (GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS) / (
         GENERATED_ANSWER_TOKENS + share * GENERATED_QUESTION_TOKENS
     )
@@ -144,9 +146,9 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
 
 def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) -> Estimate:
     """Estimate ``relabel`` on some questions; ``base`` stands in for a teacher not yet trained."""
-    data = [each if each in before else to_train_on(each, "answered") for each in settings.data]
-    asked, count = some_asked(data, before)
-    if not asked:
+    data = [source if source in before else to_train_on(source, "answered") for source in settings.data]
+    questions, count = some_asked(data, before)
+    if not questions:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     untrained = settings.model in before
 
@@ -157,12 +159,12 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
             some, teacher, top=settings.top, batch_tokens=settings.batch_tokens
         )
 
-    sample = spread(asked, CALIBRATION_QUESTIONS)
-    loading, each, labelled = timed(load, sample, few=4)
+    sample = spread(questions, CALIBRATION_QUESTIONS)
+    loading, per_question, labelled = timed(load, sample, few=4)
     rows = rows_of([question for question in labelled if question.answer])
     return sharded(
         loading=loading,
-        shared=each * count,
+        shared=per_question * count,
         size=rows.nbytes * count // len(sample),
         rows=count,
         shards=-(-count // settings.shard_size),

@@ -29,7 +29,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.settings import RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
@@ -81,12 +81,12 @@ def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:
 
 def _load_teacher(
     settings: RelabelSettings, revision: str, worker: int
-) -> Work[RecordShard[GeneratedQuestion], Made]:
+) -> Work[RecordShard[GeneratedQuestion], RowsAndRejects]:
     """Load the teacher; what is returned answers the questions of a shard."""
     check_revision(settings.model, revision, worker)
     teacher = load_reader(settings.model, **load_options(settings))
 
-    def answer(shard: RecordShard[GeneratedQuestion], advance: Advance) -> Made:
+    def answer(shard: RecordShard[GeneratedQuestion], advance: Advance) -> RowsAndRejects:
         labelled = label_questions(
             shard.records,
             teacher,
@@ -145,7 +145,7 @@ def _card(settings: RelabelSettings) -> Card:
             "starts": "character positions at which an answer begins, and the teacher's probability of each",
             "ends": "character positions just after an answer, and the teacher's probability of each",
         },
-        made="The answers were found by a program; no person has checked them.",
+        provenance="The answers were found by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=settings.data),

@@ -121,7 +121,7 @@ class AskSettings(Settings):
     @property
     def options(self) -> GenerationOptions:
         """The settings that belong to the method itself, without examples, which are in a file."""
-        names = {each.name for each in fields(GenerationOptions)} - {"examples"}
+        names = {option.name for option in fields(GenerationOptions)} - {"examples"}
         return GenerationOptions(**{name: getattr(self, name) for name in names})
 
     @field_validator("instruction")

@@ -61,17 +61,17 @@ def scored_candidates(
     it may be taken only once. Of each text of a group, the mean cosine is held in memory.
     """
     most = looked_up(settings)
-    firsts = tuple(each.firsts() for each in corpora) if settings.group_column else None
+    firsts = tuple(corpus.firsts() for corpus in corpora) if settings.group_column else None
     left_out = compared = 0
     runs = (run for table in tables for run in _runs_of_neighbours(table))
     with ExitStack() as stack:
         paths = (stack.enter_context(scratch_file(folder, f"near-{name}")) for name in most)
         of_x, of_y = (stack.enter_context(NearFile(path)) for path in paths)
-        for number, found in groupby(runs, key=lambda run: run[0]):
+        for number, group_runs in groupby(runs, key=lambda run: run[0]):
             group = groups[number]
             of_x.begin(min(most["x"], len(group.y)))
             of_y.begin(min(most["y"], len(group.x)))
-            for _, name, first, near in found:
+            for _, name, first, near in group_runs:
                 (of_x if name == "x" else of_y).add(first, near)
             if settings.verbatim == "drop":
                 x, y = map(_Side, (group.x, group.y), corpora, texts)
@@ -96,9 +96,9 @@ def _score(
     """
     compared = 0
     means: list[torch.Tensor] = []
-    for each in near:
-        of_side = torch.empty(len(each))
-        for first, part in each.parts(settings.k):
+    for near_file in near:
+        of_side = torch.empty(len(near_file))
+        for first, part in near_file.parts(settings.k):
             of_side[first : first + len(part.ids)] = mean_cosine(part)
             compared += int((part.ids >= 0).sum())
         means.append(of_side)
@@ -150,14 +150,14 @@ def _forbidden(
 
     The texts' numbers in the group are ``rows`` and ``first`` more.
     """
-    found = torch.empty(len(rows), dtype=torch.bool)
+    forbidden = torch.empty(len(rows), dtype=torch.bool)
     for some in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
         both = own.read(rows[some] + first), other.read(near[some])
         pairs = zip(*(both if inputs else reversed(both)), strict=True)
-        found[some] = torch.tensor(
+        forbidden[some] = torch.tensor(
             [bool(unpairable(one["text"], two["text"], two["answer"])) for one, two in pairs]
         )
-    return found
+    return forbidden
 
 
 def _search_further(own: _Side, other: _Side, first: int, rows: torch.Tensor, count: int) -> Neighbours:
@@ -212,7 +212,10 @@ class NearFile:
         texts = max(1, PAIRS_AT_ONCE // self._width)
         for first in range(0, self._count, texts):
             near = self._read(first, min(first + texts, self._count))
-            yield first, Neighbours(*(each[:, :most].contiguous() for each in (near.ids, near.similarities)))
+            yield (
+                first,
+                Neighbours(*(tensor[:, :most].contiguous() for tensor in (near.ids, near.similarities))),
+            )
 
     def _read(self, first: int, stop: int) -> Neighbours:
         assert self._file is not None
@@ -244,5 +247,5 @@ def _runs_of_neighbours(table: pa.Table) -> Iterator[tuple[int, str, int, Neighb
     for start, stop in pairwise(borders):
         piece = table.slice(start, stop - start)
         numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
-        near = Neighbours(*(torch.tensor(each).view(stop - start, -1) for each in numbers))
+        near = Neighbours(*(torch.tensor(column).view(stop - start, -1) for column in numbers))
         yield piece["cell"][0].as_py(), piece["side"][0].as_py(), piece["number"][0].as_py(), near

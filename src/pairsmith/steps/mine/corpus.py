@@ -25,7 +25,7 @@ from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, start_part
+from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.encoded import TEXTS, encoded_schema
 from pairsmith.steps.mine.settings import MineSettings
@@ -95,7 +95,7 @@ def _answers(settings: MineSettings) -> Cut:
         ]
         entities = find(chain.from_iterable(of_records))
         for record, texts in zip(records, of_records, strict=True):
-            found = [
+            units = [
                 Unit(
                     answer_in_passage(entity.text, text),
                     record.where,
@@ -108,9 +108,9 @@ def _answers(settings: MineSettings) -> Cut:
                 for entity in next(entities)
             ]
             lost = (
-                [] if found else [_reject(record, "no answer", "the passage holds no name, number or date")]
+                [] if units else [_reject(record, "no answer", "the passage holds no name, number or date")]
             )
-            yield found, lost
+            yield units, lost
 
     return cut
 
@@ -124,7 +124,9 @@ def _long_enough(least: int, record: Document) -> Pieces:
 
 
 def _sentences(record: Document) -> Pieces:
-    return [Unit(each.text, record.where, record.group) for each in split_sentences(record.document)], []
+    return [
+        Unit(sentence.text, record.where, record.group) for sentence in split_sentences(record.document)
+    ], []
 
 
 def _reject(record: Document, filter_: str, reason: str) -> Reject:
@@ -222,7 +224,7 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
 
 def _load_encoder(
     side: Literal["inputs", "outputs"], settings: MineSettings, revision: str, worker: int
-) -> Work[RecordShard[Document], Made]:
+) -> Work[RecordShard[Document], RowsAndRejects]:
     """Load the encoder; what is returned makes the rows and rejects of a shard."""
     from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
 
@@ -231,9 +233,9 @@ def _load_encoder(
     cut = cutter(side, settings)
     style = load_style_classifier(settings.encoder) if settings.style and is_styled(settings, side) else None
 
-    def encode(shard: RecordShard[Document], advance: Advance) -> Made:
+    def encode(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
         pieces = list(cut(shard.records))
-        units = [unit for found, _ in pieces for unit in found]
+        units = [unit for record_units, _ in pieces for unit in record_units]
         share = ProgressScaler(len(shard.records), len(units), advance)
         vectors = encode_texts(
             encoder,
@@ -256,7 +258,7 @@ def encoded(
     settings: MineSettings,
     style_probability: NDArray[np.float32] | None = None,
     rejects: Sequence[Reject] = (),
-) -> Made:
+) -> RowsAndRejects:
     """Make rows of ``encoded_schema``; units of another style (M4) or without a direction become rejects.
 
     ``vectors`` are ``(n, d)``; ``style_probability``, ``(n,)``, is the probability that a unit is in the
@@ -297,7 +299,7 @@ def _card(corpus: Corpus, settings: MineSettings) -> Card:
     return Card(
         title=f"{corpus.name}, encoded by {model_display_name(settings.encoder)}",
         description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
-        made="The texts are as they were given, or cut from these; the vectors were computed.",
+        provenance="The texts are as they were given, or cut from these; the vectors were computed.",
         tags=("embeddings",),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.encoder], data=corpus.sources),

@@ -80,9 +80,9 @@ class Encoded:
             )
         return cls(folder, vectors, distinct, sizes)
 
-    def here(self) -> "Encoded":
+    def local(self) -> "Encoded":
         """The same texts with their file on this machine; if it is missing here, it is written again."""
-        return self if self.vectors.is_here() else Encoded.of(self.folder, new_file())
+        return self if self.vectors.is_local() else Encoded.of(self.folder, new_file())
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """For each group's name the numbers of its texts, ascending, mapped from the file."""
@@ -112,11 +112,11 @@ class Encoded:
             which[places[(ranks < first) | (ranks >= stop)]] = False
             seen += len(places)
         reason = f"repeats an earlier text of the {corpus}"
-        found = [to_table([], REJECT)]
+        tables = [to_table([], REJECT)]
         for _, table in some_rows(self.folder, which, TEXTS.names):
             rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
-            found.append(to_table(rows, REJECT))
-        return pa.concat_tables(found)
+            tables.append(to_table(rows, REJECT))
+        return pa.concat_tables(tables)
 
     def texts(self) -> Iterator[pa.Table]:
         """The distinct texts without their vectors, in the order of their numbers, a shard at a time."""
@@ -135,8 +135,8 @@ class _Groups:
         """Take note of the groups of a shard; returns the keys of its texts and groups, ``(n, 2)``."""
         coded = table["group"].combine_chunks().dictionary_encode()
         names = coded.dictionary.to_pylist()
-        ours = np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
-        self._of_row[self._rows : self._rows + len(coded)] = ours[coded.indices.to_numpy()]
+        codes = np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
+        self._of_row[self._rows : self._rows + len(coded)] = codes[coded.indices.to_numpy()]
         self._rows += len(coded)
         return np.stack([text_keys(table["id"]), text_keys(table["group"])], axis=1)
 
@@ -173,5 +173,5 @@ class Texts:
     def rows(self, numbers: Sequence[int], columns: Sequence[str] = TEXTS.names) -> list[dict[str, Any]]:
         """The rows of these texts, with columns of ``TEXTS``, in the order of the numbers."""
         table = rows_at(self._table.select(list(columns)), np.asarray(numbers, np.int64))
-        found: list[dict[str, Any]] = table.to_pylist()
-        return found
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows

@@ -34,7 +34,7 @@ from pairsmith.runs import (
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import TrainingRows, open_training_rows
 from pairsmith.runs.mapped import (
-    Made,
+    RowsAndRejects,
     RowShard,
     commit_rows,
     finished,
@@ -81,19 +81,19 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model or [], seeds=settings.seeds or [])
-    found = open_training_rows(settings.pairs, "judged", run.progress.say)
-    source, schema = found.folder, found.folder.schema()
+    training_rows = open_training_rows(settings.pairs, "judged", run.progress.say)
+    source, schema = training_rows.folder, training_rows.folder.schema()
     columns = text_columns(schema.names, source, settings)
     if settings.judge != "margin":
-        refuse_unreadable(found, columns, settings)
+        refuse_unreadable(training_rows, columns, settings)
     if settings.judge == "likelihood" and "answers" not in columns:
         cue = settings.cue or cue_for(source.manifest.about.task)
         settings = settings.model_copy(update={"cue": cue})
     elif settings.cue:
         raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
-    targets = _target_scores(found, settings)
-    beside, rank_by = (_numbers_of(found, settings, name, targets) for name in ("beside", "rank_by"))
-    inputs = {"pairs": hash_source(found.source)}
+    targets = _target_scores(training_rows, settings)
+    beside, rank_by = (_numbers_of(training_rows, settings, name, targets) for name in ("beside", "rank_by"))
+    inputs = {"pairs": hash_source(training_rows.source)}
     if settings.seeds:
         inputs |= hashes("seeds", [settings.seeds])
     models = {"model": model_revision(settings.model)} if settings.model else {}
@@ -115,7 +115,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         return nothing_to_do(writer, run)
     with scratch_file(run.out, "pairs") as file:
-        pairs = mapped_table(found.batches(), schema, file)
+        pairs = mapped_table(training_rows.batches(), schema, file)
         scores = _scores(pairs, columns, source.manifest.about.task, settings, inputs, models, run)
         if scores is None:
             return writer.folder()
@@ -163,8 +163,8 @@ def _write(
         for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
             new = [{name: value} for value in values[lost[some]].tolist()] if rescored else [{}] * len(some)
             there = zip(rows_at(pairs, lost[some]).to_pylist(), why[some].tolist(), new, strict=True)
-            found = [Reject.of(row["id"], name, reason, row | score) for row, reason, score in there]
-            rejects.append(to_table(found, REJECT))
+            some_rejects = [Reject.of(row["id"], name, reason, row | score) for row, reason, score in there]
+            rejects.append(to_table(some_rejects, REJECT))
         rows = rows_at(pairs, kept[part])
         if rescored and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
@@ -178,9 +178,9 @@ def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[st
 
     ``names`` are the pairs' columns.
     """
-    made, one_per = source.manifest, settings.one_per
+    manifest, one_per = source.manifest, settings.one_per
     if one_per == "auto":
-        candidates = made.step == "mine" and made.settings.get("retrieval") == "candidates"
+        candidates = manifest.step == "mine" and manifest.settings.get("retrieval") == "candidates"
         one_per = "input" if candidates or settings.rank_by else "pair"
     if one_per != "pair" and not {"input", "input_id"} & set(names):
         option = f"--one-per {one_per}" if settings.one_per != "auto" else "--rank-by"
@@ -301,27 +301,29 @@ def _scores(
         writer.finish(_scores_card(settings))
     if run.rank is not None:
         return None
-    found: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
-    return found
+    scores: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
+    return scores
 
 
 def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
-    found: dict[str, JSON] = settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"})
+    deciding: dict[str, JSON] = settings.model_dump(
+        mode="json", include={"dtype", "max_length", "shard_size"}
+    )
     if settings.judge == "likelihood":
-        found |= {"cue": settings.cue, **(CUT if settings.cue else CUT_PASSAGES)}  # passages have no cue
-    return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
+        deciding |= {"cue": settings.cue, **(CUT if settings.cue else CUT_PASSAGES)}  # passages have no cue
+    return deciding if settings.judge == "cross-encoder" else {**deciding, "judge": settings.judge}
 
 
 def _load_scorer(
     settings: FilterSettings, known: KnownPairs | None, revision: str, worker: int
-) -> Work[RowShard, Made]:
+) -> Work[RowShard, RowsAndRejects]:
     """Load the model; what is returned scores the pairs of a shard."""
     assert settings.model is not None  # a judge that loads nothing has no scorer
     check_revision(settings.model, revision, worker)
     judge = load_judge(settings, known=known)
 
-    def score(shard: RowShard, advance: Advance) -> Made:
+    def score(shard: RowShard, advance: Advance) -> RowsAndRejects:
         scores = judge(shard.rows, advance)
         ids = shard.rows["id"].combine_chunks()
         return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
@@ -364,7 +366,7 @@ def _scores_card(settings: FilterSettings) -> Card:
         title=f"Scores of pairs by {_judge(settings)}",
         description=f"Pairs by their ids, and {scores}.",
         columns={"score": column},
-        made="The scores were computed from the pairs' texts.",
+        provenance="The scores were computed from the pairs' texts.",
         tags=(),
         licence="It contains no texts.",
         sources=sources_of(models=_models(settings)),
@@ -390,7 +392,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
             "margin": "the pair's margin score, by which it was found",
             "score": f"{scores}, where the pairs were mined",
         },
-        made="The pairs were put together and chosen by programs; no person has checked each of them.",
+        provenance="The pairs were put together and chosen by programs; no person has checked each of them.",
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the texts apply.",

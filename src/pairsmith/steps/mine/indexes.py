@@ -13,7 +13,7 @@ import torch
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.faiss_search import FaissIndex
 
@@ -59,7 +59,7 @@ def train_indexes(
         planned=len(todo),
     )
     if not writer.finished:
-        left = [each for each in todo if not writer.is_done(each.number)]
+        left = [index for index in todo if not writer.is_done(index.number)]
         commit_each(
             writer,
             partial(_load_training, load, name),
@@ -75,7 +75,7 @@ def train_indexes(
             Card(
                 title=f"Indexes {name}, trained for a search",
                 description="For each group and side an index without vectors, in the format of FAISS.",
-                made="They were trained on some of the vectors that are searched.",
+                provenance="They were trained on some of the vectors that are searched.",
                 tags=("embeddings",),
                 licence="It contains no texts.",
             )
@@ -83,16 +83,20 @@ def train_indexes(
     return writer.folder()
 
 
-def _load_training(load: Callable[[], SearchedVectors], name: str, worker: int) -> Work[ToTrain, Made]:  # noqa: ARG001 - all workers are alike
+def _load_training(
+    load: Callable[[], SearchedVectors],
+    name: str,
+    worker: int,  # noqa: ARG001 - all workers are alike
+) -> Work[ToTrain, RowsAndRejects]:
     """Open the vectors; what is returned makes a row of ``TRAINED``, and no rejects."""
     vectors = load()
 
-    def train(each: ToTrain, advance: Advance) -> Made:
-        others = vectors(each.group, each.side)
+    def train(to_train: ToTrain, advance: Advance) -> RowsAndRejects:
+        others = vectors(to_train.group, to_train.side)
         index = FaissIndex(name, others.shape[1])
         index.train(others)
         advance(1)
-        row = {"cell": [each.group], "side": [each.side], "index": [index.to_bytes()]}
+        row = {"cell": [to_train.group], "side": [to_train.side], "index": [index.to_bytes()]}
         return pa.table(row, schema=TRAINED), to_table([], REJECT)
 
     return train
@@ -126,8 +130,8 @@ class Indexes:
     def _opened(self, group: int, side: str, others: torch.Tensor) -> FaissIndex:
         number = self._shards.get((group, side))
         if number is None or self._trained is None:
-            made = FaissIndex(self._name, others.shape[1])
-            made.train(others)  # if it needs that; with too few vectors it becomes exact
-            return made
+            index = FaissIndex(self._name, others.shape[1])
+            index.train(others)  # if it needs that; with too few vectors it becomes exact
+            return index
         (table,) = self._trained.shards("train", ["index"], [number])
         return FaissIndex.from_bytes(self._name, others.shape[1], table["index"][0].as_buffer())

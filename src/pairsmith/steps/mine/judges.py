@@ -71,8 +71,8 @@ def text_columns(names: Sequence[str], source: DatasetFolder, settings: FilterSe
         if not set(columns) <= set(names):
             continue
         passages = ("context", "answers")
-        asked = settings.judge == "likelihood" and set(passages) <= set(names)
-        return (*columns, *passages) if asked else columns
+        reads_passages = settings.judge == "likelihood" and set(passages) <= set(names)
+        return (*columns, *passages) if reads_passages else columns
     raise InputError(
         f"{source.path}: needs pairs with the columns input and output, or sentence1 and sentence2; "
         f"found {', '.join(names)}"
@@ -84,7 +84,7 @@ def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], settings: Fil
     for column in columns:
         values = (value for table in pairs.batches([column]) for value in table[column].to_pylist())
         if column == "answers":
-            missing, what = sum(not (each and each["text"]) for each in values), "have no answer"
+            missing, what = sum(not (answer and answer["text"]) for answer in values), "have no answer"
         elif settings.judge in ("encoder", "likeness"):
             missing = sum(not (text or "").strip() for text in values)
             what = f"have a blank {column}, which has no vector"
@@ -174,7 +174,7 @@ def known_pairs(pairs: pa.Table, task: str, settings: FilterSettings, progress: 
     if {"context", "answers"} <= set(pairs.column_names):
         kind = "reading"
     every = read_examples(settings.seeds, kind)
-    seeds = [each for each in every if each.score >= LEAST_SCORE]
+    seeds = [seed for seed in every if seed.score >= LEAST_SCORE]
     if len(seeds) < 2 or pairs.num_rows < 2:
         raise InputError(
             f"--judge likeness needs two seeds and two pairs at least; {settings.seeds} has {len(seeds)} "
@@ -185,7 +185,7 @@ def known_pairs(pairs: pa.Table, task: str, settings: FilterSettings, progress: 
             f"{len(every) - len(seeds):,} of {len(every):,} seeds are scored below {LEAST_SCORE:g}, so they "
             "are left out"
         )
-    texts = ([each.input for each in seeds], [each.output for each in seeds])
+    texts = ([seed.input for seed in seeds], [seed.output for seed in seeds])
     places = np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64))
     mined = rows_at(pairs.select(list(text_names(pairs))), places)
     progress.say(f"a classifier learns to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
@@ -205,7 +205,7 @@ def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
         first, second = _texts(pairs)
         if {"answers", "context"} <= set(pairs.column_names):
-            answers = [each["text"][0] for each in pairs["answers"].to_pylist()]
+            answers = [answer["text"][0] for answer in pairs["answers"].to_pylist()]
             return question_likelihoods(
                 judge,
                 first,

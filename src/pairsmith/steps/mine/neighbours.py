@@ -21,7 +21,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
@@ -104,7 +104,7 @@ class Part:
 
 def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
     """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
-    found: list[Part] = []
+    full_parts: list[Part] = []
     blocks: list[SearchBlock] = []
     for number, group in enumerate(groups):
         for start in range(0, len(group.x), rows):
@@ -112,9 +112,9 @@ def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
                 SearchBlock(number, "both", (start, min(start + rows, len(group.x))), (0, len(group.y)))
             )
             if sum(block.size for block in blocks) >= rows:
-                found.append(Part(len(found), tuple(blocks)))
+                full_parts.append(Part(len(full_parts), tuple(blocks)))
                 blocks = []
-    return [*found, Part(len(found), tuple(blocks))] if blocks else found
+    return [*full_parts, Part(len(full_parts), tuple(blocks))] if blocks else full_parts
 
 
 def parts_by_index(
@@ -131,9 +131,9 @@ def parts_by_index(
         sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
         for side, queries, others in sides:
             blocks += [
-                SearchBlock(number, side, asked, held)
+                SearchBlock(number, side, query_range, held)
                 for held in _stretches(others, rows, needed)
-                for asked in _stretches(queries, together(most[side]), 0)
+                for query_range in _stretches(queries, together(most[side]), 0)
             ]
     return [Part(number, (block,)) for number, block in enumerate(blocks)]
 
@@ -200,7 +200,7 @@ def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: in
         needed = needed_vectors(settings.index, width)
         todo = parts_by_index(groups, settings.index_rows, needed, neighbours)
         queries = {side: together(count) for side, count in neighbours.items()}
-        if any(len(each.x) > queries["x"] or len(each.y) > queries["y"] for each in groups):
+        if any(len(group.x) > queries["x"] or len(group.y) > queries["y"] for group in groups):
             # Only where they split queries, so that folders from before queries were split are still known.
             decides["queries"] = queries
     else:
@@ -299,7 +299,7 @@ def _searched(x: Encoded, y: Encoded) -> SearchedVectors:
 
     @cache
     def opened(side: str) -> Encoded:
-        return (x if side == "y" else y).here()
+        return (x if side == "y" else y).local()
 
     return lambda group, side: opened(side).vectors.of(_others(groups[group], side))
 
@@ -310,16 +310,16 @@ def _load_search(
     trained: DatasetFolder | None,
     settings: MineSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
-) -> Work[Part, Made]:
+) -> Work[Part, RowsAndRejects]:
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
-    x, y = x.here(), y.here()
+    x, y = x.local(), y.local()
     groups = shared_groups(x, y)
     device = torch.device(pick_device(settings.device))
     most = looked_up(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
 
-    def search(part: Part, advance: Advance) -> Made:
-        found: list[pa.Table] = []
+    def search(part: Part, advance: Advance) -> RowsAndRejects:
+        tables: list[pa.Table] = []
         for block in part.blocks:
             of_x, of_y = x.vectors.of(groups[block.group].x), y.vectors.of(groups[block.group].y)
             queries, all_others = (of_y, of_x) if block.side == "y" else (of_x, of_y)
@@ -335,7 +335,7 @@ def _load_search(
                     advance=advance,
                 )
                 near.ids.add_(block.others[0])
-                found.append(rows_of(block.group, block.side, first, near, recall))
+                tables.append(rows_of(block.group, block.side, first, near, recall))
                 continue
             near_x, near_y = two_way_search(
                 queries,
@@ -346,9 +346,9 @@ def _load_search(
                 advance=advance,
             )
             near_y.ids.add_(first)
-            found.append(rows_of(block.group, "x", first, _first_columns(near_x, most["x"])))
-            found.append(rows_of(block.group, "y", 0, _first_columns(near_y, most["y"])))
-        return pa.concat_tables(found), to_table([], REJECT)
+            tables.append(rows_of(block.group, "x", first, _first_columns(near_x, most["x"])))
+            tables.append(rows_of(block.group, "y", 0, _first_columns(near_y, most["y"])))
+        return pa.concat_tables(tables), to_table([], REJECT)
 
     return search
 
@@ -377,7 +377,7 @@ def _card(settings: MineSettings) -> Card:
     return Card(
         title=f"Nearest neighbours of two corpora under {model_display_name(settings.encoder)}",
         description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
-        made="The neighbours were computed from the texts' vectors.",
+        provenance="The neighbours were computed from the texts' vectors.",
         tags=("embeddings",),
         licence="It contains no texts.",
         sources=sources_of(models=[settings.encoder]),

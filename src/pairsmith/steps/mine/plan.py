@@ -53,8 +53,8 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     seconds = 0.0
     for corpus in corpora(settings):
         sample = _sample(corpus, settings)
-        _, each, vectors = timed(lambda: encode, sample.texts)
-        seconds += each * sample.count
+        _, per_text, vectors = timed(lambda: encode, sample.texts)
+        seconds += per_text * sample.count
         if style and is_styled(settings, corpus.name):
             sample.kept = float(np.mean(style.probability(vectors) >= settings.style))
         sampled.append(sample)
@@ -64,7 +64,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         count * (of_vector + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
         for count, sample in zip(counts, sampled, strict=True)
     )
-    found = sharded(
+    estimate = sharded(
         loading=loading,
         shared=seconds + _search_seconds(width, settings) * _products(*sampled),
         size=size + _found(counts, settings) * _FOUND_BYTES,
@@ -74,7 +74,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     )
     similarities = int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16))
     candidates = (8 + _CANDIDATE_BYTES * settings.k) * sum(counts)
-    return replace(found, memory=found.memory + similarities, scratch=size + candidates)
+    return replace(estimate, memory=estimate.memory + similarities, scratch=size + candidates)
 
 
 def _chosen(settings: MineSettings, counts: Sequence[int]) -> int:
@@ -110,7 +110,7 @@ def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
     cut = cutter(corpus.name, settings)
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
-    units = [unit for found, _ in cut(first) for unit in found]
+    units = [unit for record_units, _ in cut(first) for unit in record_units]
     groups = Counter(record.group for record in chain(first, records))
     some = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
     return _Sample(some, len(units) / len(first), groups)
@@ -168,14 +168,14 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
         judge = load_judge(settings, stand_in if untrained else None, untrained=untrained)
         return lambda numbers: judge(sample.take(numbers), lambda _: None)
 
-    loading = each = 0.0
+    loading = per_pair = 0.0
     if settings.judge != "margin":
-        loading, each, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
+        loading, per_pair, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
     if settings.judge == "likeness":  # some pairs are encoded before, to learn from
-        loading += each * min(count, LEARNED_FROM)
+        loading += per_pair * min(count, LEARNED_FROM)
     return sharded(
         loading=loading,
-        shared=each * count,
+        shared=per_pair * count,
         size=sample.nbytes * count // max(1, sample.num_rows),
         rows=most_kept(settings, count),
         shards=-(-count // settings.shard_size),
@@ -196,10 +196,10 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
             load_summarizer(model, settings.kind, fresh_decoder=untrained, **load_options(settings)), settings
         )
 
-    loading, each, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
+    loading, per_text, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
     return sharded(
         loading=loading,
-        shared=each * count,
+        shared=per_text * count,
         size=sample.nbytes * count // max(1, sample.num_rows),
         rows=count,
         shards=-(-count // settings.shard_size),
@@ -213,5 +213,5 @@ def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
     sample = sample_of(pairs, before)
     if sample is not None:
         return sample, before[pairs].rows.get("train", 0)
-    found = open_training_rows(pairs, "taken")
-    return found.head(CALIBRATION_TEXTS), len(found)
+    training_rows = open_training_rows(pairs, "taken")
+    return training_rows.head(CALIBRATION_TEXTS), len(training_rows)

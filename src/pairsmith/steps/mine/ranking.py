@@ -128,14 +128,14 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Numbers, ``(n,)``, less their mean and divided by their standard deviation; equal ones become 0."""
     less = values - values.mean() if len(values) else values
     spread = float(less.std()) if len(values) else 0.0
-    found: NDArray[np.float64] = less / spread if spread > 0 else np.zeros(len(values))
-    return found
+    standard_scores: NDArray[np.float64] = less / spread if spread > 0 else np.zeros(len(values))
+    return standard_scores
 
 
 def probabilities(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     """The sigmoid of a cross-encoder's unnormalised scores."""
-    found: NDArray[np.float64] = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
-    return found
+    sigmoids: NDArray[np.float64] = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
+    return sigmoids
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -145,14 +145,14 @@ def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     the scores that pairs were written for.
     """
     places = group_ranks(dense_groups(scores))
-    found: NDArray[np.float64] = (places - 1) / max(1, len(places) - 1)
-    return found
+    relative_ranks: NDArray[np.float64] = (places - 1) / max(1, len(places) - 1)
+    return relative_ranks
 
 
 def agreement(judged: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
     """How well a judge's scores agree with target scores, both in [0, 1]: ``1 - |judged - target|``."""
-    found: NDArray[np.float64] = 1 - np.abs(judged - targets)
-    return found
+    closeness: NDArray[np.float64] = 1 - np.abs(judged - targets)
+    return closeness
 
 
 def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
-from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
+from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_rows, completed, shard_count
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.shared import load_options, refuse_sources
@@ -45,8 +45,8 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model)
-    found = open_training_rows(settings.pairs, "rewritten", run.progress.say)
-    source, pairs = found.folder, found.table().slice(0, settings.best)
+    training_rows = open_training_rows(settings.pairs, "rewritten", run.progress.say)
+    source, pairs = training_rows.folder, training_rows.table().slice(0, settings.best)
     check_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _ORIGINAL if name in pairs.column_names])
     revision = model_revision(settings.model)
@@ -55,7 +55,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         step="rewrite",
         schema=pairs.schema,
         settings=settings.deciding(),
-        inputs={"pairs": hash_source(found.source)},
+        inputs={"pairs": hash_source(training_rows.source)},
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),
     )
@@ -77,19 +77,19 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     return completed(writer, run, commit, _card(settings, source))
 
 
-def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, Made]:
+def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; what is returned makes rewritten pairs and rejects of a shard."""
     check_revision(settings.model, revision, worker)
     write = writer(load_summarizer(settings.model, settings.kind, **load_options(settings)), settings)
 
-    def rewrite_shard(shard: RowShard, advance: Advance) -> Made:
+    def rewrite_shard(shard: RowShard, advance: Advance) -> RowsAndRejects:
         again = shard.rows["again"].combine_chunks()
         pairs = shard.rows.drop_columns("again")
         texts = write(read_texts(pairs.filter(pc.invert(again)), settings.kind), advance=advance)
         advance(pairs.num_rows - len(texts))
         written = iter(texts)
         return rewritten(
-            pairs, [None if each else next(written) for each in again.to_pylist()], settings.kind
+            pairs, [None if is_repeat else next(written) for is_repeat in again.to_pylist()], settings.kind
         )
 
     return rewrite_shard
@@ -126,7 +126,7 @@ def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
         )
 
 
-def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> Made:
+def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAndRejects:
     """Replace the questions, or summaries, of pairs by ``texts``; pairs that got none become rejects.
 
     A text is None where an earlier pair has the same model input.
@@ -155,7 +155,7 @@ def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
             f"rewritten by {model_display_name(settings.model)}."
         ),
         columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
-        made=f"The {written} were written by a program; no person has checked them.",
+        provenance=f"The {written} were written by a program; no person has checked them.",
         citations=(MINING,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[source.path]),

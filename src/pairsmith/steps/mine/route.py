@@ -77,7 +77,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         cutter(corpus.name, settings)
     if settings.index:
         check_index(settings.index)
-    styled = settings.style > 0 and any(is_styled(settings, each.name) for each in both)
+    styled = settings.style > 0 and any(is_styled(settings, corpus.name) for corpus in both)
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
@@ -139,15 +139,15 @@ def _without_candidates(
 ) -> dict[str, int]:
     """How many texts are in no pair, by the reason; ``has``, ``(n,)``, says which inputs have candidates."""
     inputs = _searched(x, [group.x for group in groups], grouped)
-    found = {"inputs without a candidate": int((inputs & ~has).sum())}
+    counts = {"inputs without a candidate": int((inputs & ~has).sum())}
     if grouped:
         outputs = _searched(y, [group.y for group in groups], grouped)
         for name, corpus, searched in (
             ("inputs of groups without outputs", x, inputs),
             ("outputs of groups without inputs", y, outputs),
         ):
-            found[name] = len(np.unique(corpus.firsts())) - int(searched.sum())
-    return found
+            counts[name] = len(np.unique(corpus.firsts())) - int(searched.sum())
+    return counts
 
 
 def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bool) -> NDArray[np.bool_]:
@@ -161,10 +161,10 @@ def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bo
 
 def _identifying(settings: MineSettings) -> dict[str, JSON]:
     """The settings that decide the rows; ``best`` once took candidates in the order of inputs."""
-    found = settings.deciding()
+    deciding = settings.deciding()
     if settings.retrieval == "candidates" and settings.best:
-        found["best_by"] = "margin"
-    return found
+        deciding["best_by"] = "margin"
+    return deciding
 
 
 def split_by_threshold(
@@ -183,15 +183,15 @@ def split_by_threshold(
 
 def _rows(pairs: Pairs, texts: tuple[Texts, Texts]) -> list[Mined]:
     units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
-    found: list[Mined] = []
+    rows: list[Mined] = []
     for one, other, *scores in zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True):
         pair = mined_pair(one["text"], other["text"], *scores)
         if other["answer"] is None:
-            found.append(pair)
+            rows.append(pair)
         else:
             answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
-            found.append(MinedAnswer(**as_columns(pair), context=other["context"], answers=answers))
-    return found
+            rows.append(MinedAnswer(**as_columns(pair), context=other["context"], answers=answers))
+    return rows
 
 
 def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
@@ -211,7 +211,7 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
             "input_id": "the same for all pairs of this input",
             "output_id": "the same for all pairs of this output",
         },
-        made="The pairs were put together by a program; no person has checked each of them.",
+        provenance="The pairs were put together by a program; no person has checked each of them.",
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the corpora apply to the texts.",

@@ -39,7 +39,7 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
             samples[source] = list(islice(read, _SAMPLE))
             counts.append(len(samples[source]) + sum(1 for _ in read))
     kind = kinds[settings.data[0]]
-    found = mixed(samples, kind, settings, {})
+    mixture = mixed(samples, kind, settings, {})
     whole = sum(shares(counts, settings.weight, settings.rows))
     share = sum(counts) / max(1, sum(map(len, samples.values())))
     return Estimate(
@@ -47,7 +47,7 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
         memory=peak_memory(),
         disk=whole * _ROW_BYTES,
         rows={"train": whole},
-        sample=pa.Table.from_pylist(found.rows, pa.schema([*kind.schema, ("source", pa.string())])),
+        sample=pa.Table.from_pylist(mixture.rows, pa.schema([*kind.schema, ("source", pa.string())])),
     )
 
 

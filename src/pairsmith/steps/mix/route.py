@@ -47,15 +47,17 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    rows = {names[source]: list(each.read(parts[source])) for source, each in kinds.items()}
-    made = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
-    writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
-    folder = writer.finish(_card(kind, made.taken, settings.data))
-    if settings.rows and len(made.rows) < settings.rows:
+    rows = {names[source]: list(source_kind.read(parts[source])) for source, source_kind in kinds.items()}
+    mixture = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
+    writer.commit_all(
+        {"train": pa.Table.from_pylist(mixture.rows, schema)}, to_table(mixture.rejects, REJECT)
+    )
+    folder = writer.finish(_card(kind, mixture.counts, settings.data))
+    if settings.rows and len(mixture.rows) < settings.rows:
         run.progress.say(
-            f"{len(made.rows):,} rows, not {settings.rows:,}: one of the sources has too few for its share"
+            f"{len(mixture.rows):,} rows, not {settings.rows:,}: one of the sources has too few for its share"
         )
-    for source, count in made.taken.items():
+    for source, count in mixture.counts.items():
         run.progress.say(f"{count:,} rows of {source}")
     run.progress.say(summary(folder))
     return folder
@@ -63,13 +65,13 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 
 def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
     """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs."""
-    found = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
-    if settings.pairs_as is not None and found == kinds:
+    new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
+    if settings.pairs_as is not None and new_kinds == kinds:
         there = next(iter(kinds.values())).name
         raise SettingsError(
             f"--pairs-as is for pairs of inputs and outputs, but these are {there}; leave it out"
         )
-    return found
+    return new_kinds
 
 
 def common_kind(kinds: Mapping[str, Kind]) -> Kind:
@@ -85,12 +87,12 @@ def common_kind(kinds: Mapping[str, Kind]) -> Kind:
 
 def names_of(sources: Sequence[str]) -> dict[str, str]:
     """The name that rows give each source: not its path, and numbered where sources share a name."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for source in dict.fromkeys(sources):
         name = model_display_name(source)
-        same = sum(model_display_name(other) == name for other in found)
-        found[source] = f"{name} ({same + 1})" if same else name
-    return found
+        same = sum(model_display_name(other) == name for other in names)
+        names[source] = f"{name} ({same + 1})" if same else name
+    return names
 
 
 def origins(source: str) -> list[str]:
@@ -110,7 +112,7 @@ class Mixed:
     """The mixed rows with their source, the number of rows from each source, and the rejects."""
 
     rows: list[dict[str, Any]]
-    taken: Mapping[str, int]
+    counts: Mapping[str, int]
     rejects: list[Reject]
 
 
@@ -147,32 +149,32 @@ def mixed(
         order = list(range(len(rows)))
         if picks[number] == "random":
             order = generator(settings.seed, "mix", number).permutation(len(rows)).tolist()
-        taken = set(order[: counts[number]])
+        chosen = set(order[: counts[number]])
         for at, index in enumerate(order):
             row = dict(rows[index])
-            if index in taken:
+            if index in chosen:
                 row["id"] = f"{number + 1}-{row['id']}" if len(left) > 1 else row["id"]
                 placed.append(((at + 0.5) / counts[number], number, row))
             else:
                 rejects.append(
                     Reject.of(str(row["id"]), "share", "the source has more rows than its share", row)
                 )
-    mixture = [row for _, _, row in sorted(placed, key=lambda each: each[:2])]
+    mixture = [row for _, _, row in sorted(placed, key=lambda entry: entry[:2])]
     _tell_apart(mixture)
     return Mixed(mixture, dict(zip(left, counts, strict=True)), rejects)
 
 
 def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
     """Make ids unique: the first row with an id keeps it, the others get a number appended."""
-    taken = {str(row["id"]) for row in rows}
+    ids = {str(row["id"]) for row in rows}
     following: dict[str, int] = {}
     for row in rows:
         name = str(row["id"])
         if name in following:
-            while f"{name}-{following[name]}" in taken:
+            while f"{name}-{following[name]}" in ids:
                 following[name] += 1
             row["id"] = f"{name}-{following[name]}"
-            taken.add(row["id"])
+            ids.add(row["id"])
         following.setdefault(row["id"], 2)
 
 
@@ -183,15 +185,15 @@ def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> 
     ``rows``, or as many as the proportion allows, which is also what None stands for.
     """
     total = sum(weights) if weights else sum(there)
-    parts = [each / total for each in (weights or there)] if total else [0.0] * len(there)
+    parts = [weight / total for weight in (weights or there)] if total else [0.0] * len(there)
     most = min((count / part for count, part in zip(there, parts, strict=True) if part), default=0.0)
     whole = most if rows is None else min(rows, most)
     exact = [whole * part for part in parts]
-    found = [int(each + 1e-9) for each in exact]
-    rest = round(whole - sum(found))
-    for at in sorted(range(len(found)), key=lambda at: (found[at] - exact[at], at))[:rest]:
-        found[at] = min(found[at] + 1, there[at])
-    return found
+    counts = [int(share + 1e-9) for share in exact]
+    rest = round(whole - sum(counts))
+    for at in sorted(range(len(counts)), key=lambda at: (counts[at] - exact[at], at))[:rest]:
+        counts[at] = min(counts[at] + 1, there[at])
+    return counts
 
 
 def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
@@ -207,15 +209,15 @@ def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tupl
     return f"the same texts occur in {where}"
 
 
-def _card(kind: Kind, taken: Mapping[str, int], sources: Sequence[str]) -> Card:
+def _card(kind: Kind, counts: Mapping[str, int], sources: Sequence[str]) -> Card:
     return Card(
         "Rows of several data sets",
         f"A mixture of {kind.name}. The column `source` says where each row is from.",
-        counts={f"rows of {source}": count for source, count in taken.items()},
+        counts={f"rows of {source}": count for source, count in counts.items()},
         columns={
             "source": "the data set that the row is from; if that is a mixture, followed by the source there"
         },
-        made="The rows are those of the data sets named here.",
+        provenance="The rows are those of the data sets named here.",
         tags=(),
         licence="The rights in the rows of each data set apply to them.",
         sources=sources_of(data=sources),

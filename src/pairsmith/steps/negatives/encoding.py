@@ -81,28 +81,28 @@ class Positives:
     def texts(self, rows: NDArray[np.int64]) -> list[str]:
         """The positives of some rows."""
         there = self.place[rows] >= 0
-        found: list[str] = rows_at(self.pairs.table, rows)["positive"].to_pylist()
+        texts: list[str] = rows_at(self.pairs.table, rows)["positive"].to_pylist()
         held = self.passages.rows(self.place[rows][there].tolist()) if there.any() else []
         for at, passage in zip(np.flatnonzero(there).tolist(), held, strict=True):
-            found[at] = passage["text"]
-        return found
+            texts[at] = passage["text"]
+        return texts
 
     def similarities(
         self, rows: NDArray[np.int64], queries: VectorFile, corpus: Encoded
     ) -> NDArray[np.float32]:
         """The cosine of query and positive of some rows, as the search computes them, ``(len(rows),)``."""
-        found = np.empty(len(rows), np.float32)
+        cosines = np.empty(len(rows), np.float32)
         there = self.place[rows] >= 0
-        asked = queries.every()
+        query_vectors = queries.every()
         sides = [(there, self.place, corpus.vectors.every())]
         if self.vectors:
             sides.append((~there, self.other, self.vectors.every()))
         for some, numbers, vectors in sides:
             if some.any():
-                asking = asked[torch.from_numpy(self.pairs.query[rows[some]])]
+                asking = query_vectors[torch.from_numpy(self.pairs.query[rows[some]])]
                 of_rows = torch.from_numpy(numbers[rows[some]])[:, None]
-                found[some] = products_with(asking, vectors, of_rows)[:, 0].numpy()
-        return found
+                cosines[some] = products_with(asking, vectors, of_rows)[:, 0].numpy()
+        return cosines
 
 
 def encode_positives(

@@ -48,17 +48,17 @@ class ToJudge:
         pairs = self.pairs[self.edges[first] : self.edges[stop]]
         numbers = np.concatenate([asking + first, self.positives.pairs.query[pairs]])
         given = self.positives.pairs
-        asked = rows_at(given.table, given.first[numbers])["query"]
+        queries = rows_at(given.table, given.first[numbers])["query"]
         texts = [
             row["text"] for row in self.passages.rows(self.candidates[first:stop][asking, ranks].tolist())
         ]
-        return pa.table({"input": asked, "output": [*texts, *self.positives.texts(pairs)]})
+        return pa.table({"input": queries, "output": [*texts, *self.positives.texts(pairs)]})
 
     def unpack(
-        self, found: DatasetFolder, size: int, candidates: NDArray[np.float32], pairs: NDArray[np.float32]
+        self, folder: DatasetFolder, size: int, candidates: NDArray[np.float32], pairs: NDArray[np.float32]
     ) -> None:
         """Put the scores of ``size`` queries a shard in their places: ``(n, ranks)``, and a score a row."""
-        for number, table in enumerate(found.shards("train")):
+        for number, table in enumerate(folder.shards("train")):
             first, stop = number * size, (number + 1) * size
             scores = table["score"].to_numpy()
             there = self.candidates[first:stop] != NOBODY

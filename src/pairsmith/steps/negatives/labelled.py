@@ -26,11 +26,11 @@ class Labelled:
     def of(cls, stream: Iterable[QueryPair], pairs: Pairs, source: str) -> "Labelled":
         """Read labelled pairs; those of other queries are left out."""
         rows = [(row.query, row.positive) for row in stream if row.query and row.positive]
-        asked, _ = own_keys([query for query, _ in rows])
-        order = pairs.asked[:, 0].argsort(kind="stable")
-        known = pairs.asked[order, 0]
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        there = known[at] == asked
+        query_keys, _ = own_keys([query for query, _ in rows])
+        order = pairs.query_keys[:, 0].argsort(kind="stable")
+        known = pairs.query_keys[order, 0]
+        at = np.minimum(np.searchsorted(known, query_keys), len(known) - 1)
+        there = known[at] == query_keys
         if not there.any():
             raise InputError(
                 f"{source}: none of its {len(rows):,} pairs has a query of the pairs that get negatives"
@@ -49,9 +49,9 @@ class Labelled:
         """
         asking, places = ((ids >= 0) & self.queries[queries][:, None]).nonzero()
         keys = copies[ids[asking, places]]
-        found = np.zeros(len(asking), bool)
+        hits = np.zeros(len(asking), bool)
         for column in (0, 1):
             named = of_query(queries[asking], keys[:, column])
             at = np.minimum(np.searchsorted(self.positives, named), len(self.positives) - 1)
-            found |= self.positives[at] == named
-        return len(asking), int(found.sum())
+            hits |= self.positives[at] == named
+        return len(asking), int(hits.sum())

@@ -48,7 +48,7 @@ def own_keys(texts: Sequence[str]) -> tuple[Keys, Keys]:
     title, where there is one; a text of one line has the same key twice.
     """
     rests = [text.partition("\n")[2].strip() or text for text in texts]
-    whole, rest = (_keys([folded(text) for text in each]) for each in (texts, rests))
+    whole, rest = (_keys([folded(text) for text in version]) for version in (texts, rests))
     return whole, rest
 
 
@@ -75,7 +75,7 @@ class Pairs:
         first: ``(queries,)`` int64, the first row of each query.
         positive: ``(rows,)`` uint64, a key for each row's positive; ``copy`` and ``rest`` are its
             ``own_keys``, and ``whole`` is the first of these with its title, if it has one.
-        asked: ``(queries, 2)`` uint64, the ``own_keys`` of each query.
+        query_keys: ``(queries, 2)`` uint64, the ``own_keys`` of each query.
     """
 
     table: pa.Table
@@ -86,7 +86,7 @@ class Pairs:
     copy: Keys
     rest: Keys
     whole: Keys
-    asked: Keys = field(repr=False)
+    query_keys: Keys = field(repr=False)
 
     @property
     def good(self) -> NDArray[np.int64]:
@@ -111,7 +111,7 @@ class Pairs:
         rows = np.flatnonzero(self.query >= 0)
         queries = np.arange(len(self.first))
         parts = [of_query(self.query[rows], keys[rows]) for keys in (self.copy, self.rest, self.whole)]
-        return np.unique(np.concatenate([*parts, *(of_query(queries, keys) for keys in self.asked.T)]))
+        return np.unique(np.concatenate([*parts, *(of_query(queries, keys) for keys in self.query_keys.T)]))
 
     def without(self, fault: int, rows: NDArray[np.bool_]) -> Self:
         """The same, where ``rows``, ``(rows,)``, tells which pairs have this fault."""
@@ -122,7 +122,7 @@ class Pairs:
         number = np.where(there, np.cumsum(there) - 1, -1)
         query = np.where(self.query >= 0, number[self.query], -1)
         left = self.without(NO_QUERY, query < 0)
-        return replace(left, query=query, first=self.first[there], asked=self.asked[there])
+        return replace(left, query=query, first=self.first[there], query_keys=self.query_keys[there])
 
 
 def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs:
@@ -155,8 +155,8 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     if not held:
         raise InputError(f"{source} holds no pairs")
     table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
-    text, positive, copy, rest, whole, *asked, ids = (
-        np.concatenate(each) for each in zip(*held, strict=True)
+    text, positive, copy, rest, whole, *query_keys, ids = (
+        np.concatenate(parts) for parts in zip(*held, strict=True)
     )
     fault = np.concatenate(blank)
     good = np.flatnonzero(fault == GOOD)
@@ -173,7 +173,15 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     query[good] = number[of_row]
     first = good[np.sort(first)]
     return Pairs(
-        table, fault, query, first, positive, copy, rest, whole, np.stack([k[first] for k in asked], axis=1)
+        table,
+        fault,
+        query,
+        first,
+        positive,
+        copy,
+        rest,
+        whole,
+        np.stack([k[first] for k in query_keys], axis=1),
     )
 
 
@@ -205,7 +213,7 @@ def places_in(corpus: Keys, pairs: Pairs) -> NDArray[np.int64]:
     Of several texts with its key the first counts; those with its title count before those without, and
     these before those that have it behind a first line. ``corpus`` are the keys of its texts, ``(texts, 2)``.
     """
-    found = np.full(len(pairs.copy), -1, np.int64)
+    places = np.full(len(pairs.copy), -1, np.int64)
     for keys, column in ((pairs.whole, 0), (pairs.copy, 0), (pairs.copy, 1)):
         wanted, of_row = np.unique(keys, return_inverse=True)
         place = np.full(len(wanted), len(corpus), np.int64)
@@ -215,6 +223,6 @@ def places_in(corpus: Keys, pairs: Pairs) -> NDArray[np.int64]:
             hit = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == some)
             np.minimum.at(place, at[hit], hit + start)
         new = place[of_row]
-        found = np.where((found < 0) & (new < len(corpus)), new, found)
-    found[pairs.fault != GOOD] = -1
-    return found
+        places = np.where((places < 0) & (new < len(corpus)), new, places)
+    places[pairs.fault != GOOD] = -1
+    return places

@@ -66,7 +66,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled or [])
     source = to_train_on(settings.pairs, "taken", run.progress.say)
-    texts = [in_beir(each) for each in settings.corpus]
+    texts = [in_beir(path) for path in settings.corpus]
     of_pairs, of_corpus = hashes("pairs", [source]), hashes("corpus", texts)
     of_labelled = hashes("labelled", [settings.labelled]) if settings.labelled else {}
     revision = model_revision(settings.encoder)
@@ -97,12 +97,12 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
 
         labelled()  # what is wrong with it is told before hours of encoding
         # Encode the queries, the corpus and the positives.
-        asked = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
+        query_folder = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
         held = encode_texts_of(texts, settings, of_corpus, revision, run.part("corpus"))
         if run.rank is not None:
             return writer.folder()  # what follows needs the vectors of all ranks
-        pairs = pairs.with_queries(have_vector(asked, pairs.queries()))
-        queries = VectorFile.write(asked, scratch("queries"))
+        pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
+        queries = VectorFile.write(query_folder, scratch("queries"))
         corpus = Encoded.of(held, scratch("corpus"))
         passages = Texts(corpus, scratch("texts"))
         copies = corpus_keys(corpus, scratch("keys"))
@@ -122,10 +122,10 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
         # Find the texts nearest to each query that may be its negatives, at the ranks that are set.
-        encodings = {folder.path.name: folder.manifest.fingerprint for folder in (asked, held)}
-        found = find_nearest(queries, corpus, settings, encodings, run)
+        encodings = {folder.path.name: folder.manifest.fingerprint for folder in (query_folder, held)}
+        search_folder = find_nearest(queries, corpus, settings, encodings, run)
         files = scratch("ids"), scratch("cosines")
-        near = gather(found, len(queries), min(looked_up(settings), len(corpus)), files)
+        near = gather(search_folder, len(queries), min(looked_up(settings), len(corpus)), files)
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
         ranks = slice(settings.first_rank - 1, settings.last_rank)
         candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
@@ -140,7 +140,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             of_rows[rows] = positives.similarities(rows, queries, corpus)
         if settings.judge:
             todo = ToJudge.of(positives, passages, candidates)
-            searched = encodings | {"search": found.manifest.fingerprint}
+            searched = encodings | {"search": search_folder.manifest.fingerprint}
             judged = judge_all(todo, settings, judge, searched, run.part("scores"))
             scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.shape)
             todo.unpack(judged, settings.shard_size, scores, of_rows)
@@ -227,7 +227,7 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Ca
             "positive_id": "the same for all rows with this positive",
             "negative_ids": "the same for a text wherever it occurs",
         },
-        made="The negatives were chosen by a program; no person has checked each of them.",
+        provenance="The negatives were chosen by a program; no person has checked each of them.",
         tags=("hard-negatives",),
         licence="The rights in the pairs and in the corpus apply to the texts.",
         sources=sources_of(models=[settings.encoder, *judge], data=[settings.pairs, *settings.corpus]),

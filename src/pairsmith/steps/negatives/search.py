@@ -18,7 +18,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import storage_errors
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
@@ -69,7 +69,7 @@ def find_nearest(
     else:
         edges = range(0, len(queries), settings.search_rows)
         ends = ((first, min(first + settings.search_rows, len(queries))) for first in edges)
-        blocks = [SearchBlock(0, "x", each, (0, len(corpus))) for each in ends]
+        blocks = [SearchBlock(0, "x", query_range, (0, len(corpus))) for query_range in ends]
     todo = [Part(number, (block,)) for number, block in enumerate(blocks)]
     if len(todo) > MOST_SHARDS:
         remedy = "leave out --index" if settings.index else "give a larger --search-rows"
@@ -116,7 +116,7 @@ def find_nearest(
             Card(
                 title=f"Nearest texts of queries under {model_display_name(settings.encoder)}",
                 description="For each query the numbers of its nearest texts, and their cosines.",
-                made="The neighbours were computed from the texts' vectors.",
+                provenance="The neighbours were computed from the texts' vectors.",
                 tags=("embeddings",),
                 licence="It contains no texts.",
                 sources=sources_of(models=[settings.encoder]),
@@ -134,7 +134,7 @@ def find_nearest(
 
 def _searched(corpus: Encoded) -> SearchedVectors:
     """The vectors of the corpus, opened on this machine."""
-    texts = corpus.here().vectors.every()
+    texts = corpus.local().vectors.every()
     return lambda *_: texts
 
 
@@ -144,21 +144,21 @@ def _load_search(
     trained: DatasetFolder | None,
     settings: NegativesSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
-) -> Work[Part, Made]:
+) -> Work[Part, RowsAndRejects]:
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
-    asked, texts = queries.here().every(), corpus.here().vectors.every()
+    query_vectors, texts = queries.local().every(), corpus.local().vectors.every()
     device = torch.device(pick_device(settings.device))
     memory, most = int(settings.memory * 2**30), looked_up(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
 
-    def search(part: Part, advance: Advance) -> Made:
+    def search(part: Part, advance: Advance) -> RowsAndRejects:
         (block,) = part.blocks
-        some, others = asked[slice(*block.queries)], texts[slice(*block.others)]
+        some, others = query_vectors[slice(*block.queries)], texts[slice(*block.others)]
         recall = None
         if indexes:
-            made = indexes.of(0, "x", block.others, texts)
+            index = indexes.of(0, "x", block.others, texts)
             near, recall = faiss_search(
-                some, others, most, index=made, recall=settings.recall, advance=advance
+                some, others, most, index=index, recall=settings.recall, advance=advance
             )
             near.ids.add_(block.others[0])
         else:
@@ -205,10 +205,10 @@ class Nearest:
         self.similarities[rows, :width] = near.similarities[:, :width].numpy()
 
 
-def gather(found: DatasetFolder, count: int, width: int, files: tuple[Path, Path]) -> Nearest:
+def gather(folder: DatasetFolder, count: int, width: int, files: tuple[Path, Path]) -> Nearest:
     """The nearest texts of each of ``count`` queries, merged from all parts of a search."""
     every = Nearest.empty(count, width, files)
-    for table in found.batches("train"):
+    for table in folder.batches("train"):
         first = table["number"][0].as_py()
         ids, similarities = (
             torch.tensor(table[name].combine_chunks().flatten().to_numpy()).view(table.num_rows, -1)
@@ -227,11 +227,11 @@ def leave_out(
     ``forbidden`` are the numbers of queries with the keys of their own texts, sorted, and ``copies``
     ``(texts, 2)`` the keys of the corpus. Of several copies of a text the nearest counts.
     """
-    asked, texts, total = queries.every(), corpus.vectors.every(), 0
+    query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
     for first in range(0, len(near.ids), AT_ONCE):
         rows = slice(first, min(first + AT_ONCE, len(near.ids)))
 
-        def taken(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
+        def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
             asking, there = who.numpy() + first, whom.numpy()
             keys = copies[np.maximum(there, 0)]
             own = there < 0
@@ -244,9 +244,9 @@ def leave_out(
             return torch.from_numpy(own | again)
 
         def find_more(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
-            return nearest(asked[who + first], texts, more)
+            return nearest(query_vectors[who + first], texts, more)
 
-        kept, left_out = permitted(near.read(rows), ranks, taken, find_more, len(texts))
+        kept, left_out = permitted(near.read(rows), ranks, unusable, find_more, len(texts))
         near.write(rows, kept)
         total += left_out
     return total

@@ -24,7 +24,14 @@ from pairsmith.methods.retrieval.chunks import cut_sections
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS
-from pairsmith.runs.mapped import Made, RecordShard, commit_records, finished, nothing_to_do, start_part
+from pairsmith.runs.mapped import (
+    RecordShard,
+    RowsAndRejects,
+    commit_records,
+    finished,
+    nothing_to_do,
+    start_part,
+)
 from pairsmith.runs.sorting import first_of_each
 from pairsmith.runs.storage import canonical_json, hash_bytes
 from pairsmith.runs.work import Advance, Work
@@ -129,10 +136,10 @@ def _cut(settings: ChunkSettings, counted: Counted, inputs: dict[str, str], run:
 def _load_worker(
     settings: ChunkSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
-) -> Work[RecordShard[Given], Made]:
+) -> Work[RecordShard[Given], RowsAndRejects]:
     """What is returned makes the chunks and rejects of a shard of documents."""
 
-    def work(shard: RecordShard[Given], advance: Advance) -> Made:
+    def work(shard: RecordShard[Given], advance: Advance) -> RowsAndRejects:
         tables, rejects = [_CUT.empty_table()], list[Reject]()
         for document in shard.records:
             rows, lost = chunks_of(document, settings)
@@ -196,7 +203,7 @@ def _card(settings: ChunkSettings, counted: Counted, total: int | None = None) -
             "document": "the document's path in the folder that was given, or its id",
             "place": "the number of the chunk in its document, from 1",
         },
-        made="The texts were cut from the documents by a program.",
+        provenance="The texts were cut from the documents by a program.",
         tags=(),
         licence="The rights in the documents apply.",
         sources=sources_of(data=settings.documents),

@@ -75,7 +75,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
     source = to_train_on(settings.queries, "filtered", run.progress.say)
-    found = QuerySource.find(source)
+    query_source = QuerySource.find(source)
     evaluation = read_evaluation(settings)
     inputs = {
         name: hashes(name, given)
@@ -90,11 +90,11 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     writer = FolderWriter.start(
         run,
         step="filter-queries",
-        schema=found.kept_schema(judged=settings.judge is not None),
+        schema=query_source.kept_schema(judged=settings.judge is not None),
         settings=settings.deciding(),
-        inputs={name: digest for each in inputs.values() for name, digest in each.items()},
+        inputs={name: digest for digests in inputs.values() for name, digest in digests.items()},
         models={"encoder": revision, **({"judge": judge} if judge else {})},
-        planned=-(-found.rows // SHARD_ROWS),
+        planned=-(-query_source.rows // SHARD_ROWS),
     )
     if writer.finished:
         return nothing_to_do(writer, run)
@@ -104,7 +104,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         def file(name: str) -> Path:
             return scratch.enter_context(scratch_file(run.out, name))
 
-        written = found.mapped(file("rows"))
+        written = query_source.mapped(file("rows"))
         sides: dict[str, tuple[Callable[[], Iterator[Document]], bool]] = {
             "queries": (written.distinct, True),
             "corpus": (texts.documents, False),
@@ -114,7 +114,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         folders = {
             name: encode_corpus(
                 ReadCorpus(
-                    "inputs" if asked else "outputs",
+                    "inputs" if are_queries else "outputs",
                     [],
                     columns.get(name),
                     None,
@@ -126,7 +126,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
                 revision,
                 run.part(name),
             )
-            for name, (read, asked) in sides.items()
+            for name, (read, are_queries) in sides.items()
             if name != "evaluation" or len(evaluation)
         }
         if run.rank is not None:
@@ -161,7 +161,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
                 writer.commit(number, *_shard(written, ranked, verdicts, part, held))
     _tell(verdicts, consistent, held, settings.held_back, run)
-    card = _card(settings, found.rows, len(vectors["corpus"]), len(evaluation))
+    card = _card(settings, query_source.rows, len(vectors["corpus"]), len(evaluation))
     return finished(writer, card, run)
 
 
@@ -223,7 +223,7 @@ def _search(
         models={},
         planned=-(-count // SEARCH_ROWS),
     )
-    every = {name: each.every() for name, each in vectors.items() if len(each)}
+    every = {name: keyed_vectors.every() for name, keyed_vectors in vectors.items() if len(keyed_vectors)}
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -235,13 +235,13 @@ def _search(
                 similarity, near = np.full((2, len(part)), np.nan, np.float32)
                 some = np.flatnonzero(rows.usable[part])
                 if len(some):
-                    asked = every["queries"][torch.from_numpy(rows.query[part[some]])]
-                    places = own_places(asked, every["corpus"], rows.own[part[some]], settings.within)
+                    queries = every["queries"][torch.from_numpy(rows.query[part[some]])]
+                    places = own_places(queries, every["corpus"], rows.own[part[some]], settings.within)
                     rank[some], similarity[some] = places.ranks, places.similarities
                     if "evaluation" in every:
-                        near[some] = closest(asked, every["evaluation"])
-                found = pa.table([rank, similarity, near], schema=_SEARCHED)
-                writer.commit(number, {"train": found}, to_table([], REJECT))
+                        near[some] = closest(queries, every["evaluation"])
+                table = pa.table([rank, similarity, near], schema=_SEARCHED)
+                writer.commit(number, {"train": table}, to_table([], REJECT))
                 bar.advance(len(part))
         writer.finish(_search_card(settings))
     return writer.folder().table()
@@ -257,7 +257,7 @@ def held_back(chunk: Keys, kept: NDArray[np.bool_], share: float) -> NDArray[np.
         share: of the chunks, above 0 and below 1.
     """
     chunks = np.unique(chunk[kept])
-    keys = np.array([stream_key("held back", int(each)) for each in chunks], np.uint64)
+    keys = np.array([stream_key("held back", int(key)) for key in chunks], np.uint64)
     order = chunks[np.argsort(keys)]
     below = int((keys < np.uint64(int(share * 2**64))).sum())
     most = max(len(chunks) - 1, 0)
@@ -325,7 +325,7 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
     return Card(
         title="Ranks of chunks for their queries",
         description="The rank of each query's own chunk, and their cosine.",
-        made="The ranks were computed from the vectors of the texts.",
+        provenance="The ranks were computed from the vectors of the texts.",
         tags=(),
         licence="It contains no texts.",
         sources=sources_of(models=[settings.encoder]),
@@ -334,7 +334,7 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
 
 def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation: int) -> Card:
     judge = [settings.judge] if settings.judge else []
-    score = "".join(f"the {SCORE_OF[settings.judge_kind]} {model_display_name(each)}" for each in judge)
+    score = "".join(f"the {SCORE_OF[settings.judge_kind]} {model_display_name(model)}" for model in judge)
     return Card(
         title="Queries that lead back to their chunks",
         description=(
@@ -348,7 +348,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
             "similarity": "the cosine of the query and its chunk",
             **({"judge_score": score} if settings.judge else {}),
         },
-        made="The queries were chosen by a program; no person has checked each of them.",
+        provenance="The queries were chosen by a program; no person has checked each of them.",
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.

@@ -62,7 +62,7 @@ def judge_queries(
             {"input": queries, "output": rows_at(texts(), np.searchsorted(chunks, own[some]))["text"]}
         )
 
-    found = judge_shards(
+    judged = judge_shards(
         shard,
         -(-len(rows) // size),
         len(rows),
@@ -73,5 +73,5 @@ def judge_queries(
         # Other settings of the filter leave other queries.
         inputs={**inputs, "judged": hash_bytes(rows.astype("<i8").tobytes())},
     )
-    scores[rows] = found.table()["score"].to_numpy()
+    scores[rows] = judged.table()["score"].to_numpy()
     return scores

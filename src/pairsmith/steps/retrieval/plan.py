@@ -47,15 +47,15 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     loading = time.monotonic() - begun
     begun = time.monotonic()
     tables = [chunks_of(document, settings)[0] for document in sample]
-    made = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
+    chunks = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
     share = count / max(1, len(sample))
     return sharded(
         loading=loading,
         shared=(time.monotonic() - begun) * share,
-        size=round(2 * made.nbytes * share),  # they are kept with and without copies
-        rows=round(made.num_rows * share),
+        size=round(2 * chunks.nbytes * share),  # they are kept with and without copies
+        rows=round(chunks.num_rows * share),
         shards=-(-count // settings.shard_size),
-        sample=made,
+        sample=chunks,
     )
 
 
@@ -72,30 +72,30 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
     ``base`` stands in for an encoder or a judge that is not trained yet.
     """
     begun = time.monotonic()
-    made = sample_of(settings.queries, before)
-    if made is None:
-        found = QuerySource.find(to_train_on(settings.queries, "filtered"))
-        rows, made = found.rows, next(found.tables())
+    sample = sample_of(settings.queries, before)
+    if sample is None:
+        query_source = QuerySource.find(to_train_on(settings.queries, "filtered"))
+        rows, sample = query_source.rows, next(query_source.tables())
     else:
-        rows = made.num_rows
+        rows = sample.num_rows
     count = counted(settings.queries, before, rows)
-    written = WrittenQueries.of(made, settings.queries)
+    written = WrittenQueries.of(sample, settings.queries)
     chunks, corpus = some_passages(settings.corpus, before, CALIBRATION_TEXTS, settings.corpus_column)
-    asked = count + len(read_evaluation(settings))
+    query_count = count + len(read_evaluation(settings))
     queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
     model = base if settings.encoder in before else settings.encoder
     encoder = load_sentence_encoder(model, **load_options(settings))
     loading = time.monotonic() - begun
     encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
     seconds, size = 0.0, written.table.nbytes * count // len(written)
-    for texts, total in ((queries, asked), (chunks, corpus)):
-        more, each, vectors = timed(lambda: encode, texts)
+    for texts, total in ((queries, query_count), (chunks, corpus)):
+        more, per_text, vectors = timed(lambda: encode, texts)
         loading += more
-        seconds += each * total
+        seconds += per_text * total
         size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
     if settings.judge:
-        more, each = seconds_to_judge(settings.judging(), before, queries, chunks, base)
-        loading, seconds = loading + more, seconds + each * count
+        more, per_query = seconds_to_judge(settings.judging(), before, queries, chunks, base)
+        loading, seconds = loading + more, seconds + per_query * count
     width = encoder.get_embedding_dimension() or 1
     some = torch.nn.functional.normalize(torch.randn(CALIBRATION_VECTORS, width), dim=1)
     begun = time.monotonic()
@@ -106,6 +106,6 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before, base: s
         shared=seconds,
         size=size,
         rows=count,
-        shards=-(-asked // settings.shard_size) - (-corpus // settings.shard_size),
+        shards=-(-query_count // settings.shard_size) - (-corpus // settings.shard_size),
         sample=written.table.slice(0, CALIBRATION_TEXTS),
     )

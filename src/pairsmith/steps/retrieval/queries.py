@@ -31,7 +31,14 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, finished, nothing_to_do
+from pairsmith.runs.mapped import (
+    ProgressScaler,
+    RecordShard,
+    RowsAndRejects,
+    commit_records,
+    finished,
+    nothing_to_do,
+)
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.settings import QueriesSettings
@@ -112,8 +119,8 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
     The queries of a chunk are in one shard.
     """
     complete = some = 0
-    for made in filter(None, map(writer.made, writer.done)):
-        queries = pc.value_counts(made[0]["train"]["chunk"]).field("counts").to_numpy()
+    for tables in filter(None, map(writer.tables, writer.done)):
+        queries = pc.value_counts(tables[0]["train"]["chunk"]).field("counts").to_numpy()
         some += len(queries)
         complete += int((queries >= wanted).sum())
     none = chunk_count - some
@@ -127,10 +134,10 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
 
 def _identifying(settings: QueriesSettings) -> dict[str, Any]:
     """The settings that identify a folder; those from before there was ``limit`` are still recognised."""
-    found = settings.deciding()
-    if found["limit"] is None:
-        del found["limit"]
-    return found
+    deciding = settings.deciding()
+    if deciding["limit"] is None:
+        del deciding["limit"]
+    return deciding
 
 
 def chunks(settings: QueriesSettings) -> Iterator[Chunk]:
@@ -161,12 +168,12 @@ def load_writer(settings: QueriesSettings) -> QueryWriter:
 
 def _load_worker(
     settings: QueriesSettings, models: Mapping[str, str], worker: int
-) -> Work[RecordShard[Chunk], Made]:
+) -> Work[RecordShard[Chunk], RowsAndRejects]:
     """Load the model; what is returned makes the rows and rejects of a shard of chunks."""
     check_revision(settings.model, models["model"], worker)
     writer = load_writer(settings)
 
-    def work(shard: RecordShard[Chunk], advance: Advance) -> Made:
+    def work(shard: RecordShard[Chunk], advance: Advance) -> RowsAndRejects:
         tries = len(shard.records) * settings.queries * settings.tries
         scaler = ProgressScaler(len(shard.records), tries, advance)
         written, rejects = writer.write(shard.records, scaler)
@@ -190,7 +197,7 @@ def _card(settings: QueriesSettings, sources: list[str], counts: dict[str, int])
             "chunk": "the chunk's id",
             "kind": "the kind of query",
         },
-        made="The queries were written by a program; no person has checked them.",
+        provenance="The queries were written by a program; no person has checked them.",
         citations=(CITATION,),
         licence="The rights in the documents apply.",
         sources=sources_of(models=[settings.model], data=sources),

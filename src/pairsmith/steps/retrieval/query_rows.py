@@ -40,15 +40,15 @@ class Texts:
     @classmethod
     def of(cls, settings: FilterQueriesSettings) -> Self:
         """Read the corpus once; 24 bytes are held for each chunk."""
-        found: list[list[Keys]] = [[], [], []]
+        columns: list[list[Keys]] = [[], [], []]
         rows = _chunks(settings)
         while some := list(islice(rows, _AT_ONCE)):
             sides = ([row.id for row in some], [row.text for row in some], [row.whole for row in some])
-            for keys, side in zip(found, sides, strict=True):
+            for keys, side in zip(columns, sides, strict=True):
                 keys.append(keys_of(side))
-        if not found[0]:
+        if not columns[0]:
             raise InputError(f"{', '.join(settings.corpus)}: the corpus holds no texts")
-        ids, texts, wholes = (np.concatenate(keys) for keys in found)
+        ids, texts, wholes = (np.concatenate(keys) for keys in columns)
         order = np.argsort(ids, kind="stable")
         again = (np.diff(ids[order]) == 0) & (np.diff(wholes[order]) != 0)
         if again.any():
@@ -107,13 +107,13 @@ class Evaluation:
 def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:
     """Read the queries that nothing may be trained on."""
     column = settings.evaluation_column
-    sources = [in_beir(each, "queries.jsonl") for each in settings.evaluation]
+    sources = [in_beir(source, "queries.jsonl") for source in settings.evaluation]
     texts = []
     for source in sources:
         opened = open_source(source)
         rows = with_names(opened, [column] if column else QUERIES_ALONE)
-        found = [text for where, row, (name,) in rows if (text := column_text(row, name, where))]
-        if not found:
+        queries = [text for where, row, (name,) in rows if (text := column_text(row, name, where))]
+        if not queries:
             raise InputError(f"{opened.name} holds no queries")
-        texts += found
+        texts += queries
     return Evaluation(texts, sources)

@@ -160,7 +160,7 @@ class QueriesSettings(Settings):
     @property
     def options(self) -> QueryOptions:
         """The settings that belong to the method itself."""
-        given = {each.name: getattr(self, each.name) for each in fields(QueryOptions)}
+        given = {option.name: getattr(self, option.name) for option in fields(QueryOptions)}
         return QueryOptions(**given | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
 
 

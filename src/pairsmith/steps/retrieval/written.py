@@ -37,10 +37,10 @@ _AT_ONCE = 10_000
 
 def keys_of(texts: Iterable[str]) -> Keys:
     """The key of each text, ``(n,)``."""
-    found, left = [np.zeros(0, np.uint64)], iter(texts)
+    parts, left = [np.zeros(0, np.uint64)], iter(texts)
     while some := list(map(text_id, islice(left, _AT_ONCE))):
-        found.append(text_keys(pa.chunked_array([some], pa.string())))
-    return np.concatenate(found)
+        parts.append(text_keys(pa.chunked_array([some], pa.string())))
+    return np.concatenate(parts)
 
 
 def each_once(texts: Callable[[], Iterable[str]], keys: Keys, where: str) -> Iterator[Document]:
@@ -83,8 +83,8 @@ class WrittenQueries:
 
     def texts_at(self, rows: NDArray[np.int64]) -> list[str]:
         """The queries of some rows, likewise."""
-        found = rows_at(self.table.select([self.query]), rows).to_pylist()
-        return [column_text(values, self.query, self.source) for values in found]
+        queries = rows_at(self.table.select([self.query]), rows).to_pylist()
+        return [column_text(values, self.query, self.source) for values in queries]
 
     def positives(self) -> Iterator[str]:
         """The texts that they were written for, likewise."""
@@ -94,7 +94,7 @@ class WrittenQueries:
         """The ids of these texts, or None where the rows name none."""
         if "chunk" not in self.table.column_names:
             return None
-        return ("" if each is None else str(each) for each in self._values("chunk"))
+        return ("" if chunk is None else str(chunk) for chunk in self._values("chunk"))
 
     @cached_property
     def keys(self) -> Keys:
@@ -158,8 +158,8 @@ class QuerySource:
             schema, tables = pa.schema(types.items()), partial(_typed, name, types)
         if not count:
             raise InputError(f"{name} holds no queries")
-        added = {each.name for each in (*_ADDED, _JUDGED)}
-        schema = pa.schema([each for each in schema if each.name not in added])
+        added = {column.name for column in (*_ADDED, _JUDGED)}
+        schema = pa.schema([column for column in schema if column.name not in added])
         pick_pair(dict.fromkeys(schema.names), name)
         return cls(name, schema, count, lambda: (table.select(schema.names) for table in tables()))
 
@@ -183,20 +183,20 @@ def _some_rows(source: str) -> Iterator[Sequence[Columns]]:
 
 def _types(source: str) -> tuple[int, Mapping[str, pa.DataType]]:
     """The number of rows, and the type of each column: that of all its values, or else text."""
-    count, found = 0, dict[str, pa.DataType]()
+    count, types = 0, dict[str, pa.DataType]()
     for rows in _some_rows(source):
         count += len(rows)
         for name in dict.fromkeys(name for row in rows for name in row):
             new = _type([row.get(name) for row in rows])
-            found[name] = _wider(found.get(name, pa.null()), new)
-    return count, found
+            types[name] = _wider(types.get(name, pa.null()), new)
+    return count, types
 
 
 def _type(values: Sequence[object]) -> pa.DataType:
     with suppress(pa.ArrowException, OverflowError, UnicodeError):
-        found = pa.array(values).type
-        if not pa.types.is_nested(found):
-            return found
+        kind = pa.array(values).type
+        if not pa.types.is_nested(kind):
+            return kind
     return pa.string()
 
 

@@ -172,13 +172,13 @@ class VectorIndex:
     def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Scores]:
         """The ``depth`` nearest documents of each query, as the arrays of ``Rankings``."""
         x = side_vectors(self._encoder, queries, "query", batch_size=self._batch_size)
-        found: Neighbours | None = None
+        neighbours: Neighbours | None = None
         first = 0
         for y in self._parts:
-            found = nearest_with(x, y, first, found, depth)
+            neighbours = nearest_with(x, y, first, neighbours, depth)
             first += len(y)
-        assert found is not None, "there is a document"
-        return found.ids.numpy(), found.similarities.numpy()
+        assert neighbours is not None, "there is a document"
+        return neighbours.ids.numpy(), neighbours.similarities.numpy()
 
 
 def _index(settings: SearchSettings, documents: Sequence[str], progress: Progress) -> VectorIndex | WordIndex:
@@ -191,7 +191,7 @@ def _index(settings: SearchSettings, documents: Sequence[str], progress: Progres
 
 
 def _as_json(query: str, hits: Sequence[Hit]) -> str:
-    found = [
+    documents = [
         {
             "rank": rank,
             # Nine digits are what tells any two float32 numbers apart.
@@ -203,7 +203,7 @@ def _as_json(query: str, hits: Sequence[Hit]) -> str:
         }
         for rank, hit in enumerate(hits, start=1)
     ]
-    return json.dumps({"query": query, "documents": found}, ensure_ascii=False)
+    return json.dumps({"query": query, "documents": documents}, ensure_ascii=False)
 
 
 def _lines(query: str, hits: Sequence[Hit], *, named: bool) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _lines(query: str, hits: Sequence[Hit], *, named: bool) -> Iterator[str]:
     wide = len(str(len(hits)))
     for rank, hit in enumerate(hits, start=1):
         about = (hit.document.id, hit.document.title, hit.document.document)
-        head = "  ".join(one_line(each) for each in about if each)
+        head = "  ".join(one_line(part) for part in about if part)
         yield cut(f"{rank:>{wide}}  {hit.score:.4f}  {head}", width)
         yield cut(f"{'':{wide}}  {one_line(hit.document.text)}", width)
 

@@ -78,7 +78,7 @@ def document_vectors(
     lacking = [place for place, vectors in enumerate(kept) if vectors is None]
     if not lacking and cache:
         progress.say(f"the vectors of the {len(documents):,} documents are in {cache.folder.parent} already")
-    found = dict(enumerate(kept))
+    by_place = dict(enumerate(kept))
     if lacking:
         with progress.task("encode", sum(len(parts[place]) for place in lacking), "documents") as bar:
             for place in lacking:
@@ -90,5 +90,5 @@ def document_vectors(
                 except StorageError as error:
                     progress.say(str(error))
                     cache = None
-                found[place] = vectors
-    return [vectors for vectors in found.values() if vectors is not None]
+                by_place[place] = vectors
+    return [vectors for vectors in by_place.values() if vectors is not None]

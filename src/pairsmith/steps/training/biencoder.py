@@ -41,7 +41,7 @@ def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
 def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingContext) -> Trained:
     data.seeds.tell(context["progress"])
     model, rate, history = train_biencoder_on(
-        data.seeds.each, data.validation, data.corpus, settings, **context
+        data.seeds.examples, data.validation, data.corpus, settings, **context
     )
     style = model.style_classifier()
 

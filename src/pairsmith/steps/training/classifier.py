@@ -29,7 +29,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     ``models/classifier.py`` says what the folder holds; ``training.json`` in it, written last, says how the
     training went. A folder that holds the finished work of the same settings is left as it is.
     """
-    if Processes.here().size > 1:
+    if Processes.current().size > 1:
         raise SettingsError("train-classifier runs in one process: it has no batches for several to share")
     settings = at_splits(resolve_dtype(settings, run), run.progress.say)
     sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
@@ -92,13 +92,13 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
     begun = time.monotonic()
     encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
     loading = time.monotonic() - begun
-    warming, each, _ = timed(
+    warming, per_text, _ = timed(
         lambda: partial(unit_vectors, encoder, batch_size=settings.batch_size),
         spread(texts, CALIBRATION_TEXTS),
     )
     weights = sum(weight.nbytes for weight in encoder.state_dict().values())
     return Estimate(
-        seconds=loading + warming + each * count,
+        seconds=loading + warming + per_text * count,
         memory=peak_memory(),
         disk=weights + 1_000_000 + 17 * count,  # besides the weights: a tokenizer, and a line for each text
         rows={},

@@ -50,8 +50,8 @@ class _Data(SeedData[Example]):
 
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
-    cut = [in_window(each, settings.window) for each in seeds.each]
-    validation = [in_window(each, settings.window) for each in read_validation(settings)]
+    cut = [in_window(example, settings.window) for example in seeds.examples]
+    validation = [in_window(example, settings.window) for example in read_validation(settings)]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     encoder = settings.encoder
     if mined and encoder and mined.manifest.models.get("encoder") != model_revision(encoder):
@@ -59,14 +59,16 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
             f"model {encoder}: {mined.path} was encoded by another model, or by other weights of this "
             "one; give the same --encoder as to mine"
         )
-    return _Data(replace(seeds, each=cut), validation, mined=mined)
+    return _Data(replace(seeds, examples=cut), validation, mined=mined)
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
     data.seeds.tell(context["progress"])
-    every = [*data.seeds.each, *data.validation]
+    every = [*data.seeds.examples, *data.validation]
     near = _hard_negatives(every, data.mined, settings, context) if data.mined else None
-    cross, rate, history = train_crossencoder_on(data.seeds.each, data.validation, near, settings, **context)
+    cross, rate, history = train_crossencoder_on(
+        data.seeds.examples, data.validation, near, settings, **context
+    )
     return Trained(
         "A cross-encoder that scores pairs",
         _USE,
@@ -105,18 +107,18 @@ def _outputs_of(mined: str) -> str:
 
 def _hard_negatives(
     examples: Sequence[Example],
-    found: DatasetFolder,
+    outputs: DatasetFolder,
     settings: TrainCrossencoderSettings,
     context: TrainingContext,
 ) -> list[list[str]]:
     """The hard negatives of each example: outputs near its input, by the bi-encoder, that are not its own."""
     assert settings.encoder is not None  # it is given whenever ``mined`` is
-    read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
+    read = outputs.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
     encoder = load_sentence_encoder(
         settings.encoder, device=context["device"], max_length=read if isinstance(read, int) else None
     )
     with context["progress"].task("find negatives", len(examples), "inputs") as bar:
-        return retrieved(examples, found, encoder, settings.retrieved, bar.advance)
+        return retrieved(examples, outputs, encoder, settings.retrieved, bar.advance)
 
 
 def retrieved(
@@ -150,15 +152,15 @@ def retrieved(
         wanted = np.unique(places.numpy())
         known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))
         for number, example in enumerate(examples):
-            found = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
+            hits = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
             best = near[number]
-            for value, row in found:
+            for value, row in hits:
                 copied = unpairable(example.input, row["text"], row["answer"])
                 if not copied and not _is_positive(row, example, *right[number]):
                     best[row["text"]] = max(value, best.get(row["text"], value))
             kept = nlargest(count, ((value, text) for text, value in best.items()))
             near[number] = {text: value for value, text in kept}
-    return [list(each) for each in near]
+    return [list(best) for best in near]
 
 
 def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:

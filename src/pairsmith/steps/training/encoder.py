@@ -32,7 +32,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     It opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how the training
     went. A folder that holds the finished work of the same settings is left as it is.
     """
-    processes = Processes.here()
+    processes = Processes.current()
     if processes.size > 1 and settings.objective in ("cosent", "angle"):
         raise SettingsError(
             f"--objective {settings.objective} compares all pairs of a batch, which several processes "
@@ -86,11 +86,11 @@ def scored_pairs(source: str) -> dict[str, pa.Table]:
 
     A named split, a file and a Hub data set count as ``train``.
     """
-    found = {"train": _pairs(to_train_on(source, "learned"))}
+    pairs = {"train": _pairs(to_train_on(source, "learned"))}
     splits = splits_of(source)
     if len(splits) > 1 and "validation" in splits:
-        found["validation"] = _pairs(splits["validation"])
-    return found
+        pairs["validation"] = _pairs(splits["validation"])
+    return pairs
 
 
 def _pairs(source: str) -> pa.Table:
@@ -99,10 +99,10 @@ def _pairs(source: str) -> pa.Table:
         _check_columns(source, opened.schema().names)
         pairs = opened.table(split_of(source)[1] or opened.splits[0], list(_COLUMNS))
     else:
-        found = open_source(source)
-        for _, row in islice(found.rows(), 1):
-            _check_columns(found.name, list(row))
-        rows = [(each.sentence1, each.sentence2, each.score) for each in read_pairs(source)]
+        data = open_source(source)
+        for _, row in islice(data.rows(), 1):
+            _check_columns(data.name, list(row))
+        rows = [(pair.sentence1, pair.sentence2, pair.score) for pair in read_pairs(source)]
         pairs = pa.table(dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True)))
     check_pairs(pairs, source)
     return pairs

@@ -88,12 +88,12 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     seconds = trial.step(untimed) * settings.batch_size / batch
     evaluation = trial.evaluation * validation_size / max(evaluated, 1)
     evaluations = 2 + whole // settings.eval_steps if validation_size else 0
-    taken = whole * seconds + evaluations * evaluation
-    saved = saved_checkpoints(whole, settings.checkpoint_steps, taken)
+    training = whole * seconds + evaluations * evaluation
+    saved = saved_checkpoints(whole, settings.checkpoint_steps, training)
     checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
-        seconds=reading + libraries + rates * (taken + loading),
+        seconds=reading + libraries + rates * (training + loading),
         memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
         rows={},
@@ -175,4 +175,4 @@ class _Trial:
 
 def bytes_of(weights: Iterable[Tensor]) -> int:
     """Bytes of some weights."""
-    return sum(each.numel() * each.element_size() for each in weights)
+    return sum(weight.numel() * weight.element_size() for weight in weights)

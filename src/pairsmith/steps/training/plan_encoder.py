@@ -47,7 +47,7 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         validation_spearman(encoder, sample, settings.eval_batch_size)
         seconds += evaluations * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
     weights = bytes_of(encoder.state_dict().values())
-    trained = bytes_of(each for each in encoder.parameters() if each.requires_grad)
+    trained = bytes_of(parameter for parameter in encoder.parameters() if parameter.requires_grad)
     saved = min(KEPT, saved_checkpoints(steps, settings.checkpoint_steps, seconds))
     best = saved * weights if evaluations and steps > settings.eval_steps else 0
     return Estimate(

@@ -37,7 +37,7 @@ def _train(
     data: QuestionData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
 ) -> Trained:
     model, tokenizer, rate, history = train_question_generator_on(
-        data.each, data.validation, settings, **context
+        data.training, data.validation, settings, **context
     )
     facts = {
         "questions": data.examples,

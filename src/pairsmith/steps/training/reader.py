@@ -47,7 +47,7 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
         context["progress"].say(
             f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
         )
-    questions = [*data.seeds.each, *data.added]
+    questions = [*data.seeds.examples, *data.added]
     trained = train_reader_on(
         list(map(QuestionWithSpans.of, questions)), data.validation, settings, **context
     )
@@ -77,5 +77,5 @@ train_reader = TrainingStep(
 
 def added_questions(settings: TrainReaderSettings) -> list[Question]:
     """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given."""
-    each = chain.from_iterable(read_questions(source) for source in settings.added)
-    return list(islice(each, settings.extra))
+    questions = chain.from_iterable(read_questions(source) for source in settings.added)
+    return list(islice(questions, settings.extra))

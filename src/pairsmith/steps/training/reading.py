@@ -43,14 +43,14 @@ class Seeds(Generic[E]):
     too low for a positive, and ``unanswered`` that of questions without an answer.
     """
 
-    each: list[E]
+    examples: list[E]
     repeated: int
     unmatched: int = 0
     unanswered: int = 0
 
     def tell(self, progress: Progress) -> None:
         """Say how many seeds were left out and why, and warn if there are too few to learn much."""
-        count = len(self.each)
+        count = len(self.examples)
         if self.unmatched:
             whole = count + self.repeated + self.unmatched
             progress.say(
@@ -75,7 +75,7 @@ class Seeds(Generic[E]):
             "pairs below the least score left out": self.unmatched,
             "seeds without an answer left out": self.unanswered,
         }
-        return {"seeds": len(self.each), **{name: count for name, count in left_out.items() if count}}
+        return {"seeds": len(self.examples), **{name: count for name, count in left_out.items() if count}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class SeedData(Generic[E]):
     @property
     def examples(self) -> int:
         """Number of training examples."""
-        return len(self.seeds.each) + len(self.added)
+        return len(self.seeds.examples) + len(self.added)
 
     rows = examples
     unread = 0
@@ -100,13 +100,13 @@ class QuestionData(Generic[C]):
     """What a training on questions has read.
 
     Attributes:
-        each: the training examples; their number decides the number of steps where epochs are set.
+        training: the training examples; their number decides the number of steps where epochs are set.
         rows: number of rows that these examples were made from.
         unread: number of rows that were counted but not read, as ``read`` was limited.
         validation: validation examples; may be empty.
     """
 
-    each: C
+    training: C
     rows: int
     unread: int
     validation: Sequence[Any]
@@ -114,7 +114,7 @@ class QuestionData(Generic[C]):
     @property
     def examples(self) -> int:
         """Number of training examples."""
-        return len(self.each)
+        return len(self.training)
 
 
 class Counted(Iterable[E]):
@@ -132,25 +132,25 @@ class Counted(Iterable[E]):
 
 def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example]:
     """The seeds in a source, of kind ``pairs`` those scored ``least`` or more."""
-    found = list(each_example(source, kind))
-    positives = matching(found, kind, least, source)
+    examples = list(each_example(source, kind))
+    positives = matching(examples, kind, least, source)
     seeds = _once(positives, lambda example: example, source)
     if kind == "reading":
         return replace(seeds, unanswered=_unanswered(source))
-    return replace(seeds, unmatched=len(found) - len(positives))
+    return replace(seeds, unmatched=len(examples) - len(positives))
 
 
 def matching(examples: Sequence[Example], kind: KindName, least: float, source: str) -> list[Example]:
     """The examples that are positives; of kind ``pairs``, those with a score of ``least`` or more."""
     if kind != "pairs":
         return list(examples)
-    found = [replace(each, score=1.0) for each in examples if each.score >= least]
-    if examples and not found:
+    positives = [replace(example, score=1.0) for example in examples if example.score >= least]
+    if examples and not positives:
         raise InputError(
             f"{source}: none of the {len(examples):,} pairs has a score of {least:g} or more, so there "
             "are no positives; give pairs that belong together, or a lower --least-score"
         )
-    return found
+    return positives
 
 
 def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings) -> list[Example]:
@@ -161,7 +161,11 @@ def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings
 
 def read_question_seeds(source: str) -> Seeds[Question]:
     """The seeds of a reader; duplicates have the same question, passage and answers."""
-    seeds = _once(read_questions(source), lambda each: (each.question, each.context, each.answers), source)
+    seeds = _once(
+        read_questions(source),
+        lambda question: (question.question, question.context, question.answers),
+        source,
+    )
     return replace(seeds, unanswered=_unanswered(source))
 
 
@@ -169,10 +173,10 @@ def _unanswered(source: str) -> int:
     return sum(not question.answers for question in read_questions(source, unanswered=True))
 
 
-def _once(found: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:
-    every, distinct = list(found), dict[Hashable, E]()
-    for each in every:
-        distinct.setdefault(key(each), each)
+def _once(examples: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:
+    every, distinct = list(examples), dict[Hashable, E]()
+    for example in every:
+        distinct.setdefault(key(example), example)
     if not every:
         raise InputError(f"{source} holds no examples")
     return Seeds(list(distinct.values()), len(every) - len(distinct))
@@ -182,10 +186,10 @@ def first_of(
     sources: Iterable[str], read: Callable[[str], Iterable[E]], most: int | None
 ) -> tuple[list[E], int]:
     """The items of all sources, of each no more than ``most``, and the number of those left out."""
-    found: list[E] = []
+    items: list[E] = []
     left = 0
     for source in sources:
         every = iter(read(source))
-        found += islice(every, most)
+        items += islice(every, most)
         left += sum(1 for _ in every)
-    return found, left
+    return items, left

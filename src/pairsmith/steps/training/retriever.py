@@ -41,11 +41,11 @@ def _train(
     repeated = data.rows - data.examples
     if repeated:
         context["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")
-    retriever, rate, history = train_retriever_on(data.each, data.validation, settings, **context)
+    retriever, rate, history = train_retriever_on(data.training, data.validation, settings, **context)
     facts = {
         "rows": data.examples,
         "duplicate rows left out": repeated,
-        "negatives": sum(len(each.negatives) for each in data.each),
+        "negatives": sum(len(example.negatives) for example in data.training),
         "objective": settings.objective,
         "validation": len(data.validation),
         "learning rate": rate,

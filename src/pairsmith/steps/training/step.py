@@ -99,7 +99,7 @@ class TrainingStep(Generic[S, D]):
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Train, and save the model in the run's folder."""
-        processes = Processes.here()
+        processes = Processes.current()
         if processes.size > 1 and self.alone:
             raise SettingsError(f"{self.name} runs in one process: {self.alone}")
         run = processes.quiet_unless_writing(run)
@@ -133,14 +133,14 @@ class TrainingStep(Generic[S, D]):
 
     def sources_of(self, settings: S) -> dict[str, str]:
         """The data to read, by setting, numbered where a setting lists several."""
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for name in self.sources:
             value = getattr(settings, name)
             if isinstance(value, list):
-                found |= {f"{name} {number}": source for number, source in enumerate(value, start=1)}
+                sources |= {f"{name} {number}": source for number, source in enumerate(value, start=1)}
             elif value:
-                found[name] = value
-        return found
+                sources[name] = value
+        return sources
 
     def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
         also = self.identity(settings)
@@ -156,10 +156,10 @@ class TrainingStep(Generic[S, D]):
 
 def _identifying(settings: FitSettings) -> dict[str, Any]:
     """The settings that identify a training; ``least_score`` is about pairs only."""
-    found = settings.deciding()
-    if found.get("kind", "pairs") != "pairs":
-        found.pop("least_score", None)
-    return found
+    options = settings.deciding()
+    if options.get("kind", "pairs") != "pairs":
+        options.pop("least_score", None)
+    return options
 
 
 def started(processes: Processes, start: Callable[[], ModelFolder], run: Run) -> ModelFolder:

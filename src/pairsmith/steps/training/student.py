@@ -36,7 +36,7 @@ def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageSto
 
 
 def _train(data: QuestionData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
-    trained = train_student_on(data.each, data.validation, settings, **context)
+    trained = train_student_on(data.training, data.validation, settings, **context)
     facts = {
         "passages": trained.passages,
         "questions": trained.questions,

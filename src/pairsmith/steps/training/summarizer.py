@@ -45,11 +45,13 @@ _READ = {"summaries": "A long document …", "reading": "the answer: The passage
 def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]:
     if settings.validation:
         check_rouge()
-    found = read_seeds(settings.seeds, settings.kind)
-    seeds = replace(found, each=[generation_example(each, settings.kind) for each in found.each])
+    originals = read_seeds(settings.seeds, settings.kind)
+    seeds = replace(
+        originals, examples=[generation_example(example, settings.kind) for example in originals.examples]
+    )
     examples = read_examples(settings.validation, settings.kind) if settings.validation else []
-    validation = [generation_example(each, settings.kind) for each in examples]
-    return SeedData(seeds, validation, added_examples(settings, [*seeds.each, *validation]))
+    validation = [generation_example(example, settings.kind) for example in examples]
+    return SeedData(seeds, validation, added_examples(settings, [*seeds.examples, *validation]))
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
@@ -60,7 +62,7 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
             "all are used"
         )
     summarizer, rate, history = train_summarizer_on(
-        data.seeds.each, data.added, data.validation, settings, **context
+        data.seeds.examples, data.added, data.validation, settings, **context
     )
     marked = data.added and settings.marker
     facts = {
@@ -97,8 +99,8 @@ def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) 
     documents = {example.input for example in known}
 
     def new() -> Iterator[Example]:
-        for found in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
-            example = generation_example(found, settings.kind)
+        for original in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
+            example = generation_example(original, settings.kind)
             if example.input not in documents:
                 documents.add(example.input)
                 yield example

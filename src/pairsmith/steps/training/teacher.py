@@ -51,7 +51,7 @@ def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
 def _train(
     data: QuestionData[StoredQuestions], settings: TrainTeacherSettings, context: TrainingContext
 ) -> Trained:
-    trained = train_reader_on(data.each, data.validation, settings, perceptrons=True, **context)
+    trained = train_reader_on(data.training, data.validation, settings, perceptrons=True, **context)
     facts = {
         "questions": trained.questions,
         "left out, as no window holds the answer": data.examples - trained.questions,

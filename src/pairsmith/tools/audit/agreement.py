@@ -24,8 +24,8 @@ def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]
     if len(audit.claimed) > MOST_LABELS:
         return {}
     claims = {row.id: row.label for row in audit.rows}
-    answers = [(claims[row], label) for each in said for row, label in each.items()]
-    found = {}
+    answers = [(claims[row], label) for labels in said for row, label in labels.items()]
+    by_label = {}
     for claimed in audit.claimed:
         if given := [label for claim, label in answers if claim == claimed]:
             shares = {}
@@ -35,8 +35,8 @@ def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]
                     "share": round(100 * given.count(label) / len(given), 2),
                     "share_ci": [round(100 * limit, 2) for limit in limits],
                 }
-            found[claimed] = {"answers": len(given), "given": shares}
-    return found
+            by_label[claimed] = {"answers": len(given), "given": shares}
+    return by_label
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:

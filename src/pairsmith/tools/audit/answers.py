@@ -101,11 +101,11 @@ class Answers:
             os.truncate(self._path, sum(len(line) + 1 for line in lines[:-1]))
         for number, line in enumerate(lines[:-1], start=1):
             try:
-                found = json.loads(line)
-                label = found["label"]
+                record = json.loads(line)
+                label = record["label"]
                 if not isinstance(label, str | None):
                     raise TypeError("no label")
-                yield Answer(str(found["annotator"]), str(found["row"]), label)
+                yield Answer(str(record["annotator"]), str(record["row"]), label)
             except (ValueError, LookupError, TypeError) as error:
                 raise FolderError(
                     f"{self._path}:{number}: not a valid answer; fix the line or remove it"

@@ -131,10 +131,10 @@ def make_app(session: Session) -> FastAPI:
     @app.post("/back")
     def back() -> JSONResponse:
         said = session.answers.of(session.annotator)
-        taken = session.answers.take_back(session.annotator)
-        row = next((place for place, each in enumerate(rows) if each.id == taken), None)
-        label = said.get(taken) if taken is not None else None
-        place = next((place for place, each in enumerate(labels) if each == label), None)
+        row_id = session.answers.take_back(session.annotator)
+        row = next((place for place, candidate in enumerate(rows) if candidate.id == row_id), None)
+        label = said.get(row_id) if row_id is not None else None
+        place = next((place for place, name in enumerate(labels) if name == label), None)
         return JSONResponse(session.state(row, taken=place))
 
     @app.post("/finish")

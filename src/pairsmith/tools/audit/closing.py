@@ -44,7 +44,7 @@ def closing(
 
 def _counts(there: Audit, said: Mapping[str, Labels]) -> Sequence[str]:
     """For each annotator how many rows they labelled, and how many as the data do."""
-    found = []
+    sentences = []
     for name, labels in said.items():
         told = f"{name} labelled {len(labels)} of {len(there.rows)} rows"
         compared = [row for row in there.rows if row.id in labels and row.label in there.labels]
@@ -52,16 +52,16 @@ def _counts(there: Audit, said: Mapping[str, Labels]) -> Sequence[str]:
             same = sum(labels[row.id] == row.label for row in compared)
             share = 100 * same / len(compared)
             told += f", and gave {same} of {len(compared)} ({share:.0f} %) the label in the data"
-        found.append(f"{told}.")
-    return found or ["Nobody has labelled a row yet."]
+        sentences.append(f"{told}.")
+    return sentences or ["Nobody has labelled a row yet."]
 
 
 def _agreement(results: Mapping[str, Any]) -> Sequence[str]:
     """How far several annotators agree beyond chance; nothing about one alone."""
-    found = results["agreement"]
-    told = [f"Cohen's kappa of {pair}: {_figure(value)}." for pair, value in found["cohen"].items()]
+    coefficients = results["agreement"]
+    told = [f"Cohen's kappa of {pair}: {_figure(value)}." for pair, value in coefficients["cohen"].items()]
     if len(results["labelled"]) > 1:
-        told.append(f"Krippendorff's alpha of all annotators: {_figure(found['krippendorff'])}.")
+        told.append(f"Krippendorff's alpha of all annotators: {_figure(coefficients['krippendorff'])}.")
     return [*told, "1 is full agreement, 0 no more than by chance."] if told else told
 
 

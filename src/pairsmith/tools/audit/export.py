@@ -71,7 +71,10 @@ def write_labelled(
         Run(out, Silent(), fresh=True),
         step="audit",
         schema=schema,
-        settings={"labels": list(audit.labels), "answers": {name: dict(each) for name, each in said.items()}},
+        settings={
+            "labels": list(audit.labels),
+            "answers": {name: dict(labels) for name, labels in said.items()},
+        },
         inputs={"data": source},
         models={},
     )
@@ -84,7 +87,7 @@ def write_labelled(
                 "annotators": "how many people labelled the row",
                 "share": "share of these people who gave it this label",
             },
-            made="The labels were given by people who did not see the labels in the data.",
+            provenance="The labels were given by people who did not see the labels in the data.",
             tags=("human-labelled",),
             sources=sources,
         )
@@ -94,13 +97,13 @@ def write_labelled(
 def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
     """Tasks with their annotations, for an import into Label Studio."""
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
-    found: list[dict[str, Any]] = []
+    tasks: list[dict[str, Any]] = []
     for row in audit.rows:
         given = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
         results = [choice | {"value": {"choices": [label]}} for label in given.values()]
         data: dict[str, Any] = {"row": row.id, **row.texts, "annotators": list(given)}
-        found.append({"data": data, "annotations": [{"result": [result]} for result in results]})
-    return found
+        tasks.append({"data": data, "annotations": [{"result": [result]} for result in results]})
+    return tasks
 
 
 def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:

@@ -125,20 +125,20 @@ def most(row: str, said: Mapping[str, Labels]) -> str | None:
 def audit_table(there: Audit, results: Mapping[str, Any]) -> str:
     """The confusion table as in Table 3, with the number of answers, and the agreement."""
     columns = list(results["confusion"])
-    width = max([9, *(len(each) + 2 for each in (*there.labels, *columns))])
+    width = max([9, *(len(heading) + 2 for heading in (*there.labels, *columns))])
     lines = [
         f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
     ]
     if columns:
         lines += ["", "share of answers ×100, by the label in the data"]
-        lines.append("".join(f"{each:>{width}}" for each in ("given", *columns)))
+        lines.append("".join(f"{heading:>{width}}" for heading in ("given", *columns)))
         for label in there.labels:
             shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
             lines.append(f"{label:>{width}}" + "".join(f"{share:>{width}.1f}" for share in shares))
         counts = (results["confusion"][column]["answers"] for column in columns)
         lines.append(f"{'answers':>{width}}" + "".join(f"{count:>{width}}" for count in counts))
-    found = results["agreement"]
-    lines += [f"Cohen's kappa of {pair}: {value}" for pair, value in found["cohen"].items()]
+    coefficients = results["agreement"]
+    lines += [f"Cohen's kappa of {pair}: {value}" for pair, value in coefficients["cohen"].items()]
     if len(results["labelled"]) > 1:
-        lines.append(f"Krippendorff's alpha: {found['krippendorff']}")
+        lines.append(f"Krippendorff's alpha: {coefficients['krippendorff']}")
     return "\n".join(lines) or "nobody has labelled a row yet"

@@ -71,17 +71,17 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     """Draw the rows that all annotators label."""
     if not folder.rows:
         raise InputError(f"{folder.path}: has no rows to label")
-    found: list[dict[str, Any]] = []
+    sample: list[dict[str, Any]] = []
     claimed: set[str] = set()
     column = ""
     for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
         column = next((name for name in ("label", "score") if name in table.column_names), "")
         if column and len(claimed) <= MOST_LABELS:
             claimed |= {label_name(value) for value in table.column(column).unique().to_pylist()}
-        found += drawn
-    columns = next((names for names in _TEXTS if set(names) <= found[0].keys()), None)
+        sample += drawn
+    columns = next((names for names in _TEXTS if set(names) <= sample[0].keys()), None)
     if columns is None:
-        raise InputError(f"{folder.path}: has no texts to label, only the columns {', '.join(found[0])}")
+        raise InputError(f"{folder.path}: has no texts to label, only the columns {', '.join(sample[0])}")
     if not column and not settings.labels:
         raise InputError(
             f"{folder.path}: its rows have no column label or score; give the labels to choose from, "
@@ -91,7 +91,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     says = column and not (column == "score" and len(claimed) > MOST_LABELS)
     rows = [
         AuditRow(str(row["id"]), dict(texts_of(row, columns)), label_name(row[column]) if says else "")
-        for row in found
+        for row in sample
     ]
     twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
     if twice is not None:

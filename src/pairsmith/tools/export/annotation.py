@@ -28,8 +28,8 @@ def label_studio(splits: Splits, kind: Kind) -> Files:
             task: dict[str, Any] = {"data": {"id": row["id"], **_texts(row, fields)}}
             if kind.claim in ("label", "score"):
                 chosen = {"choices": [_label(row, kind)]}
-                found = {"from_name": "label", "to_name": fields[0], "type": "choices", "value": chosen}
-                task["predictions"] = [{"model_version": "pairsmith", "result": [found]}]
+                prediction = {"from_name": "label", "to_name": fields[0], "type": "choices", "value": chosen}
+                task["predictions"] = [{"model_version": "pairsmith", "result": [prediction]}]
             tasks.append(task)
         yield f"{split}.json", [json.dumps(tasks, ensure_ascii=False, indent=1)]
 
@@ -41,8 +41,8 @@ def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -
         f"  <Header value={head}/>\n  <Text name={head} value={value}/>\n" for head, value in heads
     )
     buttons = "".join(f"    <Choice value={quoteattr(choice)}/>\n" for choice in choices)
-    asked = f'  <Choices name="label" toName={quoteattr(fields[0])} choice="single" showInLine="true">\n'
-    return f"<View>\n{texts}  <Header value={quoteattr(question)}/>\n{asked}{buttons}  </Choices>\n</View>"
+    opening = f'  <Choices name="label" toName={quoteattr(fields[0])} choice="single" showInLine="true">\n'
+    return f"<View>\n{texts}  <Header value={quoteattr(question)}/>\n{opening}{buttons}  </Choices>\n</View>"
 
 
 def argilla(splits: Splits, kind: Kind) -> Files:
@@ -100,10 +100,10 @@ def _label(row: Row, kind: Kind) -> str:
 def _choices(splits: Splits, kind: Kind, form: str) -> Sequence[str]:
     if kind.claim not in ("label", "score"):
         return _FITS
-    found = sorted({_label(row, kind) for rows in splits.values() for row in rows})
-    if len(found) > _MOST_LABELS:
+    labels = sorted({_label(row, kind) for rows in splits.values() for row in rows})
+    if len(labels) > _MOST_LABELS:
         raise SettingsError(
-            f"--form {form} makes a button of each {kind.claim}, and these rows have {len(found)} different "
+            f"--form {form} makes a button of each {kind.claim}, and these rows have {len(labels)} different "
             "ones; export rows with few labels, such as those that generate wrote"
         )
-    return found
+    return labels

@@ -46,7 +46,7 @@ def squad(splits: Splits, kind: Kind) -> Files:
         for row in rows:
             articles.setdefault(_title(row), {}).setdefault(str(row["context"]), []).append(row)
         data = [
-            {"title": title, "paragraphs": [_paragraph(*each) for each in passages.items()]}
+            {"title": title, "paragraphs": [_paragraph(*passage) for passage in passages.items()]}
             for title, passages in articles.items()
         ]
         yield f"{split}.json", [json.dumps({"version": "1.1", "data": data}, ensure_ascii=False)]
@@ -57,15 +57,19 @@ def beir(splits: Splits, kind: Kind) -> Files:
     if kind is WITH_NEGATIVES:
         yield from beir_with_negatives(splits)
         return
-    asked, found = _belonging(kind, "beir")
+    query_column, document_column = _belonging(kind, "beir")
     every = [row for rows in splits.values() for row in rows]
-    queries = {text_id(str(row[asked])): str(row[asked]) for row in every}
-    documents = {text_id(str(row[found])): row for row in every}
-    corpus = ({"_id": name, "title": _title(row), "text": row[found]} for name, row in documents.items())
+    queries = {text_id(str(row[query_column])): str(row[query_column]) for row in every}
+    documents = {text_id(str(row[document_column])): row for row in every}
+    corpus = (
+        {"_id": name, "title": _title(row), "text": row[document_column]} for name, row in documents.items()
+    )
     yield "corpus.jsonl", map(line, corpus)
     yield "queries.jsonl", (line({"_id": name, "text": text}) for name, text in queries.items())
     for split, rows in splits.items():
-        pairs = dict.fromkeys((text_id(str(row[asked])), text_id(str(row[found]))) for row in rows)
+        pairs = dict.fromkeys(
+            (text_id(str(row[query_column])), text_id(str(row[document_column]))) for row in rows
+        )
         lines = [f"{query}\t{document}\t1" for query, document in pairs]
         yield f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *lines]
 
@@ -82,8 +86,8 @@ def sentence_transformers(splits: Splits, kind: Kind) -> Files:
         target = "score" if kind.name == "scored pairs" else "label"
         names = {name: name for name in ("sentence1", "sentence2", target)}
     else:
-        asked, found = _belonging(kind, "sentence-transformers")
-        names = {asked: "anchor", found: "positive"}
+        query_column, document_column = _belonging(kind, "sentence-transformers")
+        names = {query_column: "anchor", document_column: "positive"}
     for split, rows in splits.items():
         yield f"{split}.jsonl", [line({name: row[column] for column, name in names.items()}) for row in rows]
 

@@ -96,16 +96,16 @@ def flag_embedding(splits: Splits) -> Files:
         lines = []
         for of_query in _by_query(rows).values():
             positives, negatives = _positives(of_query), _negatives(of_query)
-            made: dict[str, Any] = {
+            entry: dict[str, Any] = {
                 "query": of_query[0]["query"],
                 "pos": [text for text, _ in positives.values()],
                 "neg": [text for text, _ in negatives.values()],
             }
-            scores = [score for each in (positives, negatives) for _, score in each.values()]
+            scores = [score for texts in (positives, negatives) for _, score in texts.values()]
             if None not in scores:
-                made["pos_scores"] = scores[: len(positives)]
-                made["neg_scores"] = scores[len(positives) :]
-            lines.append(line(made))
+                entry["pos_scores"] = scores[: len(positives)]
+                entry["neg_scores"] = scores[len(positives) :]
+            lines.append(line(entry))
         yield f"{split}.jsonl", lines
 
 
@@ -141,10 +141,10 @@ def _refuse_unscored(row: Row, form: str) -> None:
 
 def _by_query(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """The rows of each query, in the order in which queries appear."""
-    found: dict[str, list[Row]] = {}
+    by_query: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["query_id"], []).append(row)
-    return found
+        by_query.setdefault(row["query_id"], []).append(row)
+    return by_query
 
 
 Texts = dict[str, tuple[str, float | None]]
@@ -157,12 +157,12 @@ def _positives(rows: Iterable[Row]) -> Texts:
 
 def _negatives(rows: Iterable[Row]) -> Texts:
     """The negatives of all rows of a query, each once."""
-    found: Texts = {}
+    negatives: Texts = {}
     for row in rows:
         scores = row["scores"] or [None] * len(row["negatives"])
         for name, text, score in zip(row["negative_ids"], row["negatives"], scores, strict=True):
-            found.setdefault(name, (text, score))
-    return found
+            negatives.setdefault(name, (text, score))
+    return negatives
 
 
 def _passages(texts: Texts) -> list[dict[str, str]]:

@@ -53,14 +53,14 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 def nested(splits: dict[str, list[Row]]) -> list[str]:
     """The columns that hold lists or objects."""
-    found = {
+    columns = {
         name: None
         for rows in splits.values()
         for row in rows
         for name, value in row.items()
         if isinstance(value, list | dict)
     }
-    return list(found)
+    return list(columns)
 
 
 def _field(value: Any, name: str, where: str) -> Any:

@@ -39,7 +39,7 @@ class Names:
         for path in sorted(self._known, key=len, reverse=True):
             for spelled in (path, re.sub(r"([\\|`*\[\]<])", r"\\\1", path)):
                 text = text.replace(spelled, self._known[path])
-        return self._below.sub(lambda found: model_display_name(found[0]), text)
+        return self._below.sub(lambda match: model_display_name(match[0]), text)
 
     def values(self, value: Any) -> Any:
         """A JSON value with the paths in all its strings and keys replaced."""

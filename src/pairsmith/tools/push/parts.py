@@ -53,13 +53,13 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
 
     The description of a data set says where on the Hub it will be: in OWNER/NAME at the URL ``endpoint``.
     """
-    found = place(data)
-    with reaching(found, FolderError):
-        if not is_folder(found):
+    location = place(data)
+    with reaching(location, FolderError):
+        if not is_folder(location):
             raise FolderError(
                 f"--data {data}: there is no such folder; give a dataset folder or a model folder"
             )
-        folder = (fetched(found) if isinstance(found, UPath) else found).resolve()
+        folder = (fetched(location) if isinstance(location, UPath) else location).resolve()
         if (folder / MANIFEST).is_file():
             return Parts("dataset", _dataset(folder, data, repo, endpoint))
         if any((folder / name).is_file() for name in (RECORD, "config.json", "modules.json")):

@@ -42,7 +42,7 @@ def ridges(edges: Sequence[float], series: Mapping[str, Sequence[float]], x_labe
     ``series`` has for each name a number for each bin; ``edges`` are the bin edges, one more than these.
     """
     across = (edges[0], edges[-1])
-    highest = max((value for each in series.values() for value in each), default=0) or 1
+    highest = max((value for numbers in series.values() for value in numbers), default=0) or 1
     parts = list[Markup]()
     for place, (name, values) in enumerate(series.items()):
         top = place * (_RIDGE + _NAMED)
@@ -63,23 +63,23 @@ def lines(
 
     ``spans`` has for each point the two ends of a vertical line, such as an interval.
     """
-    points = [point for each in series.values() for point in each]
+    points = [point for curve in series.values() for point in curve]
     if not points:
         return _image([], _ROW, "Nothing to draw")
     xs, ys = zip(*points, strict=True)
-    ys += tuple(end for each in (spans or {}).values() for span in each for end in span)
+    ys += tuple(end for intervals in (spans or {}).values() for span in intervals for end in span)
     across, up = (min(xs), max(xs)), (min(ys), max(ys))
     parts = _axes(across, up, x_label, whole=all(float(x).is_integer() for x in xs))
-    for place, (name, each) in enumerate(series.items()):
+    for place, (name, curve) in enumerate(series.items()):
         # Moved aside, or vertical lines would cover each other.
         aside = _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
-        at = [(_x(x, across) + aside, _y(y, up)) for x, y in each]
+        at = [(_x(x, across) + aside, _y(y, up)) for x, y in curve]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
         parts.append(Markup('<polyline points="{}" {}/>').format(path, _stroke(place)))
         for (x, _), (low, high) in zip(at, (spans or {}).get(name, ()), strict=False):
             line = Markup('<path d="M{:.1f},{:.1f} V{:.1f}" class="line s{}"/>')
             parts.append(line.format(x, _y(low, up), _y(high, up), place % COLOURS))
-        if len(each) <= _MARKED:
+        if len(curve) <= _MARKED:
             dot = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3" class="area s{}"/>')
             parts += [dot.format(x, y, place % COLOURS) for x, y in at]
         if len(series) > 1 and at:  # not every reader can tell colours apart
@@ -99,11 +99,11 @@ def _legend(names: Sequence[str]) -> Markup:
     """A list of the lines: a piece of each, its number and its name."""
     piece = Markup('<svg viewBox="0 0 28 10" aria-hidden="true"><path d="M0,5 H28" {}/></svg>')
     item = Markup("<li>{}<span>{} {}</span></li>")
-    found = [
+    entries = [
         item.format(piece.format(_stroke(place)), place + 1, shown(name, 40))
         for place, name in enumerate(names)
     ]
-    return Markup('<ul class="legend">{}</ul>').format(Markup("").join(found))
+    return Markup('<ul class="legend">{}</ul>').format(Markup("").join(entries))
 
 
 def _stroke(place: int) -> Markup:

@@ -35,10 +35,10 @@ def classified_sections(folder: Place, results: Mapping[str, Any], examples: int
     """
     whole = {_WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES}
     figures, *others = evaluation_sections(whole)
-    found = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
+    sections = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
     if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):
-        found.append(Section("Texts that got another label", [block]))
-    return [*found, *others]
+        sections.append(Section("Texts that got another label", [block]))
+    return [*sections, *others]
 
 
 def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterator[Block]:
@@ -48,10 +48,10 @@ def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterat
         [
             (
                 shown(label, 60),
-                number(int(each["count"])),
-                *("–" if each[name] is None else number(float(each[name])) for name in figures),
+                number(int(entry["count"])),
+                *("–" if entry[name] is None else number(float(entry[name])) for name in figures),
             )
-            for label, each in labels.items()
+            for label, entry in labels.items()
         ],
         note="×100. Precision: of the texts that were given the label, how many have it. Recall: of "
         "the texts that have it, how many were given it.",
@@ -72,8 +72,8 @@ def _wrong(folder: Place, examples: int) -> Block | None:
     with reaching(folder, FolderError):
         rows = (json.loads(line) for _, line in read_lines(folder / PREDICTIONS))
         wrong = (row for row in rows if row["label"] != row["predicted"])
-        found = nlargest(max(3, examples), wrong, key=lambda row: row["score"])
-    if not found:
+        mistakes = nlargest(max(3, examples), wrong, key=lambda row: row["score"])
+    if not mistakes:
         return None
     return Examples(
         "Those that it was surest of. Read them: is the label wrong, the text unclear, or the classifier?",
@@ -82,6 +82,6 @@ def _wrong(folder: Place, examples: int) -> Block | None:
                 f"{shown(row['label'], 60)}, was given {shown(row['predicted'], 60)} ({row['score']:.2f})",
                 [("text", shown(row["text"]))],
             )
-            for row in found
+            for row in mistakes
         ],
     )

@@ -14,7 +14,7 @@ from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
 from pairsmith.tools.report.label_texts import similarity_by_label
-from pairsmith.tools.report.origin import made
+from pairsmith.tools.report.origin import provenance
 from pairsmith.tools.report.overlap import FEWEST
 from pairsmith.tools.report.parts import (
     Bars,
@@ -57,48 +57,50 @@ def dataset_sections(
 
     Examples come first, as the texts say more than any count, and what made the rows last.
     """
-    found = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
+    summary = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
     if not folder.rows:
         warn.append(Finding("the data set has no rows", "Look below why none was kept."))
     else:
-        yield Section("Examples", list(examples(found, settings, label_meanings(folder.manifest.settings))))
-        yield Section("Labels", list(labels(found, warn)))
-        yield Section("Texts and labels", list(similarity_by_label(found, settings, encoder, warn)))
+        yield Section("Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings))))
+        yield Section("Labels", list(labels(summary, warn)))
+        yield Section("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
         if known:
-            yield Section("Evaluation data among the rows", list(overlap(found, warn)))
-        yield Section("Lengths", list(lengths(found)))
-        yield Section("Variety", list(variety(found, warn)))
+            yield Section("Evaluation data among the rows", list(overlap(summary, warn)))
+        yield Section("Lengths", list(lengths(summary)))
+        yield Section("Variety", list(variety(summary, warn)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
-    total = sum(found.sources.values())
-    sources = [(shown(name, 100), number(rows), percent(rows, total)) for name, rows in found.sources.items()]
+    total = sum(summary.sources.values())
+    sources = [
+        (shown(name, 100), number(rows), percent(rows, total)) for name, rows in summary.sources.items()
+    ]
     tables = [Table(["source", "rows", "share"], sources[:_SOURCES])] if sources else []
-    yield Section("How it was made", [*tables, made(folder)])
+    yield Section("How it was made", [*tables, provenance(folder)])
 
 
-def labelled(found: Tally, name: str) -> str:
+def labelled(summary: Tally, name: str) -> str:
     """A label with the name of its column: ``score 0.5``."""
-    return f"{found.label} {shown(name, 60)}"
+    return f"{summary.label} {shown(name, 60)}"
 
 
-def labels(found: Tally, warn: list[Finding]) -> Iterator[Block]:
+def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     """How many rows each label has, and how numeric columns are distributed."""
-    if found.label:
-        every = sum(found.labels.values(), Counter[str]())
+    if summary.label:
+        every = sum(summary.labels.values(), Counter[str]())
         order = in_order(every)
         yield Bars(
-            [(labelled(found, name), every[name]) for name in order],
+            [(labelled(summary, name), every[name]) for name in order],
             "Rows with each label",
             " rows",
             [place % COLOURS for place in range(len(order))],
         )
-        if len(found.splits) > 1:
+        if len(summary.splits) > 1:
             rows = [
-                (shown(label, 60), *(number(found.labels[split][label]) for split in found.splits))
+                (shown(label, 60), *(number(summary.labels[split][label]) for split in summary.splits))
                 for label in order
             ]
-            yield Table([found.label, *found.splits], rows, title="Rows of each split")
+            yield Table([summary.label, *summary.splits], rows, title="Rows of each split")
         known = [label for label in every if label != OTHERS]
         smallest, largest = min(known, key=every.__getitem__), max(known, key=every.__getitem__)
         if every[largest] > 10 * every[smallest]:
@@ -111,32 +113,32 @@ def labels(found: Tally, warn: list[Finding]) -> Iterator[Block]:
                 )
             )
     else:
-        graded = "score" in found.numbers
+        graded = "score" in summary.numbers
         yield Note("The rows have scores for labels." if graded else "There are no labels in the rows.")
-    for name, values in found.numbers.items():
+    for name, values in summary.numbers.items():
         if len(values):
             yield histogram_of(values, name, f"The column {name}.")
 
 
-def lengths(found: Tally) -> Iterator[Block]:
+def lengths(summary: Tally) -> Iterator[Block]:
     """How long the texts of each column are, in words."""
     rows = [
-        (column_words(name), *(number(float(mark), 0) for mark in np.percentile(each, (0, 5, 50, 95, 100))))
-        for name, each in found.lengths.items()
+        (column_words(name), *(number(float(mark), 0) for mark in np.percentile(counts, (0, 5, 50, 95, 100))))
+        for name, counts in summary.lengths.items()
     ]
     head = ["words in", "fewest", "5 %", "median", "95 %", "most"]
     note = (
         "Words are separated by spaces. 5 % of the texts are shorter than “5 %”, and 5 % longer than “95 %”."
     )
     yield Table(head, rows, note=note)
-    for name, each in found.lengths.items():
-        most = max(int(np.ceil(np.percentile(each, 99))), 1)
-        longer = int((each > most).sum())
+    for name, counts in summary.lengths.items():
+        most = max(int(np.ceil(np.percentile(counts, 99))), 1)
+        longer = int((counts > most).sum())
         caption = f"In the last column are the {number(longer)} longest, too." if longer else ""
         words_in = f"words in {column_words(name)}"
-        if each.min() < most:  # else there is one column, with all of them
+        if counts.min() < most:  # else there is one column, with all of them
             told = f"Texts by their number of words. {caption}".strip()
-            yield histogram_of(np.minimum(each, most), words_in, told)
+            yield histogram_of(np.minimum(counts, most), words_in, told)
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
@@ -155,20 +157,20 @@ def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
     return Chart(histogram(edges.tolist(), counts.tolist(), name, whole=whole), caption)
 
 
-def variety(found: Tally, warn: list[Finding]) -> Iterator[Block]:
+def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     """How often texts and their words repeat."""
-    total = sum(found.splits.values())
-    sample = {name: [str(row.get(name) or "") for row in found.rows] for name in found.columns}
+    total = sum(summary.splits.values())
+    sample = {name: [str(row.get(name) or "") for row in summary.rows] for name in summary.columns}
     rows = []
     for name, texts in sample.items():
         ones, twos = Counter[str](), Counter[tuple[str, str]]()
         for text in texts:
             if ones.total() > _WORDS:
                 break
-            each = words(text).split()
-            ones.update(each)
-            twos.update(pairwise(each))
-        different = f"{number(found.distinct[name])} ({percent(found.distinct[name], total)})"
+            terms = words(text).split()
+            ones.update(terms)
+            twos.update(pairwise(terms))
+        different = f"{number(summary.distinct[name])} ({percent(summary.distinct[name], total)})"
         rows.append(
             (column_words(name), different, *(percent(len(kinds), kinds.total()) for kinds in (ones, twos)))
         )
@@ -201,16 +203,16 @@ def variety(found: Tally, warn: list[Finding]) -> Iterator[Block]:
             )
 
 
-def overlap(found: Tally, warn: list[Finding]) -> Iterator[Block]:
+def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     """How many rows share text with each evaluation set, with the first of them."""
-    total = sum(found.splits.values())
-    short = {source: model_display_name(source) for source in found.shared}
+    total = sum(summary.splits.values())
+    short = {source: model_display_name(source) for source in summary.shared}
     often = Counter(short.values())  # two sources may have one name in different folders
     names = {
         source: shown(name if often[name] == 1 else redacted(source), 100) for source, name in short.items()
     }
     rows = []
-    for evaluation, shared in found.shared.items():
+    for evaluation, shared in summary.shared.items():
         name = names[evaluation]
         said = (
             f"{shared.rows:,} of {total:,} rows contain a text of {name}, or {GRAM} consecutive words of one"
@@ -236,37 +238,37 @@ def overlap(found: Tally, warn: list[Finding]) -> Iterator[Block]:
         "texts is the same. Case and punctuation are ignored, and so are texts of the evaluation data "
         f"with fewer than {FEWEST} words.",
     )
-    for evaluation, shared in found.shared.items():
+    for evaluation, shared in summary.shared.items():
         if shared.first:
             title = f"The first rows that share text with {names[evaluation]}:"
-            yield Examples(title, [("", shown_texts(row, found)) for row in shared.first])
+            yield Examples(title, [("", shown_texts(row, summary)) for row in shared.first])
 
 
-def examples(found: Tally, settings: ReportSettings, meanings: Mapping[str, str]) -> Iterator[Block]:
+def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, str]) -> Iterator[Block]:
     """Some rows of each label; where rows are ranked by score or margin, the highest and the lowest.
 
     ``meanings`` has what labels mean in words.
     """
-    ranked = next((name for name in ("score", "margin") if name in found.numbers), None)
-    if ranked and len({row[ranked] for row in found.rows}) > _FEW_SCORES:
-        known = [row for row in found.rows if row[ranked] is not None and math.isfinite(row[ranked])]
+    ranked = next((name for name in ("score", "margin") if name in summary.numbers), None)
+    if ranked and len({row[ranked] for row in summary.rows}) > _FEW_SCORES:
+        known = [row for row in summary.rows if row[ranked] is not None and math.isfinite(row[ranked])]
         order = sorted(known, key=lambda row: -float(row[ranked]))
         count = settings.examples
         for title, rows in (("highest", order[:count]), ("lowest", order[-count:] if count else [])):
-            marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, found)) for row in rows]
+            marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary)) for row in rows]
             yield Examples(f"Rows with the {title} {ranked}:", marked)
         return
     by_name: dict[str, list[Row]] = defaultdict(list)
-    for row in found.rows:
-        by_name[found.label_of(row)].append(row)
+    for row in summary.rows:
+        by_name[summary.label_of(row)].append(row)
     colours = {
-        name: place % COLOURS for place, name in enumerate(in_order(set().union(*found.labels.values())))
+        name: place % COLOURS for place, name in enumerate(in_order(set().union(*summary.labels.values())))
     }
     for name, rows in sorted(by_name.items(), key=lambda item: _highest_first(item[0])):
-        title = f"{labelled(found, name)}:" if found.label else "Some rows:"
+        title = f"{labelled(summary, name)}:" if summary.label else "Some rows:"
         if meaning := meanings.get(name):
             title += f" {shown(meaning, 200)}"
-        some = [("", shown_texts(row, found)) for row in spread(rows, settings.examples)]
+        some = [("", shown_texts(row, summary)) for row in spread(rows, settings.examples)]
         yield Examples(title, some, colours.get(name))
 
 
@@ -284,6 +286,6 @@ def _highest_first(label: str) -> tuple[float, str]:
         return math.inf, label
 
 
-def shown_texts(row: Row, found: Tally) -> list[tuple[str, str]]:
+def shown_texts(row: Row, summary: Tally) -> list[tuple[str, str]]:
     """The texts of a row as they are shown, each with its column's name."""
-    return [(column_words(name), shown(text)) for name, text in texts_of(row, found.columns)]
+    return [(column_words(name), shown(text)) for name, text in texts_of(row, summary.columns)]

@@ -48,7 +48,7 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
     for text, label in zip(texts, labels, strict=True):
         counts[label].update(set(_WORD.findall(text.casefold().replace("’", "'"))))
     every = sum((Counter(own) for own in counts.values()), Counter[str]())
-    found = list[Giveaway]()
+    clues = list[Giveaway]()
     for label in in_order(set(labels)):
         own, others = totals[label], len(labels) - totals[label]
         if own < _FEWEST or others < _FEWEST:
@@ -58,32 +58,32 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
             for word, count in counts[label].items()
             if count >= _SHARE * own and count / own >= _TIMES * (every[word] - count) / others
         ]
-        mine.sort(key=lambda each: (each.elsewhere / others - each.count / own, each.word))
-        found += mine[:_SHOWN]
-    return found
+        mine.sort(key=lambda clue: (clue.elsewhere / others - clue.count / own, clue.word))
+        clues += mine[:_SHOWN]
+    return clues
 
 
 def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Finding]) -> Iterator[Block]:
     """A table of the words that give labels away; ``warn`` gets a finding where one word nearly suffices."""
-    found = giveaways(texts, labels)
-    if not found:
+    clues = giveaways(texts, labels)
+    if not clues:
         return
     yield Table(
         ["label", "word", "in its texts", "in all others"],
         [
             (
-                shown(each.label, 60),
-                shown(each.word, 60),
-                percent(each.count, each.of),
-                percent(each.elsewhere, each.of_others),
+                shown(clue.label, 60),
+                shown(clue.word, 60),
+                percent(clue.count, clue.of),
+                percent(clue.elsewhere, clue.of_others),
             )
-            for each in found
+            for clue in clues
         ],
         texts=2,
         title="Words that give a label away",
         note="Some are what the label is about. Others only show how the texts were written.",
     )
-    if alone := [each for each in found if each.suffices]:
+    if alone := [clue for clue in clues if clue.suffices]:
         first = alone[0]
         more = f" (and {len(alone) - 1} more such words)" if len(alone) > 1 else ""
         others = percent(first.elsewhere, first.of_others)

@@ -41,16 +41,16 @@ _ALIKE = (
 
 
 def similarity_by_label(
-    found: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[Finding]
+    summary: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[Finding]
 ) -> Iterator[Block]:
     """How similar the texts of pairs are by label, or whether a classifier can label single texts."""
-    sides = next((sides for sides in PAIRS if set(sides) <= set(found.columns)), None)
-    names = [found.label_of(row) or "all" for row in found.rows]
+    sides = next((sides for sides in PAIRS if set(sides) <= set(summary.columns)), None)
+    names = [summary.label_of(row) or "all" for row in summary.rows]
     if sides is None:
-        yield from single_texts(found, names, settings, warn)
+        yield from single_texts(summary, names, settings, warn)
         return
-    graded = found.label == "score" and all(isinstance(row["score"], float | None) for row in found.rows)
-    pairs = [(str(row[sides[0]] or ""), str(row[sides[1]] or "")) for row in found.rows]
+    graded = summary.label == "score" and all(isinstance(row["score"], float | None) for row in summary.rows)
+    pairs = [(str(row[sides[0]] or ""), str(row[sides[1]] or "")) for row in summary.rows]
     near = Counter(
         name for name, pair in zip(names, pairs, strict=True) if folded(pair[0]) == folded(pair[1])
     )
@@ -59,7 +59,7 @@ def similarity_by_label(
         for name, count in ((name, names.count(name)) for name in in_order(set(names)))
     ]
     yield Table(
-        [found.label or "", "rows looked at", "near-copies"],
+        [summary.label or "", "rows looked at", "near-copies"],
         rows,
         note="Near-copies differ only in case, spaces and punctuation.",
     )
@@ -73,7 +73,7 @@ def similarity_by_label(
         )
     measures = [shared_words(pairs), *([cosines(pairs, encoder)] if encoder else [])]
     for measure in measures:
-        yield from by_label(measure, names, found.label or "")
+        yield from by_label(measure, names, summary.label or "")
         if graded:
             for low, high, area in confused(measure.values, names):
                 warn.append(
@@ -84,7 +84,7 @@ def similarity_by_label(
                     )
                 )
     if graded:
-        yield from doubtful(found, sides, measures[-1], settings)
+        yield from doubtful(summary, sides, measures[-1], settings)
 
 
 def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") -> Iterator[Block]:
@@ -119,14 +119,14 @@ def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") ->
 
 
 def doubtful(
-    found: Tally, sides: tuple[str, str], measure: PairSimilarity, settings: ReportSettings
+    summary: Tally, sides: tuple[str, str], measure: PairSimilarity, settings: ReportSettings
 ) -> Iterator[Block]:
     """The pairs whose score and similarity rank most differently, and those where the ranks agree."""
-    scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in found.rows])
+    scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in summary.rows])
     known = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
     if len(known) < 2:
         return
-    ranks = [group_ranks(dense_groups(each[known])) for each in (scores, measure.values)]
+    ranks = [group_ranks(dense_groups(values[known])) for values in (scores, measure.values)]
     order = known[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
     for title, rows in (
         (f"Pairs whose score and {measure.measure} disagree most:", order[::-1]),
@@ -135,7 +135,7 @@ def doubtful(
         marked = [
             (
                 f"score {scores[row]:g}, {measure.measure} {measure.values[row]:.2f}",
-                [(column_words(side), shown(str(found.rows[row][side]))) for side in sides],
+                [(column_words(side), shown(str(summary.rows[row][side]))) for side in sides],
             )
             for row in rows[: settings.examples]
         ]
@@ -143,13 +143,13 @@ def doubtful(
 
 
 def single_texts(
-    found: Tally, names: Sequence[str], settings: ReportSettings, warn: list[Finding]
+    summary: Tally, names: Sequence[str], settings: ReportSettings, warn: list[Finding]
 ) -> Iterator[Block]:
     """Whether a simple classifier predicts the labels of unseen texts."""
-    text = next((name for name in ("text", *found.columns) if name in found.columns), None)
-    texts = [str(row[text] or "") for row in found.rows] if text and found.label else []
+    text = next((name for name in ("text", *summary.columns) if name in summary.columns), None)
+    texts = [str(row[text] or "") for row in summary.rows] if text and summary.label else []
     told = told_apart(texts, list(names), settings.seed) if texts else None
-    if told is None and not found.label:
+    if told is None and not summary.label:
         return
     if told is None:
         yield Note("No two labels have enough rows to compare their texts: it takes 20 of each.")

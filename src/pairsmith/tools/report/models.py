@@ -32,9 +32,9 @@ Points = list[tuple[float, float]]
 def little(record: Mapping[str, Any]) -> Iterator[Finding]:
     """What is wrong with a training of few steps, and with an evaluation on few rows or on a program's."""
     steps = record.get("steps")
-    made = record.get("settings") or {}
-    asked = made.get("max_steps") or made.get("steps")  # few on purpose
-    if isinstance(steps, int) and 0 < steps < FEW_STEPS and not asked:
+    settings = record.get("settings") or {}
+    limit = settings.get("max_steps") or settings.get("steps")  # few on purpose
+    if isinstance(steps, int) and 0 < steps < FEW_STEPS and not limit:
         yield Finding(
             f"the training had only {steps} step{'s' if steps > 1 else ''}, too few to learn much",
             "Make more rows, or give a smaller --batch-size or more --epochs.",
@@ -81,10 +81,10 @@ def model_sections(record: Mapping[str, Any]) -> list[Section]:
         course.append(("steps", f"{record['steps']:,}; step {record.get('best_step', 0):,} was kept"))
     if isinstance(record.get("seconds"), int | float):
         course.append(("time taken", clock(record["seconds"])))
-    made = [("step", str(record.get("step", ""))), *sources(record.get("about") or {}), *_settings(record)]
+    facts = [("step", str(record.get("step", ""))), *sources(record.get("about") or {}), *_settings(record)]
     chosen = [choices(record)] if record.get("choices") else list(curves(record))
     course_blocks: list[Block] = [*chosen, *([Facts(course)] if course else [])]
-    return [Section("Training", course_blocks), Section("How it was made", [Facts(made)])]
+    return [Section("Training", course_blocks), Section("How it was made", [Facts(facts)])]
 
 
 def choices(record: Mapping[str, Any]) -> Block:
@@ -93,7 +93,7 @@ def choices(record: Mapping[str, Any]) -> Block:
     names = list(tried[0])
     return Table(
         [name.replace("_", " ") for name in names],
-        [tuple(f"{each[name]:g}" for name in names) for each in tried],
+        [tuple(f"{choice[name]:g}" for name in names) for choice in tried],
     )
 
 
@@ -152,8 +152,8 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
     names = [
         (key, shown(model_display_name(str(about[key])), 100)) for key in ("model", "data") if about.get(key)
     ]
-    made = [("step", str(about.get("step", ""))), *names, *_settings(about)]
-    return [Section("Figures", blocks), Section("How it was measured", [Facts(made)])]
+    facts = [("step", str(about.get("step", ""))), *names, *_settings(about)]
+    return [Section("Figures", blocks), Section("How it was measured", [Facts(facts)])]
 
 
 def against(results: Mapping[str, Any]) -> Iterator[Table]:
@@ -164,12 +164,12 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
     rows = [
         (
             shown(name, 60),
-            shown(str(each["verdict"]), 60),
-            f"{each['difference']:+.2f}",
-            "{:+.2f} to {:+.2f}".format(*each["difference_ci"]),
+            shown(str(comparison["verdict"]), 60),
+            f"{comparison['difference']:+.2f}",
+            "{:+.2f} to {:+.2f}".format(*comparison["difference_ci"]),
         )
-        for name, each in beside.items()
-        if isinstance(each, Mapping)
+        for name, comparison in beside.items()
+        if isinstance(comparison, Mapping)
     ]
     if not rows:
         return

@@ -60,7 +60,7 @@ def lead(folder: DatasetFolder) -> list[str]:
     return [*([shown(told)] if told else []), f"{counts}."]
 
 
-def made(folder: DatasetFolder) -> Facts:
+def provenance(folder: DatasetFolder) -> Facts:
     """Which step made the data set, from what, with which models and settings, and how long it took."""
     manifest = folder.manifest
     rows = [("step", manifest.step), *sources(manifest.about.model_dump())]
@@ -94,9 +94,9 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for role, word in (("model", "models"), ("data", "data")):
         names = [
-            shown(model_display_name(str(each.get("name", ""))), 100)
-            for each in about.get("credits", ())
-            if isinstance(each, Mapping) and each.get("role") == role
+            shown(model_display_name(str(credit.get("name", ""))), 100)
+            for credit in about.get("credits", ())
+            if isinstance(credit, Mapping) and credit.get("role") == role
         ]
         if names:
             rows.append(

@@ -38,11 +38,11 @@ def _strings(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, str) and name not in _NO_TEXT:
         yield from value.split("\t")  # a line of a table without a header is one string
     elif isinstance(value, Mapping):
-        for inner, each in value.items():
-            yield from _strings(each, inner)
+        for inner, part in value.items():
+            yield from _strings(part, inner)
     elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each, name)
+        for part in value:
+            yield from _strings(part, name)
 
 
 def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:

@@ -157,15 +157,15 @@ def shown(text: str, longest: int = LONGEST) -> str:
     Direction marks would otherwise reverse the rest of the page, and control characters stop some
     programs from reading it.
     """
-    found: list[str] = []
+    pieces: list[str] = []
     left = longest
     for place, character in enumerate(text):
         written = _visible(character)
         left -= len(written)
         if left < 0:
-            return f"{''.join(found)}… ({len(text):,} characters)" if place else "…"
-        found.append(written)
-    return "".join(found)
+            return f"{''.join(pieces)}… ({len(text):,} characters)" if place else "…"
+        pieces.append(written)
+    return "".join(pieces)
 
 
 def _visible(character: str) -> str:

@@ -15,25 +15,25 @@ _MOST_REASONS = 15
 
 def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     """The number of rejected rows by reason, with examples."""
-    reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda each: -each[1])
+    reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda pair: -pair[1])
     if not reasons:
         return Section("What was not kept", [Note("No row was rejected.")])
     blocks: list[Block] = [Bars(reasons[:_MOST_REASONS], "What was not kept, by filter and reason", " rows")]
     if len(reasons) > _MOST_REASONS:
         rest = reasons[_MOST_REASONS:]
         blocks.append(Note(f"{len(rest):,} further reasons have {sum(n for _, n in rest):,} rows."))
-    found: dict[str, list[str]] = {reason: [] for reason, _ in reasons[:_MOST_REASONS]}
+    by_reason: dict[str, list[str]] = {reason: [] for reason, _ in reasons[:_MOST_REASONS]}
     for table in folder.shards(REJECTS):
-        if all(len(rows) == settings.examples for rows in found.values()):
+        if all(len(rows) == settings.examples for rows in by_reason.values()):
             break
         names = pc.binary_join_element_wise(table.column("filter"), table.column("reason"), ": ")
-        for reason, rows in found.items():
+        for reason, rows in by_reason.items():
             if missing := settings.examples - len(rows):
                 some = table.filter(pc.equal(names, reason)).slice(0, missing)
                 rows += map(str, some.column("row").to_pylist())
     blocks += [
         Examples(shown(f"{reason}:", 200), [("", _columns(row)) for row in rows])
-        for reason, rows in found.items()
+        for reason, rows in by_reason.items()
         if rows
     ]
     return Section("What was not kept", blocks)
@@ -48,7 +48,7 @@ def _columns(row: str) -> list[tuple[str, str]]:
     if not isinstance(value, dict):
         return [("", shown(row))]
     return [
-        (shown(column_words(name), 60), shown(label_name(each)))
-        for name, each in value.items()
-        if name != "id" and each != ""
+        (shown(column_words(name), 60), shown(label_name(cell)))
+        for name, cell in value.items()
+        if name != "id" and cell != ""
     ]

@@ -68,9 +68,11 @@ def report(settings: ReportSettings, run: Run) -> Place:
             encoder = load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
         of_rows = partial(dataset_sections, settings=settings, known=known, encoder=encoder)
         page = page_of(source, settings, of_rows)
-        page = replace(page, warnings=[replace(each, text=shown(each.text)) for each in page.warnings])
+        page = replace(
+            page, warnings=[replace(finding, text=shown(finding.text)) for finding in page.warnings]
+        )
         write_atomic(run.out / PAGE, render(page).encode("utf-8", "replace"))
-        save(complete=True, data=str(source), warnings=[each.text for each in page.warnings])
+        save(complete=True, data=str(source), warnings=[finding.text for finding in page.warnings])
     for warning in page.warnings:
         run.progress.say(f"warning: {warning.text}")
     run.progress.say(f"wrote {run.out / PAGE}")
@@ -80,8 +82,8 @@ def report(settings: ReportSettings, run: Run) -> Place:
 def kind_of(folder: Place) -> str:
     """The name of the record file that shows what kind of folder this is."""
     with reaching(folder, FolderError):
-        found = next((name for name in _KINDS if size_of(folder / name) is not None), None)
-    if found is None:
+        file = next((name for name in _KINDS if size_of(folder / name) is not None), None)
+    if file is None:
         if size_of(folder / COMPARISON) is not None:
             raise FolderError(
                 f"--data {folder}: is a comparison, whose page is its {COMPARISON}; for a report on rows, "
@@ -94,7 +96,7 @@ def kind_of(folder: Place) -> str:
         else:
             what = f"it has none of {', '.join(_KINDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
-    return found
+    return file
 
 
 def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:

@@ -86,8 +86,10 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
     Of the rows that share text with one of the ``known`` evaluation sets, the first ``examples`` are kept.
     """
     schema = folder.schema() if folder.splits else pa.schema([])
-    columns = [each.name for each in schema if pa.types.is_string(each.type) and _is_text(each.name)]
-    numbers: dict[str, list[Floats]] = {each.name: [] for each in schema if pa.types.is_floating(each.type)}
+    columns = [column.name for column in schema if pa.types.is_string(column.type) and _is_text(column.name)]
+    numbers: dict[str, list[Floats]] = {
+        column.name: [] for column in schema if pa.types.is_floating(column.type)
+    }
     label = next((name for name in _LABELS if name in schema.names), None)
     labels = {split: Counter[str]() for split in folder.splits}
     sources = Counter[str]()
@@ -170,19 +172,19 @@ def _compare(
                     whole[name].add(row)
                 if not own.isdisjoint(known_runs):
                     runs[name].add(row)
-    for name, found in shared.items():
+    for name, overlap in shared.items():
         either = sorted(whole[name] | runs[name])
-        found.whole += len(whole[name])
-        found.runs += len(runs[name])
-        found.rows += len(either)
-        kept = either[: max(examples - len(found.first), 0)]
-        found.first += [_cut(row) for row in table.take(pa.array(kept, pa.int64())).to_pylist()]
+        overlap.whole += len(whole[name])
+        overlap.runs += len(runs[name])
+        overlap.rows += len(either)
+        kept = either[: max(examples - len(overlap.first), 0)]
+        overlap.first += [_cut(row) for row in table.take(pa.array(kept, pa.int64())).to_pylist()]
 
 
 def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
     """How often each value occurs in a column."""
-    for each in pc.value_counts(column).to_pylist():
-        yield label_name(each["values"]), each["counts"]
+    for entry in pc.value_counts(column).to_pylist():
+        yield label_name(entry["values"]), entry["counts"]
 
 
 def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
@@ -192,11 +194,11 @@ def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
     if len(every) + bool(rest) <= MOST_LABELS:
         return dict(labels)
     shown = {name for name, _ in every.most_common(MOST_LABELS - 1)}
-    found: dict[str, Counter[str]] = {split: Counter() for split in labels}
+    counts: dict[str, Counter[str]] = {split: Counter() for split in labels}
     for split, own in labels.items():
         for name, number in own.items():
-            found[split][name if name in shown else OTHERS] += number
-    return found
+            counts[split][name if name in shown else OTHERS] += number
+    return counts
 
 
 def label_name(value: object) -> str:
@@ -236,15 +238,15 @@ def words(text: str) -> str:
 
 def grams(folded: str) -> Iterator[bytes]:
     """The digests of all runs of ``GRAM`` words in the output of ``words``."""
-    each = folded.split(" ")
-    for first in range(len(each) - GRAM + 1):
-        yield digest(" ".join(each[first : first + GRAM]))
+    terms = folded.split(" ")
+    for first in range(len(terms) - GRAM + 1):
+        yield digest(" ".join(terms[first : first + GRAM]))
 
 
 def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
     """The texts of a row with their column names; answers as one text."""
-    found = [(name, str(row.get(name) or "")) for name in columns]
+    texts = [(name, str(row.get(name) or "")) for name in columns]
     answers = row.get("answers")
     if isinstance(answers, Mapping):
-        found.append(("answers", " | ".join(str(each or "") for each in answers.get("text") or [])))
-    return found
+        texts.append(("answers", " | ".join(str(answer or "") for answer in answers.get("text") or [])))
+    return texts

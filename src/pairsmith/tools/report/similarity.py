@@ -35,21 +35,21 @@ class PairSimilarity:
 
 def shared_words(pairs: Sequence[tuple[str, str]]) -> PairSimilarity:
     """The share of words that two texts have in common: the Jaccard index of their words, within [0, 1]."""
-    found = np.zeros(len(pairs))
+    shares = np.zeros(len(pairs))
     for place, (one, other) in enumerate(pairs):
         first, second = set(words(one).split()), set(words(other).split())
-        found[place] = len(first & second) / len(first | second) if first | second else 1.0
-    return PairSimilarity("share of words in common", found)
+        shares[place] = len(first & second) / len(first | second) if first | second else 1.0
+    return PairSimilarity("share of words in common", shares)
 
 
 def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> PairSimilarity:
     """The cosine of the two texts' vectors; NaN where a text is blank."""
-    found = np.full(len(pairs), np.nan)
+    values = np.full(len(pairs), np.nan)
     rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
     sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
     if rows:
-        found[rows] = cosine_similarity_rows(*sides)
-    return PairSimilarity("cosine", found)
+        values[rows] = cosine_similarity_rows(*sides)
+    return PairSimilarity("cosine", values)
 
 
 def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
@@ -62,13 +62,13 @@ def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, floa
     names = np.array(labels)
     enough = [name for name in set(labels) if np.sum(known & (names == name)) >= _FEWEST]
     counted = sorted((name for name in enough if name != "–"), key=float)
-    found = []
+    confusions = []
     for low, high in _neighbours(counted):
         both = known & ((names == low) | (names == high))
         area = auroc(values[both], names[both] == high)
         if area < APART:
-            found.append((low, high, area))
-    return found
+            confusions.append((low, high, area))
+    return confusions
 
 
 def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -36,10 +36,10 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     from pairsmith.models.language.loading import load_model  # imported here, as it takes seconds
 
     assert settings.model is not None  # checked before
-    made = folder.manifest.settings
-    task = TaskSpec.model_validate(made["task"])
-    decoding = Decoding(**{name: made[name] for name in Decoding.model_fields if name in made})
-    model = load_model(settings.model, device=settings.device, dtype=made["dtype"])
+    generation = folder.manifest.settings
+    task = TaskSpec.model_validate(generation["task"])
+    decoding = Decoding(**{name: generation[name] for name in Decoding.model_fields if name in generation})
+    model = load_model(settings.model, device=settings.device, dtype=generation["dtype"])
     items = range(settings.traces) if task.kind == "text" else _first_texts(folder, settings.traces)
     blocks: list[Block] = [
         Note(
@@ -47,38 +47,40 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
             f"steered: after {decoding.steering}, before top-k and top-p."
         )
     ]
-    for trace in traces(task, model, items, decoding, made["seed"]):
+    for trace in traces(task, model, items, decoding, generation["seed"]):
         blocks += _blocks(trace)
     return Section("Token by token", blocks)
 
 
 def _first_texts(folder: DatasetFolder, count: int) -> list[str]:
     shards = (shard for split in folder.splits for shard in folder.shards(split))
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for text in (text for shard in shards for text in shard.column("sentence1").to_pylist()):
-        found[text] = None
-        if len(found) == count:
+        texts[text] = None
+        if len(texts) == count:
             break
-    return list(found)
+    return list(texts)
 
 
 def _blocks(trace: Trace) -> Iterator[Block]:
     begin = f"{shown(trace.input, 200)} → " if trace.input else ""
-    against = f" (against {', '.join(shown(each, 40) for each in trace.counters)})" if trace.counters else ""
+    against = (
+        f" (against {', '.join(shown(counter, 40) for counter in trace.counters)})" if trace.counters else ""
+    )
     end = f" — not kept: {shown(trace.rejected)}" if trace.rejected else ""
     yield Note(f"{begin}{shown(trace.label, 40)}{against}: {shown(trace.text)}{end}")
     if not trace.counters or not trace.tokens:
         return
     series = {
-        name: [(float(place), getattr(each, name)) for place, each in enumerate(trace.tokens, start=1)]
+        name: [(float(place), getattr(step, name)) for place, step in enumerate(trace.tokens, start=1)]
         for name in ("plain", "steered")
     }
     yield Chart(lines(series, "token"), "Probability of each token that was drawn.")
     rows = []
-    for each in trace.tokens:
-        token, before, after = each.lowered
-        fall = (_token(token), f"{before:.2f}", f"{after:.2f}") if each.is_notable else ("", "", "")
-        rows.append((_token(each.token), fall[0], f"{each.plain:.2f}", f"{each.steered:.2f}", *fall[1:]))
+    for step in trace.tokens:
+        token, before, after = step.lowered
+        fall = (_token(token), f"{before:.2f}", f"{after:.2f}") if step.is_notable else ("", "", "")
+        rows.append((_token(step.token), fall[0], f"{step.plain:.2f}", f"{step.steered:.2f}", *fall[1:]))
     yield Table(["token", "most lowered", "plain", "steered", "from", "to"], rows, texts=2)
 
 

@@ -50,7 +50,7 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     sections = [*([Section("What came of it", came, level=2)] if came else []), overview]
     for step in steps:
         sections.append(Section(step.name, _introduction(step), level=2))
-        sections += [_short(each) for each in step.page.sections if each.title in (*_SHOWN, *_MADE)]
+        sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     told = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
@@ -68,7 +68,7 @@ def _steps(
     """The finished steps that have no page of their own, in order; others before this page are warned of."""
     for name in record.get("planned", []):
         step = folder / name
-        if any(size_of(step / each) is not None for each in OWN_PAGES):
+        if any(size_of(step / file) is not None for file in OWN_PAGES):
             if name not in record.get("steps", {}):
                 return  # the step that writes this page; those after it have yet to run
             continue
@@ -82,7 +82,7 @@ def _steps(
         except FolderError as error:
             warn.append(Finding(f"{name}: {error}"))
             page = Page(name, [])
-        warn += [Finding(f"{name}: {each.text}", each.advice) for each in page.warnings]
+        warn += [Finding(f"{name}: {finding.text}", finding.advice) for finding in page.warnings]
         yield StepOfRun(name, *_outcome(step), page)
 
 
@@ -167,13 +167,15 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
     """The main figures of several evaluations of one kind, a line for each evaluation."""
     results = {name: read_record(folder / name / RESULTS) for name in names}
     figures = {name: {row[0]: row for row in _main_figures(result)} for name, result in results.items()}
-    shared = [name for name in figures[names[0]] if all(name in each for each in figures.values())]
+    shared = [name for name in figures[names[0]] if all(name in table for table in figures.values())]
     if len(names) < 2 or not shared:
         return
     shared = shared[:_MOST_FIGURES]
     abouts = {name: result.get("about", {}) for name, result in results.items()}
     # What is the same for all is not said of each.
-    sides = [side for side in ("model", "data") if len({str(each.get(side)) for each in abouts.values()}) > 1]
+    sides = [
+        side for side in ("model", "data") if len({str(about.get(side)) for about in abouts.values()}) > 1
+    ]
     rows = []
     for name in names:
         told = [shown(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]

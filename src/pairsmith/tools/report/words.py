@@ -111,15 +111,15 @@ _HIDDEN = {"task", "shard_size", "search_rows"}
 
 
 def _rule(name: str) -> Callable[[Recorded], bool]:
-    return lambda made: made.get("rule", "self-debiasing") == name
+    return lambda settings: settings.get("rule", "self-debiasing") == name
 
 
-def _debiased(made: Recorded) -> bool:
-    return _rule("self-debiasing")(made) and made.get("decay", 0) > 0
+def _debiased(settings: Recorded) -> bool:
+    return _rule("self-debiasing")(settings) and settings.get("decay", 0) > 0
 
 
-def _of_pairs(made: Recorded) -> bool:
-    task = made.get("task")
+def _of_pairs(settings: Recorded) -> bool:
+    task = settings.get("task")
     return not (isinstance(task, dict) and task.get("kind") == "text")
 
 
@@ -129,24 +129,24 @@ _IF: dict[str, Callable[[Recorded], bool]] = {
     "generate.scale": _rule("guidance"),
     "generate.strength": _rule("contrast"),
     "generate.plausible": _rule("contrast"),
-    "generate.top_k": lambda made: bool(made.get("top_k")),
-    "generate.top_p": lambda made: made.get("top_p") != 1,
+    "generate.top_k": lambda settings: bool(settings.get("top_k")),
+    "generate.top_p": lambda settings: settings.get("top_p") != 1,
     "postprocess.smoothing": _of_pairs,
     "postprocess.augment": _of_pairs,
     "postprocess.per_input": _of_pairs,
     "postprocess.near_copies": _of_pairs,
-    "train-encoder.scale": lambda made: made.get("objective") != "cosine",
-    "train-encoder.hard_negatives": lambda made: made.get("objective") == "contrastive",
-    "train-encoder.attention": lambda made: made.get("attention") != "base",
-    "train-encoder.epochs": lambda made: not made.get("max_steps"),
-    "mine.answers": lambda made: made.get("kind") == "reading",
-    "mine.window": lambda made: made.get("kind") == "reading",
-    "mine.min_sentences": lambda made: made.get("kind") == "summaries",
-    "mine.style": lambda made: made.get("kind") != "pairs",
-    "mine.index_rows": lambda made: bool(made.get("index")),
-    "mine.recall": lambda made: bool(made.get("index")),
-    "negatives.index_rows": lambda made: bool(made.get("index")),
-    "negatives.recall": lambda made: bool(made.get("index")),
+    "train-encoder.scale": lambda settings: settings.get("objective") != "cosine",
+    "train-encoder.hard_negatives": lambda settings: settings.get("objective") == "contrastive",
+    "train-encoder.attention": lambda settings: settings.get("attention") != "base",
+    "train-encoder.epochs": lambda settings: not settings.get("max_steps"),
+    "mine.answers": lambda settings: settings.get("kind") == "reading",
+    "mine.window": lambda settings: settings.get("kind") == "reading",
+    "mine.min_sentences": lambda settings: settings.get("kind") == "summaries",
+    "mine.style": lambda settings: settings.get("kind") != "pairs",
+    "mine.index_rows": lambda settings: bool(settings.get("index")),
+    "mine.recall": lambda settings: bool(settings.get("index")),
+    "negatives.index_rows": lambda settings: bool(settings.get("index")),
+    "negatives.recall": lambda settings: bool(settings.get("index")),
 }
 """By step and setting, whether the setting had an effect with the others."""
 
@@ -178,7 +178,7 @@ def _value(step: str, name: str, value: Any) -> str:
     if (step, name, value) == ("postprocess", "near_copies", "task"):
         return "as the task says for each label"
     if isinstance(value, list):
-        return ", ".join(_number(each) for each in value)
+        return ", ".join(_number(part) for part in value)
     return _number(value)
 
 
