@@ -174,8 +174,17 @@ def are_there(run: Path, names: Sequence[str]) -> bool:
 
 
 def is_there(run: Path, name: str) -> bool:
-    """Whether the step of a figure is finished."""
-    return (run / name.partition(":")[0] / "results.json").is_file()
+    """Whether the step of a figure is finished, and its results have the figure."""
+    step, _, keys = name.partition(":")
+    path = run / step / "results.json"
+    if not path.is_file():
+        return False
+    figures: Any = json.loads(path.read_text(encoding="utf-8"))
+    for key in keys.split(".") if keys else ():
+        if key not in figures:
+            return False
+        figures = figures[key]
+    return True
 
 
 def figure(run: Path, name: str) -> Figure:
