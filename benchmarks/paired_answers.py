@@ -1,8 +1,9 @@
 """How much better one model answers the same questions than another, with a paired bootstrap interval.
 
-python benchmarks/paired_answers.py FOLDER OTHER --json FILE
+python benchmarks/paired_answers.py FOLDER OTHER --json FILE [--figure rougeL]
 
-Both are folders of ``evaluate qa``; what is printed is the mean F1 ×100 of FOLDER minus that of OTHER.
+Both are folders of ``evaluate qa``, or with ``--figure rougeL`` of ``evaluate summaries``; what is printed is
+the mean F1 (or ROUGE-L) ×100 of FOLDER minus that of OTHER.
 """
 
 import argparse
@@ -22,17 +23,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("other", type=Path)
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--figure", choices=["f1", "rougeL"], default="f1")
     args = parser.parse_args()
-    one, other = (f1_by_question(folder) for folder in (args.folder, args.other))
+    one, other = (figures_by_id(folder, args.figure) for folder in (args.folder, args.other))
     if one.keys() != other.keys():
         raise SystemExit(
-            f"{args.folder} and {args.other} answer different questions; give evaluations of one file"
+            f"{args.folder} and {args.other} are of different questions; give evaluations of one file"
         )
-    differences = 100 * np.array([one[name] - other[name] for name in one])
+    differences = np.array([one[name] - other[name] for name in one])
     rng = np.random.default_rng(0)
     draws = np.array([rng.choice(differences, len(differences)).mean() for _ in range(DRAWS)])
     results = {
-        "questions": len(differences),
+        "documents" if args.figure == "rougeL" else "questions": len(differences),
         "difference": round(float(differences.mean()), 2),
         "interval": [round(end, 2) for end in interval(draws) or ()],
     }
@@ -42,10 +44,11 @@ def main() -> None:
     print(name, results)
 
 
-def f1_by_question(folder: Path) -> dict[str, float]:
-    """The F1 of each answer, by the question's id."""
+def figures_by_id(folder: Path, figure: str) -> dict[str, float]:
+    """The figure ×100 of each answer or summary, by the id of its question or document."""
     lines = (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
-    return {row["id"]: row["f1"] for row in map(json.loads, lines)}
+    scale = 100 if figure == "f1" else 1  # as evaluations write them
+    return {row["id"]: scale * row[figure] for row in map(json.loads, lines)}
 
 
 if __name__ == "__main__":

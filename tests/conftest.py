@@ -37,9 +37,9 @@ _TEXTS = (
 
 def _is_here(address: str) -> bool:
     """Whether an address is one of this machine's own: only those can be bound to."""
-    with socket.socket() as found:
+    with socket.socket() as probe:
         try:
-            found.bind((address, 0))
+            probe.bind((address, 0))
         except OSError:
             return False
     return True
@@ -158,11 +158,11 @@ def word_pieces(words: Iterable[str]) -> list[str]:
 
     Not a trained vocabulary, as that of tokenizers' trainer differs from process to process.
     """
-    found = set()
+    pieces = set()
     for word in words:
-        found |= {word[:5], word[0]} | {f"##{letter}" for letter in word[1:]}
-        found |= {f"##{word[start : start + 5]}" for start in range(5, len(word), 5)}
-    return sorted(found)
+        pieces |= {word[:5], word[0]} | {f"##{letter}" for letter in word[1:]}
+        pieces |= {f"##{word[start : start + 5]}" for start in range(5, len(word), 5)}
+    return sorted(pieces)
 
 
 def make_bert(folder: Path, seed: int = 0, **config: float) -> Path:

@@ -42,10 +42,10 @@ class Command:
 
 def blocks(text: str) -> list[Block]:
     """The fenced blocks of a page."""
-    found = []
+    fences = []
     for match in re.finditer(r"^```(\S*)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        found.append(Block(match[1], match[2], text.count("\n", 0, match.start()) + 1))
-    return found
+        fences.append(Block(match[1], match[2], text.count("\n", 0, match.start()) + 1))
+    return fences
 
 
 def prose(text: str) -> str:
@@ -129,5 +129,5 @@ def unknown_in(words: list[str]) -> str:
     command, rest = name_of(words)
     if rest and hasattr(command, "commands") and not rest[0].startswith("-"):
         return rest[0]
-    known = {"--help", *(name for each in command.params for name in (*each.opts, *each.secondary_opts))}
+    known = {"--help", *(name for param in command.params for name in (*param.opts, *param.secondary_opts))}
     return next((word for word in rest if word.startswith("-") and word not in known), "")

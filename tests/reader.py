@@ -236,8 +236,8 @@ def documents(folder: Path) -> None:
     (folder / "my-documents").mkdir()
     for number in range(12):
         (folder / "my-documents" / f"{number}.md").write_text(f"# {PLAYS[number]}\n\n{passage(number)}\n")
-    asked = [f"who plays the {play}?" for play in PLAYS]
-    write(folder / "my-queries.jsonl", [{"query": text} for text in asked[:2]])
+    questions = [f"who plays the {play}?" for play in PLAYS]
+    write(folder / "my-queries.jsonl", [{"query": text} for text in questions[:2]])
 
 
 def squad(path: Path, numbers: range) -> None:
@@ -246,8 +246,8 @@ def squad(path: Path, numbers: range) -> None:
     articles = []
     for number, row in zip(numbers, rows, strict=True):
         answers = [{"text": row["answers"]["text"][0], "answer_start": 0}]
-        asked = {"id": str(number), "question": row["question"], "answers": answers}
-        articles.append({"title": "Music", "paragraphs": [{"context": row["context"], "qas": [asked]}]})
+        qa = {"id": str(number), "question": row["question"], "answers": answers}
+        articles.append({"title": "Music", "paragraphs": [{"context": row["context"], "qas": [qa]}]})
     path.write_text(json.dumps({"version": "1.1", "data": articles}))
 
 

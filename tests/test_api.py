@@ -52,7 +52,9 @@ def test_a_public_function_is_documented_and_typed(name):
     signature = inspect.signature(function)
     assert inspect.getdoc(function)
     assert signature.return_annotation is not inspect.Signature.empty
-    assert all(each.annotation is not inspect.Parameter.empty for each in signature.parameters.values())
+    assert all(
+        parameter.annotation is not inspect.Parameter.empty for parameter in signature.parameters.values()
+    )
 
 
 def test_another_name_is_an_attribute_error():
@@ -77,8 +79,8 @@ def test_an_option_that_would_do_nothing_is_refused(options, message):
 
 def test_importing_the_package_imports_no_large_library():
     code = "import sys, pairsmith; print([m for m in ('torch', 'numpy', 'pyarrow', 'pydantic') if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 @pytest.fixture

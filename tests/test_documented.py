@@ -43,7 +43,7 @@ TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 TODO = {
     page: [
         *documented.blocks(TEXT[page]),
-        *(each for each in documented.in_sentences(TEXT[page]) if documented.is_whole(each.text)),
+        *(block for block in documented.in_sentences(TEXT[page]) if documented.is_whole(block.text)),
     ]
     for page in PAGES
 }
@@ -106,8 +106,8 @@ def mteb(monkeypatch: pytest.MonkeyPatch) -> None:
     real = mteb_tasks.named_tasks
 
     def named_tasks(*given: Any) -> list[Any]:
-        found = [task for task in real(*given) if isinstance(task, AbsTaskSTS)]
-        return [task for task in found if not task.metadata.is_multilingual][:2]
+        tasks = [task for task in real(*given) if isinstance(task, AbsTaskSTS)]
+        return [task for task in tasks if not task.metadata.is_multilingual][:2]
 
     monkeypatch.setattr(mteb_tasks, "named_tasks", named_tasks)
     monkeypatch.setattr(mteb_tasks, "load_data", few_pairs)
@@ -170,7 +170,7 @@ def follow(block: Block, names: dict[str, Any]) -> None:
         save(block)
 
 
-def ours(command: Command) -> None:
+def run_pairsmith(command: Command) -> None:
     """``pairsmith``: it is run."""
     documented.run(shortened(command))
 
@@ -215,11 +215,11 @@ def script(command: Command) -> None:
 def launch(command: Command) -> None:
     """``torchrun -m pairsmith``: it is run, in one process; ``tests/training/test_processes.py`` starts two."""
     assert command.words[:5] == ("torchrun", "--nproc-per-node", "2", "-m", "pairsmith")
-    ours(Command(command.words[4:], command.into))
+    run_pairsmith(Command(command.words[4:], command.into))
 
 
 DO: dict[str, Callable[[Command], None]] = {
-    "pairsmith": ours,
+    "pairsmith": run_pairsmith,
     "pip": install,
     "make": make,
     "python": script,
@@ -248,7 +248,9 @@ def test_there_are_many_commands() -> None:
 
 def test_forms_are_few() -> None:
     """Sentences that show what a command looks like; these alone are not run."""
-    shown = {each.text for page in PAGES for each in documented.in_sentences(TEXT[page]) if "--" in each.text}
+    shown = {
+        block.text for page in PAGES for block in documented.in_sentences(TEXT[page]) if "--" in block.text
+    }
     assert {text for text in shown if not documented.is_whole(text)} == {
         "pairsmith mine --inputs FILE --outputs FILE --encoder MODEL --out DIR",
         "pairsmith run OUT/once/recipe.yaml --out OUT/once/run",
@@ -305,8 +307,8 @@ def test_commands_in_sentences_exist(page: str) -> None:
 
 
 def command(line: str) -> Command:
-    (found,) = documented.commands(Block("sh", line, 1))
-    return found
+    (parsed_command,) = documented.commands(Block("sh", line, 1))
+    return parsed_command
 
 
 @pytest.mark.parametrize(

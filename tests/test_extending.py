@@ -112,7 +112,7 @@ def pairs(tmp_path):
 
 def called(*arguments):
     with pytest.raises(SystemExit) as ended:
-        main([str(each) for each in arguments])
+        main([str(argument) for argument in arguments])
     return ended.value.code
 
 

@@ -94,13 +94,13 @@ def make_asker(folder):
     from pairsmith.models.question_generator import SEPARATOR
     from pairsmith.models.summarizer import add_marker, load_summarizer
 
-    made = load_summarizer(str(make_bart(folder)), device="cpu")
-    add_marker(made, SEPARATOR, written=True)
+    asker = load_summarizer(str(make_bart(folder)), device="cpu")
+    add_marker(asker, SEPARATOR, written=True)
     with torch.no_grad():
-        for token, liked in ((SEPARATOR, 4.0), (made.tokenizer.eos_token, 3.0)):
-            made.model.final_logits_bias[0, made.tokenizer.convert_tokens_to_ids(token)] = liked
-    made.model.save_pretrained(folder)
-    made.tokenizer.save_pretrained(folder)
+        for token, liked in ((SEPARATOR, 4.0), (asker.tokenizer.eos_token, 3.0)):
+            asker.model.final_logits_bias[0, asker.tokenizer.convert_tokens_to_ids(token)] = liked
+    asker.model.save_pretrained(folder)
+    asker.tokenizer.save_pretrained(folder)
     return folder
 
 

@@ -49,10 +49,10 @@ def test_a_package_of_an_extra_is_found_missing(report, monkeypatch):
 
 
 def test_every_extra_of_a_user_is_listed(report):
-    found = set(extras())
-    assert {"embedded", "eval", "faiss", "ray"} <= found
+    names = set(extras())
+    assert {"embedded", "eval", "faiss", "ray"} <= names
     text = report()
-    assert all(f"  {name} " in text for name in found - {"dev", "docs"})
+    assert all(f"  {name} " in text for name in names - {"dev", "docs"})
 
 
 def test_an_extra_that_does_not_exist_is_a_fault_of_the_recipe(tmp_path):

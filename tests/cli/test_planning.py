@@ -50,28 +50,31 @@ def recipe(tmp_path):
     return load_recipe(path)
 
 
-def here(work, *arguments):
+def in_this_process(work, *arguments):
     """In this process, which is quicker."""
     return work(*arguments)
 
 
 @pytest.mark.long
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "_apart", here)
+    monkeypatch.setattr(planning, "_apart", in_this_process)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
     monkeypatch.setattr("pairsmith.steps.training.plan_encoder.CALIBRATION_STEPS", 1)
     monkeypatch.setattr("pairsmith.steps.training.plan_encoder._LENGTHS", 2)
-    found = plan_recipe(recipe, Silent())
+    estimates = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     run_recipe(recipe, tmp_path / "run", Silent())
     for name in ("own", "pairs", "clean"):
-        made = DatasetFolder.open(tmp_path / "run" / name).split_rows
-        assert found[name].rows.keys() == made.keys()
-        for split, rows in made.items():
-            assert found[name].rows[split] == pytest.approx(rows, rel=0.25, abs=4), (name, split)
-    assert found["pairs"].tokens > found["own"].tokens > 0
-    assert found["pairs"].shards > 1
-    assert all(each.seconds > 0 and each.memory > 10**7 and each.disk > 0 for each in found.values())
+        counts = DatasetFolder.open(tmp_path / "run" / name).split_rows
+        assert estimates[name].rows.keys() == counts.keys()
+        for split, rows in counts.items():
+            assert estimates[name].rows[split] == pytest.approx(rows, rel=0.25, abs=4), (name, split)
+    assert estimates["pairs"].tokens > estimates["own"].tokens > 0
+    assert estimates["pairs"].shards > 1
+    assert all(
+        estimate.seconds > 0 and estimate.memory > 10**7 and estimate.disk > 0
+        for estimate in estimates.values()
+    )
 
 
 @pytest.mark.long

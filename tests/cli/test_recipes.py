@@ -186,7 +186,7 @@ def test_an_override_of_all_steps_is_for_those_that_have_the_setting_and_no_over
 ):
     plan = load_recipe(recipe(), steps, overrides=["*.top_p=0.5", "other.top_p=0.25", "*.seed=4"])
     rows, other, after = (planned.settings(tmp_path) for planned in plan.steps)
-    assert [(each.top_p, each.seed) for each in (rows, other)] == [(0.5, 4), (0.25, 4)]
+    assert [(settings.top_p, settings.seed) for settings in (rows, other)] == [(0.5, 4), (0.25, 4)]
     assert after == load_recipe(recipe(), steps).steps[2].settings(tmp_path)
     plan = load_recipe(recipe(), steps, overrides=["*.model=m"])
     assert [planned.values.get("model") for planned in plan.steps] == ["m", "m", "@rows"]
@@ -360,20 +360,20 @@ results: {rows: "large-1:rows"}
 
 def test_a_step_for_each_combination_of_values(recipe, steps, calls, tmp_path):
     plan = load_recipe(recipe(EACH), steps)
-    found = {each.name: each.settings(tmp_path) for each in plan.steps}
-    assert list(found) == ["small-1", "small-2", "large-1", "large-2", "after-small", "after-large"]
-    assert [(found[f"{size}-{n}"].inputs, found[f"{size}-{n}"].seed) for size in ("small", "large") for n in (1, 2)] == [
+    settings = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
+    assert list(settings) == ["small-1", "small-2", "large-1", "large-2", "after-small", "after-large"]
+    assert [(settings[f"{size}-{n}"].inputs, settings[f"{size}-{n}"].seed) for size in ("small", "large") for n in (1, 2)] == [
         ("org/small", 1), ("org/small", 2), ("org/large", 1), ("org/large", 2),
     ]  # fmt: skip
-    assert found["after-large"].model == str(tmp_path / "large-2")
-    assert list(found["after-large"].more) == ["{other} of large"]  # braces around anything else stay
+    assert settings["after-large"].model == str(tmp_path / "large-2")
+    assert list(settings["after-large"].more) == ["{other} of large"]  # braces around anything else stay
     assert plan.results == {
         "figure, small": "after-small/graded.all", "figure, large": "after-large/graded.all", "rows": "large-1:rows",
     }  # fmt: skip
     run_recipe(plan, tmp_path / "run", Silent())
-    assert calls.names == list(found)
+    assert calls.names == list(settings)
     changed = load_recipe(recipe(EACH), steps, overrides=["small-2.seed=9"])
-    assert [each.values["seed"] for each in changed.steps[:4]] == [1, 9, 1, 2]
+    assert [planned.values["seed"] for planned in changed.steps[:4]] == [1, 9, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -483,8 +483,10 @@ def test_what_a_steps_own_checks_refuse_is_a_fault_before_anything_runs(recipe, 
     ],
 )  # fmt: skip
 def test_generate_in_a_recipe_is_checked_for_its_task_and_model(recipe, settings, expected):
-    found = faults(recipe(f"name: n\nsteps:\n  - {{name: a, step: generate, settings: {settings}}}\n"), STEPS)
-    assert [fault.startswith(expected) for fault in found] == [True], found
+    messages = faults(
+        recipe(f"name: n\nsteps:\n  - {{name: a, step: generate, settings: {settings}}}\n"), STEPS
+    )
+    assert [fault.startswith(expected) for fault in messages] == [True], messages
 
 
 GROWING = """\
@@ -836,7 +838,7 @@ def of_dino(name, tmp_path):
     }
 
 
-@pytest.mark.parametrize("name", [each + size for each in DINO for size in ("", "-small")])
+@pytest.mark.parametrize("name", [stem + size for stem in DINO for size in ("", "-small")])
 def test_the_recipes_of_dino_are_the_papers(name, tmp_path):
     small = name.endswith("-small")
     steps = of_dino(name, tmp_path)
@@ -898,7 +900,7 @@ def beside(tmp_path):
         path = tmp_path / f"{name}.yaml"
         path.write_text(recipe_path(name).read_text(encoding="utf-8"))
         folder = (MINING | QUIP)[name]
-        steps = [each for entry in yaml.safe_load(path.read_text())["steps"] for each in expanded(entry)]
+        steps = [step for entry in yaml.safe_load(path.read_text())["steps"] for step in expanded(entry)]
         for file in re.findall(rf"'\./({folder}/[\w./-]+)'", str(steps)):
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file).touch()
@@ -934,8 +936,8 @@ WAYS = {"full": "kept", "biencoder": "by-margin", "gen": "written"}
 
 @pytest.mark.parametrize("name", ["mining-squad", "mining-xsum"])
 def test_the_mining_recipes_are_the_papers(name, beside, tmp_path):
-    found = {each.name: each.settings(tmp_path) for each in beside(name).steps}
-    biencoder, mined, cross, kept = (found[n] for n in ("biencoder", "mined", "crossencoder", "kept"))
+    settings = {planned.name: planned.settings(tmp_path) for planned in beside(name).steps}
+    biencoder, mined, cross, kept = (settings[n] for n in ("biencoder", "mined", "crossencoder", "kept"))
     assert (biencoder.steps, cross.steps) == ((200, 1000) if name == "mining-squad" else (100, 200))
     assert (mined.margin, mined.verbatim, mined.retrieval) == ("ratio", "drop", "candidates")
     assert (cross.loss, kept.best, kept.one_per) == ("auto", 500, "both")
@@ -943,13 +945,13 @@ def test_the_mining_recipes_are_the_papers(name, beside, tmp_path):
         assert (mined.kind, mined.min_sentences, mined.group_column) == ("summaries", 4, "date")
     for way in (*WAYS, "gold"):
         for size in SIZES:
-            trained = found[f"{way}-{size}"]
+            trained = settings[f"{way}-{size}"]
             assert (trained.steps, trained.extra) == (200, size)
             source = WAYS.get(way, "gold.jsonl")
             assert trained.added[0].endswith(source)
-    trained = [biencoder, cross, found["seeds-0"], found["gold-50"]]
-    assert all(each.learning_rate == RATES for each in trained)
-    assert {each.base for each in trained} == {"facebook/bart-large"}
+    trained = [biencoder, cross, settings["seeds-0"], settings["gold-50"]]
+    assert all(step.learning_rate == RATES for step in trained)
+    assert {step.base for step in trained} == {"facebook/bart-large"}
 
 
 @pytest.mark.parametrize("name", QUIP)
@@ -964,13 +966,13 @@ def test_the_recipes_of_questions_are_sound_and_name_files_beside_them(name, bes
 
 def test_the_recipe_of_questions_is_the_papers(beside, tmp_path):
     plan = beside("quip")
-    asker, teacher, asked, answered, student, *_ = (each.settings(tmp_path) for each in plan.steps)
+    asker, teacher, asking, answered, student, *_ = (planned.settings(tmp_path) for planned in plan.steps)
     assert (asker.base, teacher.base, student.base) == (
         "facebook/bart-large",
         "FacebookAI/roberta-large",
         "FacebookAI/roberta-large",
     )
-    assert (asked.questions, asked.top_p, asked.max_length, asked.decoding) == (10, 0.6, 456, "nucleus")
+    assert (asking.questions, asking.top_p, asking.max_length, asking.decoding) == (10, 0.6, 456, "nucleus")
     assert (answered.top, answered.max_answer_tokens) == (8, 17)
     assert (student.labels, student.negatives, student.epochs, student.learning_rate) == (
         "teacher",
@@ -983,7 +985,7 @@ def test_the_recipe_of_questions_is_the_papers(beside, tmp_path):
 
 def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
     plan = beside("quip-tables")
-    steps = {each.name: each.settings(tmp_path) for each in plan.steps}
+    steps = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
     students = {"student", "untaught", "direct", "clozed", "joined", "hard", "beamed"}
     changed = {
         name: {
@@ -993,7 +995,7 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
         }
         for name in students
     }
-    assert {name: set(each) for name, each in changed.items()} == {
+    assert {name: set(changes) for name, changes in changed.items()} == {
         "student": set(), "untaught": {"labels"}, "direct": {"data", "labels"}, "clozed": {"data", "labels"},
         "joined": {"negatives"}, "hard": {"labels"}, "beamed": {"data"},
     }  # fmt: skip
@@ -1024,16 +1026,16 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
 
 def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside, tmp_path):
     plan = beside("quip-small")
-    steps = {each.name: each.settings(tmp_path) for each in plan.steps}
+    steps = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
     students = {name: steps[name] for name in ("student", "hard", "untaught", "clozed", "direct")}
     rest = {
         name: {
-            k: v for k, v in each.model_dump().items() if k not in {"data", "labels", "epochs"}
+            k: v for k, v in student.model_dump().items() if k not in {"data", "labels", "epochs"}
         }  # people asked fewer questions
-        for name, each in students.items()
+        for name, student in students.items()
     }
-    assert all(each == rest["student"] for each in rest.values())
-    assert {name: each.labels for name, each in students.items()} == {
+    assert all(settings == rest["student"] for settings in rest.values())
+    assert {name: student.labels for name, student in students.items()} == {
         "student": "teacher",
         "hard": "hard",
         "untaught": "answers",
@@ -1053,7 +1055,7 @@ def test_the_retriever_is_measured_on_queries_that_it_has_not_learned(tmp_path):
     path.write_text(recipe_path("retriever").read_text(encoding="utf-8"))
     (tmp_path / "documents").mkdir()
     plan = load_recipe(path)
-    steps = {each.name: each.settings(tmp_path) for each in plan.steps}
+    steps = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
     assert steps["kept"].held_back > 0
     assert steps["negatives"].pairs.endswith(":train")
     assert {steps[name].data.rpartition(":")[2] for name in ("words", "before", "after")} == {"test"}
@@ -1063,7 +1065,9 @@ def test_the_retriever_is_measured_on_queries_that_it_has_not_learned(tmp_path):
 
 
 def test_the_classifier_is_measured_on_texts_that_it_has_not_learned(tmp_path):
-    steps = {each.name: each.settings(tmp_path) for each in load_recipe(recipe_path("classifier")).steps}
+    steps = {
+        planned.name: planned.settings(tmp_path) for planned in load_recipe(recipe_path("classifier")).steps
+    }
     assert steps["classifier"].data == str(tmp_path / "clean") + ":train"
     assert steps["measured"].data == str(tmp_path / "clean") + ":validation"
     assert steps["measured"].model == str(tmp_path / "classifier")

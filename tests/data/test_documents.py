@@ -70,8 +70,8 @@ def test_the_first_of_the_usual_columns_is_taken(put, first):
 
 def test_a_named_column_comes_before_the_usual_ones(put):
     path = put({"document": "a", "body": "b", "summary": "d"})
-    found = next(read_documents(path, column="body"))
-    assert (found.document, found.summary) == ("b", "d")
+    document = next(read_documents(path, column="body"))
+    assert (document.document, document.summary) == ("b", "d")
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_the_column_of_the_documents_is_not_that_of_the_summaries(put):
 
 def test_paragraphs_are_joined_by_line_breaks(put):
     row = {"title": "Head", "paragraphs": [" One. ", "", None, "Two."], "highlights": ["a", "b"]}
-    found = next(read_documents(put(row)))
-    assert (found.document, found.summary) == ("One.\nTwo.", "a\nb")
+    document = next(read_documents(put(row)))
+    assert (document.document, document.summary) == ("One.\nTwo.", "a\nb")
 
 
 def test_blank_documents_are_skipped(put):
     rows = [{"text": " "}, {"text": None}, {"text": []}, {"text": ["", " "]}, {"text": "One."}]
-    assert [found.where for found in read_documents(put(*rows))] == ["news.jsonl:5"]
+    assert [document.where for document in read_documents(put(*rows))] == ["news.jsonl:5"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_group(put, value, group):
 
 def test_a_row_without_the_group_column_has_none(put):
     path = put({"text": "One.", "when": "a"}, {"text": "Two."})
-    assert [found.group for found in read_documents(path, group_column="when")] == ["a", ""]
+    assert [document.group for document in read_documents(path, group_column="when")] == ["a", ""]
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,6 @@ def test_no_character_but_white_space_is_lost(tmp_path_factory, paragraphs):
 def test_a_column_of_parquet_can_be_named(tmp_path):
     table = pa.table({"text": ["not this"], "body": ["this"], "feed": ["a"]})
     pq.write_table(table, tmp_path / "news.parquet")
-    (found,) = read_documents(tmp_path / "news.parquet", column="body", group_column="feed")
-    assert (found.document, found.group) == ("this", "a")
+    (document,) = read_documents(tmp_path / "news.parquet", column="body", group_column="feed")
+    assert (document.document, document.group) == ("this", "a")
     assert "bdy" in fault(tmp_path / "news.parquet", column="bdy")

@@ -20,16 +20,16 @@ def read(path, *rows):
 def test_labels_that_are_numbers_are_read_as_by_every_reader(tmp_path, texts):
     labels = [1.0, 1, "1.0", True, 0.5, "x"]
     rows = [{**dict.fromkeys(texts, "a"), "label": label} for label in labels]
-    found = read(tmp_path / "rows.jsonl", *rows)
-    assert [row["label"] for row in found] == ["1", "1", "1", "true", "0.5", "x"]
+    results = read(tmp_path / "rows.jsonl", *rows)
+    assert [row["label"] for row in results] == ["1", "1", "1", "true", "0.5", "x"]
     with pytest.raises(InputError, match=r"rows.jsonl:1: the label is .*; give a word or a number"):
         read(tmp_path / "rows.jsonl", {**rows[0], "label": ["x"]})
 
 
 def test_the_document_of_a_summary_is_in_the_column_document(tmp_path):
     row = {"document": "the document", "summary": "s", "text": "another text"}
-    (found,) = read(tmp_path / "rows.jsonl", row)
-    assert (found["document"], found["summary"]) == ("the document", "s")
+    (result,) = read(tmp_path / "rows.jsonl", row)
+    assert (result["document"], result["summary"]) == ("the document", "s")
 
 
 def test_queries_with_negatives_need_no_ids_and_no_scores(tmp_path):

@@ -22,8 +22,8 @@ def test_the_columns_say_which_kind_of_rows_they_are(tmp_path):
         ({"text": "a", "label": 1}, LABELLED_TEXT),
         ({**pair, "score": 1, "label": "yes", "note": "x"}, SCORED_PAIR),
     ):
-        found, rows = read_labelled_rows(written(tmp_path / "rows.jsonl", [row]))
-        assert found == schema
+        kind, rows = read_labelled_rows(written(tmp_path / "rows.jsonl", [row]))
+        assert kind == schema
         assert len(rows) == 1
     assert rows[0].score == 1.0
 
@@ -31,19 +31,19 @@ def test_the_columns_say_which_kind_of_rows_they_are(tmp_path):
 def test_a_number_is_the_name_of_a_label(tmp_path):
     labels = [1.0, 0.5, 3, "2.0", "1.5", True]
     rows = [{"text": f"a {label}", "label": label} for label in labels]
-    _, found = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
-    assert [row.label for row in found] == ["1", "0.5", "3", "2", "1.5", "true"]
+    _, labelled_rows = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
+    assert [row.label for row in labelled_rows] == ["1", "0.5", "3", "2", "1.5", "true"]
 
 
 def test_ids_are_those_of_the_file_or_of_the_texts_and_each_is_another(tmp_path):
     rows = [{"text": "a", "label": "x"}] * 2 + [{"text": "b", "label": "x", "id": 7}] * 2
-    _, found = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
-    first, second, third, fourth = (row.id for row in found)
+    _, labelled_rows = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
+    first, second, third, fourth = (row.id for row in labelled_rows)
     assert second == f"{first}-2"
     assert (third, fourth) == ("7", "7-2")
     rows = [{"text": str(number), "label": "x", "id": name} for number, name in enumerate(["x", "x", "x-2"])]
-    _, found = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
-    assert len({row.id for row in found}) == 3
+    _, labelled_rows = read_labelled_rows(written(tmp_path / "rows.jsonl", rows))
+    assert len({row.id for row in labelled_rows}) == 3
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,18 @@ def test_usual_names_numbers_and_blank_texts(tmp_path):
         {"sentence": "  ", "Label": 0},
         {"sentence": "Bad.", "Label": 0.0},
     ]
-    found = read_labelled_texts(saved(tmp_path / "a.jsonl", rows))
-    assert (found.texts, found.labels, found.blank) == (["Good.", "Bad."], ["1", "0"], 1)
+    labelled_texts = read_labelled_texts(saved(tmp_path / "a.jsonl", rows))
+    assert (labelled_texts.texts, labelled_texts.labels, labelled_texts.blank) == (
+        ["Good.", "Bad."],
+        ["1", "0"],
+        1,
+    )
 
 
 def test_csv_with_named_columns(tmp_path):
     (tmp_path / "a.csv").write_text('id,body,stars\n1,"Good, really.",five\n')
-    found = read_labelled_texts(str(tmp_path / "a.csv"), text_column="body", label_column="stars")
-    assert (found.texts, found.labels) == (["Good, really."], ["five"])
+    labelled_texts = read_labelled_texts(str(tmp_path / "a.csv"), text_column="body", label_column="stars")
+    assert (labelled_texts.texts, labelled_texts.labels) == (["Good, really."], ["five"])
 
 
 @pytest.mark.parametrize(

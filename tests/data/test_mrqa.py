@@ -32,18 +32,18 @@ def write(path, *rows):
 
 
 def test_a_passage_is_as_many_questions_as_have_an_answer(tmp_path):
-    found = list(read_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
+    questions = list(read_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
     text = ROW["context"]
-    assert found == [
+    assert questions == [
         Question("q1", "", text, "Who plays?", (Answer("man", 2), Answer("man", 17)), ("man", "a male")),
         Question("q3", "", text, "Who sings?", (Answer("the man", 13),)),
     ]
-    assert [question.golds for question in found] == [("man", "a male"), ("the man",)]
+    assert [question.golds for question in questions] == [("man", "a male"), ("the man",)]
 
 
 def test_they_are_read_as_asked_too(tmp_path):
-    found = list(read_generated_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
-    assert [(each.id, each.answer, each.written) for each in found] == [
+    questions = list(read_generated_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
+    assert [(question.id, question.answer, question.written) for question in questions] == [
         ("q1", (2, 5), "man"), ("q2", None, ""), ("q3", (13, 20), "the man"),
     ]  # fmt: skip
 

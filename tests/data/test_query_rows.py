@@ -34,14 +34,17 @@ def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):
         {"query": "what sails", "chunk": "a", "positive": ""},
         {"query": "what flies", "chunk": "c", "positive": "They fly."},
     )
-    found = read_query_rows(data, corpus)
-    assert found.documents == {"b": "They stand.", "a": "Boats\nThey sail."}
-    assert list(found.documents) == ["b", "a"]
-    by_text = {found.queries[query]: relevant for query, relevant in found.relevance.items()}
+    retrieval_set = read_query_rows(data, corpus)
+    assert retrieval_set.documents == {"b": "They stand.", "a": "Boats\nThey sail."}
+    assert list(retrieval_set.documents) == ["b", "a"]
+    by_text = {retrieval_set.queries[query]: relevant for query, relevant in retrieval_set.relevance.items()}
     # A document that is not there is a relevant one that nothing finds.
     assert by_text == {"what sails": {"a": 1, "b": 1}, "what stands": {"b": 1}, "what flies": {"c": 1}}
-    assert {fault: len(ids) for fault, ids in found.faults.items()} == {REPEATED: 1, UNKNOWN_DOCUMENTS: 1}
-    assert found.faults[UNKNOWN_DOCUMENTS] == ["c"]
+    assert {fault: len(ids) for fault, ids in retrieval_set.faults.items()} == {
+        REPEATED: 1,
+        UNKNOWN_DOCUMENTS: 1,
+    }
+    assert retrieval_set.faults[UNKNOWN_DOCUMENTS] == ["c"]
 
 
 def test_texts_that_answer_queries_are_found_in_any_letter_case(tmp_path, corpus):
@@ -67,9 +70,9 @@ def test_queries_of_another_corpus_are_refused(tmp_path, corpus):
 
 def test_a_document_may_have_the_number_0_as_its_id(tmp_path):
     corpus = lines(tmp_path / "corpus.jsonl", {"id": 0, "text": "They sail."}, {"id": 1, "text": "No."})
-    found = read_query_rows(lines(tmp_path / "rows.jsonl", {"query": "who", "chunk": 0}), [corpus])
-    assert list(found.relevance.values()) == [{"0": 1}]
-    assert not found.faults
+    retrieval_set = read_query_rows(lines(tmp_path / "rows.jsonl", {"query": "who", "chunk": 0}), [corpus])
+    assert list(retrieval_set.relevance.values()) == [{"0": 1}]
+    assert not retrieval_set.faults
 
 
 def test_an_id_stands_for_one_text(tmp_path, corpus):
@@ -89,8 +92,8 @@ def test_a_file_without_queries_is_told(tmp_path, corpus):
 
 def test_some_texts_that_are_not_there_are_counted_and_most_of_them_an_error(tmp_path, corpus):
     rows = [{"query": f"who {n}", "positive": "They stand." if n < 3 else f"No {n}."} for n in range(5)]
-    found = read_query_rows(lines(tmp_path / "rows.jsonl", *rows), corpus)
-    assert len(found.faults[UNKNOWN_DOCUMENTS]) == 2
+    retrieval_set = read_query_rows(lines(tmp_path / "rows.jsonl", *rows), corpus)
+    assert len(retrieval_set.faults[UNKNOWN_DOCUMENTS]) == 2
     rows[0]["positive"] = "Nobody."
     with pytest.raises(
         InputError, match=r"3 of the 5 texts .* are not among .* \(chunk may have cut yours\)"

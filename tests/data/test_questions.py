@@ -60,8 +60,8 @@ def test_the_number_0_is_an_id(tmp_path):
 
 def test_mined_questions_are_read(tmp_path):
     row = {name: ROW[name] for name in ("id", "context", "answers")} | {"input": "Who plays?", "margin": 1.2}
-    (found,) = read(tmp_path / "rows.jsonl", row)
-    assert (found.question, found.answer) == ("Who plays?", (0, 5))
+    (question,) = read(tmp_path / "rows.jsonl", row)
+    assert (question.question, question.answer) == ("Who plays?", (0, 5))
 
 
 def test_rows_of_another_kind_are_told(tmp_path):
@@ -73,8 +73,8 @@ def test_rows_of_another_kind_are_told(tmp_path):
 
 def test_the_official_form_of_squad(tmp_path):
     path = tmp_path / "dev.json"
-    asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}
-    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A man plays.", "qas": [asked]}]}]}))
+    qa = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A man plays.", "qas": [qa]}]}]}))
     assert list(read_generated_questions(path)) == [
         GeneratedQuestion("q", "A man plays.", "Who?", "man", (2, 5), (2, 5), None, None)
     ]
@@ -83,15 +83,15 @@ def test_the_official_form_of_squad(tmp_path):
 @pytest.mark.parametrize("start", [3, 1, 0, -9, 99])
 @pytest.mark.parametrize("form", ["rows.jsonl", "official.json"])
 def test_an_answer_at_another_place_is_taken_where_it_stands_first_by_every_reader(tmp_path, form, start):
-    asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": start}]}
+    qa = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": start}]}
     context = "A man plays, a man."
-    row = {"context": context, **asked}
+    row = {"context": context, **qa}
     if form == "official.json":
-        row = {"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]}
+        row = {"data": [{"paragraphs": [{"context": context, "qas": [qa]}]}]}
     path = tmp_path / form
     path.write_text(json.dumps(row) + "\n")
-    (question,), (found,) = read_questions(path), read_generated_questions(path)
-    assert (question.answers, found.answer) == ((Answer("man", 2),), (2, 5))
+    (question,), (generated,) = read_questions(path), read_generated_questions(path)
+    assert (question.answers, generated.answer) == ((Answer("man", 2),), (2, 5))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,10 @@ def test_where_a_teacher_took_the_place_of_what_was_written(tmp_path):
     del row["starts"], row["ends"]
     taught = {**row, "starts": ROW["starts"], "ends": ROW["ends"]}
     told = {**taught, "written_answers": {"text": ["man"], "answer_start": [15]}}
-    found = read(tmp_path / "rows.jsonl", *({"written_answers": None, **each} for each in [told]))
-    assert found[0].before == (15, 18)
-    before = [each.before for each in read(tmp_path / "rows.jsonl", row, taught, taught | {"written": "dog"})]
+    questions = read(tmp_path / "rows.jsonl", *({"written_answers": None, **fields} for fields in [told]))
+    assert questions[0].before == (15, 18)
+    before = [
+        question.before
+        for question in read(tmp_path / "rows.jsonl", row, taught, taught | {"written": "dog"})
+    ]
     assert before == [(0, 5), (2, 5), None]  # without the column it can only be looked for

@@ -238,15 +238,15 @@ class TestRows:
             read_questions(tmp_path / "q.json")
 
     def test_a_hub_data_set(self, monkeypatch):
-        asked = []
+        calls = []
 
         def load(name, *, split, streaming):
-            asked.append((name, split, streaming))
+            calls.append((name, split, streaming))
             return [ROW]
 
         monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
         assert list(read_questions("rajpurkar/squad:validation")) == [END]
-        assert asked == [("rajpurkar/squad", "validation", True)]
+        assert calls == [("rajpurkar/squad", "validation", True)]
 
 
 class TestTables:

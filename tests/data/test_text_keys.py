@@ -24,7 +24,7 @@ def test_a_text_and_its_id_have_the_same_key(texts, skip):
     ids = [text_id(text) for text in texts]
     kinds = (pa.string(), pa.large_string())
     columns = [pa.chunked_array([pa.array(ids, kind)]).slice(skip) for kind in kinds]
-    assert text_keys(columns[0]).tolist() == [int(each, 16) for each in ids[skip:]]
+    assert text_keys(columns[0]).tolist() == [int(identifier, 16) for identifier in ids[skip:]]
     assert text_keys(columns[1]).tolist() == text_keys(columns[0]).tolist()
     plain = [text for text in texts if not is_id(text)]
     assert text_keys(pa.chunked_array([plain], pa.string())).tolist() == [int(text_id(t), 16) for t in plain]

@@ -18,8 +18,8 @@ def put(tmp_path):
 
 
 def only(source, **how):
-    (found,) = read_tuples(source, **how)
-    return found
+    (example,) = read_tuples(source, **how)
+    return example
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_title_that_is_no_text_is_none(put):
 
 
 def test_each_of_several_positives_is_an_example(put):
-    found = list(read_tuples(put({"query": "q", "pos": ["a", "b"], "negative": "n"})))
-    assert found == [RetrievalExample("q", "a", ("n",)), RetrievalExample("q", "b", ("n",))]
+    examples = list(read_tuples(put({"query": "q", "pos": ["a", "b"], "negative": "n"})))
+    assert examples == [RetrievalExample("q", "a", ("n",)), RetrievalExample("q", "b", ("n",))]
 
 
 def test_pairs_with_a_grade_are_no_queries_with_answers(put):

@@ -24,17 +24,17 @@ def test_two_tokens_and_three_by_hand():
     second = torch.tensor([[[1.0, 0.0], [3.0, 4.0], [-1.0, 0.0]]])
     # Cosines: 1, 0.6, -1 and 0, 0.8, 0. Row maxima 1 and 0.8; column maxima 1, 0.8 and 0.
     one, other = 0.9, 0.6
-    found = bertscore(first, second, there(2, longest=2), there(3, longest=3))
-    assert found.tolist() == pytest.approx([2 * one * other / (one + other)])
+    scores = bertscore(first, second, there(2, longest=2), there(3, longest=3))
+    assert scores.tolist() == pytest.approx([2 * one * other / (one + other)])
 
 
 def test_tokens_that_are_not_counted_can_still_be_the_nearest():
     first = torch.tensor([[[2.0, 0.0], [0.0, 3.0]]])
     second = torch.tensor([[[1.0, 0.0], [3.0, 4.0], [-1.0, 0.0]]])
     counted = torch.tensor([[True, False]]), torch.tensor([[False, True, True]])
-    found = bertscore(first, second, there(2, longest=2), there(3, longest=3), *counted)
+    scores = bertscore(first, second, there(2, longest=2), there(3, longest=3), *counted)
     one, other = 1.0, 0.4  # 0.8 and 0 by way of the first text's second token and its first
-    assert found.tolist() == pytest.approx([2 * one * other / (one + other)])
+    assert scores.tolist() == pytest.approx([2 * one * other / (one + other)])
 
 
 def test_means_that_add_up_to_nothing_give_nothing():
@@ -71,39 +71,39 @@ def test_several_layers_and_padding_change_nothing(lengths, layers, seed):
     # Padding is as large as can be: it shall not be looked at.
     first, second = (torch.from_numpy(rng.random(shape)).float() for _ in range(2))
     masks = [there(*counts, longest=5) for counts in zip(*lengths, strict=True)]
-    found = bertscore(first, second, *masks)
+    scores = bertscore(first, second, *masks)
     for layer in range(layers):
         for pair, (a, b) in enumerate(lengths):
             expected = slowly(first[layer, pair, :a].numpy(), second[layer, pair, :b].numpy())
-            assert float(found[layer, pair]) == pytest.approx(expected, abs=1e-5)
+            assert float(scores[layer, pair]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_scores_of_pairs_are_those_of_each_alone_by_each_layer(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    found = pair_scores(encoder, PAIRS, [0, 2])
-    assert found.shape == (3, 2)
+    scores = pair_scores(encoder, PAIRS, [0, 2])
+    assert scores.shape == (3, 2)
     for row, (first, second) in enumerate(PAIRS):
         states = [
             encoder.model(**encoder.features([text]), output_hidden_states=True) for text in (first, second)
         ]
         for column, layer in enumerate((0, 2)):
-            vectors = [each.hidden_states[layer][0].detach().numpy() for each in states]
-            assert found[row, column] == pytest.approx(slowly(*vectors), abs=1e-5)
-    assert found[1] == pytest.approx([1.0, 1.0], abs=1e-6)  # a text and itself
+            vectors = [output.hidden_states[layer][0].detach().numpy() for output in states]
+            assert scores[row, column] == pytest.approx(slowly(*vectors), abs=1e-5)
+    assert scores[1] == pytest.approx([1.0, 1.0], abs=1e-6)  # a text and itself
 
 
 def test_without_special_tokens_begin_and_end_do_not_count(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     (first, second), told = PAIRS[0], []
-    found = pair_scores(encoder, [(first, second)], [1], special_tokens=False, advance=told.append)
+    scores = pair_scores(encoder, [(first, second)], [1], special_tokens=False, advance=told.append)
     states = [
         encoder.model(**encoder.features([text]), output_hidden_states=True).hidden_states[1][0].detach()
         for text in (first, second)
     ]
-    a, b = (torch.nn.functional.normalize(each, dim=-1) for each in states)
+    a, b = (torch.nn.functional.normalize(state, dim=-1) for state in states)
     cosines = a @ b.T
     one, other = cosines.amax(dim=1)[1:-1].mean(), cosines.amax(dim=0)[1:-1].mean()
-    assert found[0, 0] == pytest.approx(float(2 * one * other / (one + other)), abs=1e-5)
+    assert scores[0, 0] == pytest.approx(float(2 * one * other / (one + other)), abs=1e-5)
     assert told == [1]
 
 

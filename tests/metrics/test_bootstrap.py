@@ -10,9 +10,9 @@ from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 def test_every_draw_is_spearman_of_its_resample():
     source = np.random.default_rng(1)
     a, b = source.integers(0, 9, 40).astype(float), source.integers(0, 9, 40).astype(float)
-    found = spearman_draws(a, b, draws=20, rng=np.random.default_rng(5))
+    draws = spearman_draws(a, b, draws=20, rng=np.random.default_rng(5))
     same = np.random.default_rng(5)
-    for draw in found:
+    for draw in draws:
         chosen = same.integers(0, 40, size=40)
         assert draw == pytest.approx(scipy.stats.spearmanr(a[chosen], b[chosen]).statistic, abs=1e-12)
 

@@ -53,7 +53,7 @@ THEIRS = {"ndcg@10": "ndcg_cut_10", "recall@100": "recall_100", "recall@10": "re
 
 
 @given(
-    st.lists(st.integers(-2, 4), min_size=1, max_size=150).filter(lambda found: max(found) > 0),
+    st.lists(st.integers(-2, 4), min_size=1, max_size=150).filter(lambda judged: max(judged) > 0),
     st.integers(0, 150),
     st.randoms(use_true_random=False),
 )

@@ -24,39 +24,39 @@ def test_scores_by_hand():
     # Words: "the dog ran home" and "the dogs run to the home". Stems of words of four letters and more:
     # dogs -> dog, home -> home; "ran" and "run" stay. Shared words: the, dog, home: precision 3/4, recall 3/6.
     # Shared pairs: "the dog": 1/3 and 1/5. Longest common subsequence: the dog home.
-    found = rouge_scores(["The dog ran home."], ["The dogs run to the home"])
-    assert found.rouge1 == pytest.approx(100 * 2 * 3 / (4 + 6))
-    assert found.rouge2 == pytest.approx(100 * 2 * 1 / (3 + 5))
-    assert found.rouge_l == pytest.approx(100 * 2 * 3 / (4 + 6))
-    assert found.rouge_lsum == found.rouge_l
-    assert found.count == 1
+    scores = rouge_scores(["The dog ran home."], ["The dogs run to the home"])
+    assert scores.rouge1 == pytest.approx(100 * 2 * 3 / (4 + 6))
+    assert scores.rouge2 == pytest.approx(100 * 2 * 1 / (3 + 5))
+    assert scores.rouge_l == pytest.approx(100 * 2 * 3 / (4 + 6))
+    assert scores.rouge_lsum == scores.rouge_l
+    assert scores.count == 1
 
 
 @needs_rouge
 def test_l_is_of_the_whole_text_and_lsum_of_lines():
     # Lines swapped: as a whole only one of the two can be in order.
-    found = rouge_scores(["x y\nv w"], ["v w\nx y"])
-    assert (found.rouge_l, found.rouge_lsum) == (pytest.approx(50.0), pytest.approx(100.0))
+    scores = rouge_scores(["x y\nv w"], ["v w\nx y"])
+    assert (scores.rouge_l, scores.rouge_lsum) == (pytest.approx(50.0), pytest.approx(100.0))
 
 
 @needs_rouge
 def test_means_over_summaries_and_an_empty_one_scores_nothing():
-    found = rouge_scores(["x y", ""], ["x y", "x y"])
-    assert [found.rouge1, found.rouge2, found.rouge_l, found.rouge_lsum] == [50.0] * 4
-    assert found.per_text == dict.fromkeys(("rouge1", "rouge2", "rougeL", "rougeLsum"), (100.0, 0.0))
+    scores = rouge_scores(["x y", ""], ["x y", "x y"])
+    assert [scores.rouge1, scores.rouge2, scores.rouge_l, scores.rouge_lsum] == [50.0] * 4
+    assert scores.per_text == dict.fromkeys(("rouge1", "rouge2", "rougeL", "rougeLsum"), (100.0, 0.0))
 
 
 @needs_rouge
 def test_abstractiveness_is_the_share_of_the_summary_that_its_document_has():
     document = "A storm hit the coast on Monday. Two boats sank."
-    found = abstractiveness(["Two boats sank.", "A storm sank ships"], [document] * 2)
+    scores = abstractiveness(["Two boats sank.", "A storm sank ships"], [document] * 2)
     # Second: a, storm, sank of four words; "a storm" of three pairs; "a storm sank" in order.
-    assert found.rouge1 == pytest.approx(100 * (1 + 3 / 4) / 2)
-    assert found.rouge2 == pytest.approx(100 * (1 + 1 / 3) / 2)
-    assert found.rouge_l == pytest.approx(100 * (1 + 3 / 4) / 2)
-    assert found.rouge_lsum is None
-    assert found.per_text["rouge1"] == pytest.approx((100.0, 75.0))
-    assert set(found.per_text) == {"rouge1", "rouge2", "rougeL"}
+    assert scores.rouge1 == pytest.approx(100 * (1 + 3 / 4) / 2)
+    assert scores.rouge2 == pytest.approx(100 * (1 + 1 / 3) / 2)
+    assert scores.rouge_l == pytest.approx(100 * (1 + 3 / 4) / 2)
+    assert scores.rouge_lsum is None
+    assert scores.per_text["rouge1"] == pytest.approx((100.0, 75.0))
+    assert set(scores.per_text) == {"rouge1", "rouge2", "rougeL"}
 
 
 @needs_rouge
@@ -87,7 +87,7 @@ def common(a, b):
 
 
 def shared(a, b):
-    return sum(min(a.count(each), b.count(each)) for each in set(a))
+    return sum(min(a.count(ngram), b.count(ngram)) for ngram in set(a))
 
 
 words = st.lists(st.sampled_from("xyz"), min_size=1, max_size=6)

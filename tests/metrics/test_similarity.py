@@ -24,9 +24,9 @@ def test_equal_directions_are_exact_ties():
 
 def test_float32_input_is_computed_in_float64():
     a = np.array([[1.0, 1e-4]], dtype=np.float32)
-    found = cosine_similarity_rows(a, np.array([[1.0, 0.0]], dtype=np.float32))
-    assert found.dtype == np.float64
-    assert found[0] < 1.0
+    cosines = cosine_similarity_rows(a, np.array([[1.0, 0.0]], dtype=np.float32))
+    assert cosines.dtype == np.float64
+    assert cosines[0] < 1.0
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e-30, 1e30, 1e200])
@@ -50,7 +50,7 @@ vectors = arrays(np.float64, (4, 3), elements=st.floats(-1e6, 1e6, allow_subnorm
 
 @given(vectors, vectors, st.floats(0.01, 100))
 def test_cosine_is_symmetric_bounded_and_blind_to_length(a, b, scale):
-    found = cosine_similarity_rows(a, b)
-    assert np.abs(found).max() <= 1
-    assert found == pytest.approx(cosine_similarity_rows(b, a), abs=1e-12)
-    assert found == pytest.approx(cosine_similarity_rows(a * scale, b), abs=1e-9)
+    cosines = cosine_similarity_rows(a, b)
+    assert np.abs(cosines).max() <= 1
+    assert cosines == pytest.approx(cosine_similarity_rows(b, a), abs=1e-12)
+    assert cosines == pytest.approx(cosine_similarity_rows(a * scale, b), abs=1e-9)

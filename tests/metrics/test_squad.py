@@ -49,11 +49,11 @@ def test_scores_are_means_over_questions_in_percent():
     predictions = ["Paris", "the red house", "", "seven days"]
     golds = [["paris", "Rome"], ["house", "red"], ["x"], ["days"]]
     # F1: 1; the best of "red house" with "house" 2/3; 0; 2/3.
-    found = qa_scores(predictions, golds)
-    assert found.exact == 25.0
-    assert found.f1 == pytest.approx(100 * (1 + 2 / 3 + 2 / 3) / 4)
-    assert found.count == 4
-    assert found.to_json() == {"exact": 25.0, "f1": 58.3333, "count": 4}
+    scores = qa_scores(predictions, golds)
+    assert scores.exact == 25.0
+    assert scores.f1 == pytest.approx(100 * (1 + 2 / 3 + 2 / 3) / 4)
+    assert scores.count == 4
+    assert scores.to_json() == {"exact": 25.0, "f1": 58.3333, "count": 4}
 
 
 def test_everything_right_is_exactly_100():

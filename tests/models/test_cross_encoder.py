@@ -17,13 +17,13 @@ OUTPUTS = [f"somebody does, {number * 7 % 200} times" for number in range(200)]
 def test_scores_in_a_short_format_keep_their_digits(kind, tiny_gpt2, tmp_path):
     """A bias brings all scores near 3, where numbers of bfloat16 lie 1/64 apart."""
     base = tiny_gpt2 if kind == "gpt2" else make_bart(tmp_path / "bart")
-    found = {}
+    scores = {}
     for dtype in ("float32", "bfloat16"):
         cross = load_cross_encoder(str(base), device="cpu", dtype=dtype, fresh_head=True, seed=1)
-        last = [each for each in cross.model.modules() if getattr(each, "out_features", 0) == 1][-1]
+        last = [module for module in cross.model.modules() if getattr(module, "out_features", 0) == 1][-1]
         if last.bias is not None:
             with torch.no_grad():
                 last.bias.fill_(3)
-        found[dtype] = score_pairs(cross, INPUTS, OUTPUTS)
-    assert len(np.unique(found["bfloat16"])) > 150
-    assert np.abs(found["bfloat16"] - found["float32"]).max() < 0.05
+        scores[dtype] = score_pairs(cross, INPUTS, OUTPUTS)
+    assert len(np.unique(scores["bfloat16"])) > 150
+    assert np.abs(scores["bfloat16"] - scores["float32"]).max() < 0.05

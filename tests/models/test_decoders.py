@@ -50,13 +50,13 @@ def test_a_line_break_parts_two_texts_and_stays_with_the_tokenizer(model, start,
     state = again.backend_tokenizer.to_str()
     mark_pairs(again)  # it is marked already
     assert again.backend_tokenizer.to_str() == state
-    for each in (tokenizer, again):
-        pair = each(ASKED, TEXT)
+    for marked in (tokenizer, again):
+        pair = marked(ASKED, TEXT)
         assert pair["input_ids"] == [*start, *one, LINE, *other]
         parts = [*[None] * len(start), *[0] * len(one), None, *[1] * len(other)]
         assert pair.sequence_ids(0) == parts
-        assert each(ASKED)["input_ids"] == [*start, *one]
-        assert each.num_special_tokens_to_add(pair=True) == len(start) + 1
+        assert marked(ASKED)["input_ids"] == [*start, *one]
+        assert marked.num_special_tokens_to_add(pair=True) == len(start) + 1
 
 
 def test_tokenizers_that_mark_pairs_or_know_no_line_break_are_left_alone(tiny_bert):
@@ -72,17 +72,17 @@ def test_tokenizers_that_mark_pairs_or_know_no_line_break_are_left_alone(tiny_be
 def test_every_window_of_a_long_text_begins_with_the_question_and_a_line_break(tiny_llama):
     reader = load_reader(str(tiny_llama), device="cpu", fresh_head=True, max_length=40)
     context = TEXT * 3
-    asked, read = tokens_of(tiny_llama, ASKED), tokens_of(tiny_llama, context)
+    question, read = tokens_of(tiny_llama, ASKED), tokens_of(tiny_llama, context)
     windows = encode_questions(reader, [f" {ASKED}\n"], [context])
-    room = 40 - len(asked) - 1
+    room = 40 - len(question) - 1
     # A question has up to (40 - 1) // 2 = 19 tokens, so windows share (39 - 19) // 2 = 10.
     starts = range(0, len(read) - 10, room - 10)
     assert len(windows) == len(starts) > 2
     for window, start in zip(windows, starts, strict=True):
         text = read[start : start + room]
-        assert window.input_ids.tolist() == [*asked, LINE, *text]
+        assert window.input_ids.tolist() == [*question, LINE, *text]
         assert window.token_types is None
-        assert not window.is_context[: len(asked) + 1].any()
+        assert not window.is_context[: len(question) + 1].any()
         places = window.offsets[window.is_context].tolist()
         spelled = context[places[0][0] : places[-1][1]]
         assert spelled.strip() == reader.tokenizer.decode(text).strip()
@@ -96,8 +96,8 @@ def test_windows_are_padded_on_the_right_and_padding_is_not_seen(tiny_llama):
     assert inputs["attention_mask"][1].tolist() == [1] * count + [0] * (len(batch[0].input_ids) - count)
     assert set(inputs["input_ids"][1, count:].tolist()) == {0}  # the end token, as there is none for padding
     together = read_windows(reader, batch)
-    for window, found in zip(batch, together, strict=True):
-        assert torch.allclose(read_windows(reader, [window])[0], found, atol=1e-6)
+    for window, scores in zip(batch, together, strict=True):
+        assert torch.allclose(read_windows(reader, [window])[0], scores, atol=1e-6)
 
 
 def test_start_and_end_are_scored_from_the_last_layers_states_of_the_base(tiny_llama):
@@ -115,8 +115,8 @@ def test_a_reader_made_of_a_llama_is_saved_and_loaded_again(tiny_llama, tmp_path
     reader = load_reader(str(tiny_llama), device="cpu", fresh_head=True)
     reader.model.save_pretrained(tmp_path)
     reader.tokenizer.save_pretrained(tmp_path)
-    _, found = AutoModelForQuestionAnswering.from_pretrained(tmp_path, output_loading_info=True)
-    assert not found["missing_keys"]
+    _, info = AutoModelForQuestionAnswering.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
     again = load_reader(str(tmp_path), device="cpu")
     given = ([ASKED, ASKED], [TEXT, TEXT * 9])
     assert answer(again, *given) == answer(reader, *given)
@@ -126,7 +126,7 @@ def test_a_reader_made_of_a_llama_is_saved_and_loaded_again(tiny_llama, tmp_path
 def test_a_llama_without_some_of_its_weights_is_refused(tiny_llama, tmp_path, lost, count):
     folder = shutil.copytree(tiny_llama, tmp_path / "lossy")
     kept = load_file(folder / "model.safetensors")
-    kept = {name: each for name, each in kept.items() if lost and name != lost} or {"no": torch.zeros(1)}
+    kept = {name: weight for name, weight in kept.items() if lost and name != lost} or {"no": torch.zeros(1)}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=rf"its weights lack transformer\.\S+ \({count} missing in all\)"):
         load_reader(str(folder), device="cpu", fresh_head=True)
@@ -164,8 +164,8 @@ def test_no_keys_and_values_are_kept(load, tiny_llama, tmp_path):
     loaded = load(str(tiny_llama), device="cpu", fresh_head=True)
     loaded.model.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
-    for each in (loaded, load(str(tmp_path), device="cpu")):
-        assert each.model.base_model(torch.tensor([[1, 2]])).past_key_values is None
+    for scorer in (loaded, load(str(tmp_path), device="cpu")):
+        assert scorer.model.base_model(torch.tensor([[1, 2]])).past_key_values is None
 
 
 def test_a_line_break_changes_scores_and_padding_does_not(tiny_llama):
@@ -189,9 +189,9 @@ def test_an_input_is_read_once_for_all_outputs_and_their_scores_are_those_of_tra
     inputs = [TEXT, TEXT, TEXT * 3, TEXT * 3, TEXT * 3, "No"]
     outputs = [*outputs[:2], *outputs[1:], "No man is playing."]
     assert cross.shares
-    made = cross.rows(inputs, outputs)
-    assert sorted(sorted(row.numbers) for row in made) == [[0, 1], [2, 3, 4], [5]]
-    assert len(set(made[1].seen)) == 3
+    rows = cross.rows(inputs, outputs)
+    assert sorted(sorted(row.numbers) for row in rows) == [[0, 1], [2, 3, 4], [5]]
+    assert len(set(rows[1].seen)) == 3
     with torch.inference_mode():
         alone = [
             float(cross.model(**cross.features([given], [output])).logits)
@@ -212,7 +212,9 @@ def test_the_last_token_that_is_no_padding_is_scored(tiny_llama, tmp_path):
     cross = load_cross_encoder(str(folder), device="cpu", fresh_head=True)
     assert cross.features([TEXT], ["A man."])["input_ids"][0, -1] == cross.tokenizer.pad_token_id == 0
     with torch.inference_mode():
-        alone = [float(cross.model(**cross.features([TEXT], [each])).logits) for each in ("A man.", "A dog.")]
+        alone = [
+            float(cross.model(**cross.features([TEXT], [output])).logits) for output in ("A man.", "A dog.")
+        ]
     assert np.allclose(score_pairs(cross, [TEXT] * 2, ["A man.", "A dog."]), alone, atol=1e-6)
 
 
@@ -237,8 +239,8 @@ def test_a_training_that_shares_inputs_has_the_same_gradients(listwise, tokens, 
     expected, gradients = loss_and_gradients(replace(cross, shares=False))
     for module in (crossencoder, chunks):
         monkeypatch.setattr(module, "tokens_at_once", lambda _: tokens)
-    found, others = loss_and_gradients(cross)
-    assert found == pytest.approx(expected, rel=1e-5)
+    loss, others = loss_and_gradients(cross)
+    assert loss == pytest.approx(expected, rel=1e-5)
     for name, gradient in gradients.items():
         assert torch.allclose(others[name], gradient, atol=1e-6), name
     scores = torch.tensor(

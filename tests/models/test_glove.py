@@ -22,13 +22,13 @@ def glove(tmp_path):
 
 
 def test_a_sentence_is_the_average_of_its_known_words(glove):
-    found = encode_with_glove(glove, ["the cat", "The cat zzz.", "NATO"])
-    assert found.dtype == np.float32
-    assert found.tolist()[0] == [0.5, 1.0, 0.0]
+    vectors = encode_with_glove(glove, ["the cat", "The cat zzz.", "NATO"])
+    assert vectors.dtype == np.float32
+    assert vectors.tolist()[0] == [0.5, 1.0, 0.0]
     # "The" falls back to lower case, "zzz" is unknown and left out, "." counts.
-    assert found.tolist()[1] == pytest.approx([2 / 3, 1.0, 1 / 3])
+    assert vectors.tolist()[1] == pytest.approx([2 / 3, 1.0, 1 / 3])
     # As written comes before lower case.
-    assert found.tolist()[2] == [0, 0, 5]
+    assert vectors.tolist()[2] == [0, 0, 5]
 
 
 def test_a_sentence_without_a_known_word_is_a_zero_vector(glove):

@@ -125,9 +125,9 @@ def test_the_best_span_by_hand():
 def test_an_answer_is_no_longer_than_asked_for():
     starts, ends = torch.tensor([[9.0, 1.0, 0.0, 0.0]] * 4), torch.tensor([[0.0, 0.0, 0.0, 9.0]] * 4)
     allowed = torch.ones(4, 4, dtype=torch.bool)
-    found = [best_span(starts, ends, allowed, longest) for longest in (4, 3, 1, 99)]
+    spans = [best_span(starts, ends, allowed, longest) for longest in (4, 3, 1, 99)]
     # Of three at most: 1-3 weighs 1 + 9, 0 to 2 weighs 9 + 0. Of one: 0 weighs 9, 3 also; the first is taken.
-    assert [(s.starts[0].item(), s.ends[0].item()) for s in found] == [(0, 3), (1, 3), (0, 0), (0, 3)]
+    assert [(s.starts[0].item(), s.ends[0].item()) for s in spans] == [(0, 3), (1, 3), (0, 0), (0, 3)]
 
 
 def test_the_softmax_is_over_allowed_tokens_and_a_window_without_any_scores_nothing():
@@ -276,9 +276,9 @@ def test_an_answer_is_cut_out_of_the_text_wherever_its_window_is(bert_reader, ma
     filler = "A man is playing. "
     contexts = [filler * many + "Two  Dogs run\non the BEACH today." + filler * 3 for many in (0, 1, 9)]
     # The question holds the marked tokens too; answers are looked for in the text alone.
-    found = answer(reader, ["dogs beach?"] * 3, contexts)
-    assert [each.text for each in found] == ["Dogs run\non the BEACH"] * 3
-    assert all(c[p.start :].startswith(p.text) for c, p in zip(contexts, found, strict=True))
+    predictions = answer(reader, ["dogs beach?"] * 3, contexts)
+    assert [prediction.text for prediction in predictions] == ["Dogs run\non the BEACH"] * 3
+    assert all(c[p.start :].startswith(p.text) for c, p in zip(contexts, predictions, strict=True))
     assert reader.model.training
 
 
@@ -287,16 +287,16 @@ def test_an_answer_has_no_white_space_at_its_ends(tiny_gpt2):
     tokenizer.add_tokens([" dogs\n"])  # a byte-level token may hold the space before its word
     model = Marker(tokenizer, " dogs\n", " dogs\n")
     model.config = SimpleNamespace()
-    (found,) = answer(Reader(model, tokenizer, 64), ["Who?"], ["Two dogs\nrun."])
-    assert (found.text, found.start) == ("dogs", 4)
+    (prediction,) = answer(Reader(model, tokenizer, 64), ["Who?"], ["Two dogs\nrun."])
+    assert (prediction.text, prediction.start) == ("dogs", 4)
 
 
 @pytest.mark.parametrize("model", ["bert_reader", "tiny_gpt2"])  # GPT-2's tokens may be white space
 def test_a_blank_text_has_an_empty_answer(model, request):
     reader = load_reader(str(request.getfixturevalue(model)), device="cpu", fresh_head=True)
-    found = answer(reader, ["Who?", "Who?", ""], ["", "  \n", "dogs"])
-    assert found[:2] == [Prediction("", 0, 0.0)] * 2
-    assert found[2].text
+    predictions = answer(reader, ["Who?", "Who?", ""], ["", "  \n", "dogs"])
+    assert predictions[:2] == [Prediction("", 0, 0.0)] * 2
+    assert predictions[2].text
     assert answer(reader, [], []) == []
 
 
@@ -313,7 +313,7 @@ def by_itself(folder, kind, context):
     with torch.inference_mode():
         output = kind.from_pretrained(folder).eval()(**inputs)
     starts, ends = output.start_logits[0].tolist(), output.end_logits[0].tolist()
-    start, end, score = by_loops(starts, ends, [each == 1 for each in part], 4)
+    start, end, score = by_loops(starts, ends, [number == 1 for number in part], 4)
     return context[offsets[start][0] : offsets[end][1]], offsets[start][0], score
 
 
@@ -327,15 +327,19 @@ def test_answers_are_those_of_the_model_alone_in_any_batch(model, request):
     expected = [by_itself(folder, kind, context) for context in contexts]
     reader = load_reader(str(folder), device="cpu")
     for batch_size in (1, 2, 32):
-        found = answer(reader, [QUESTION] * 3, contexts, max_answer_tokens=4, batch_size=batch_size)
-        assert [(each.text, each.start) for each in found] == [each[:2] for each in expected]
-        assert [each.score for each in found] == pytest.approx([each[2] for each in expected], rel=1e-4)
+        predictions = answer(reader, [QUESTION] * 3, contexts, max_answer_tokens=4, batch_size=batch_size)
+        assert [(prediction.text, prediction.start) for prediction in predictions] == [
+            triple[:2] for triple in expected
+        ]
+        assert [prediction.score for prediction in predictions] == pytest.approx(
+            [triple[2] for triple in expected], rel=1e-4
+        )
 
 
 def test_of_several_windows_one_softmax_is_over_the_whole_text(bert_reader):
     reader = load_reader(str(bert_reader), device="cpu")
     text = CONTEXTS[1]
-    (found,) = answer(reader, ["What fell?"], [text], batch_size=2)
+    (prediction,) = answer(reader, ["What fell?"], [text], batch_size=2)
     # Of each token what the window says in which more stands about it; of equal ones the later.
     seen = {}
     windows = encode_questions(reader, ["What fell?"], [text])
@@ -353,8 +357,8 @@ def test_of_several_windows_one_softmax_is_over_the_whole_text(bert_reader):
     spans = sorted(seen)
     starts, ends = ([seen[span][side] for span in spans] for side in (1, 2))
     start, end, score = by_loops(starts, ends, [True] * len(spans), 17)
-    assert (found.start, found.text) == (spans[start][0], text[spans[start][0] : spans[end][1]])
-    assert found.score == pytest.approx(score, rel=1e-4)
+    assert (prediction.start, prediction.text) == (spans[start][0], text[spans[start][0] : spans[end][1]])
+    assert prediction.score == pytest.approx(score, rel=1e-4)
 
 
 @pytest.mark.parametrize("model", ["bert_reader", "tiny_gpt2"])  # GPT-2's tokens may be white space
@@ -363,9 +367,13 @@ def test_what_is_evaluated_is_what_a_teacher_tells(model, request):
     texts = [*CONTEXTS, CONTEXTS[0].replace(" ", "  \n ") * 3, "", " "]
     questions = ["What fell?"] * len(texts)
     told = predict_spans(reader, questions, texts, max_answer_tokens=6)
-    found = answer(reader, questions, texts, max_answer_tokens=6, batch_size=2)
-    assert [(each.text, each.start) for each in found] == [(t.best.text, t.best.start) for t in told]
-    assert [each.score for each in found] == pytest.approx([t.best.score for t in told], rel=1e-4)
+    predictions = answer(reader, questions, texts, max_answer_tokens=6, batch_size=2)
+    assert [(prediction.text, prediction.start) for prediction in predictions] == [
+        (t.best.text, t.best.start) for t in told
+    ]
+    assert [prediction.score for prediction in predictions] == pytest.approx(
+        [t.best.score for t in told], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("model", ["bert_reader", "bart_reader", "tiny_gpt2"])
@@ -383,15 +391,15 @@ def test_of_one_window_the_best_span_of_its_padded_row_answers(model, request):
     assert [window.question for window in windows] == [0, 1, 2, 3, 4]
     with torch.inference_mode():
         output = reader.model(**collate(reader, windows))
-    allowed = torch.nn.utils.rnn.pad_sequence([each.is_context for each in windows], batch_first=True)
+    allowed = torch.nn.utils.rnn.pad_sequence([window.is_context for window in windows], batch_first=True)
     for longest in (1, 3, 17):
         spans = best_span(output.start_logits, output.end_logits, allowed, longest)
-        found = answer(reader, questions, sentences, max_answer_tokens=longest)
+        predictions = answer(reader, questions, sentences, max_answer_tokens=longest)
         for row, (window, text) in enumerate(zip(windows, sentences, strict=True)):
             begin, end = window.offsets[spans.starts[row], 0], window.offsets[spans.ends[row], 1]
             expected = Prediction.of(text, float(spans.scores[row]), int(begin), int(end))
-            assert (found[row].text, found[row].start) == (expected.text, expected.start)
-            assert found[row].score == pytest.approx(expected.score, rel=1e-5)
+            assert (predictions[row].text, predictions[row].start) == (expected.text, expected.start)
+            assert predictions[row].score == pytest.approx(expected.score, rel=1e-5)
 
 
 def test_answering_tells_how_many_questions_are_done(bert_reader):
@@ -523,8 +531,8 @@ def test_a_tokenizer_without_any_end_token_cannot_pad(tiny_gpt2, tmp_path):
 
 
 def test_the_longest_input_is_asked_for_or_the_models(bert_reader):
-    for asked, expected in ((None, 64), (32, 32), (1000, 64)):
-        assert load_reader(str(bert_reader), device="cpu", max_length=asked).max_length == expected
+    for max_length, expected in ((None, 64), (32, 32), (1000, 64)):
+        assert load_reader(str(bert_reader), device="cpu", max_length=max_length).max_length == expected
     with pytest.raises(SettingsError, match="max_length 15 leaves no room"):
         load_reader(str(bert_reader), device="cpu", max_length=15)
 
@@ -575,9 +583,9 @@ def test_a_tokenizer_that_does_not_know_its_tokens_places_is_refused(t5_folder):
 
 def test_the_weights_come_in_the_number_format_asked_for(bert_reader):
     reader = load_reader(str(bert_reader), device="cpu", dtype="bfloat16")
-    found = {name: weight.dtype for name, weight in reader.model.named_parameters()}
-    assert {found.pop("qa_outputs.weight"), found.pop("qa_outputs.bias")} == {torch.float32}
-    assert set(found.values()) == {torch.bfloat16}
+    dtypes = {name: weight.dtype for name, weight in reader.model.named_parameters()}
+    assert {dtypes.pop("qa_outputs.weight"), dtypes.pop("qa_outputs.bias")} == {torch.float32}
+    assert set(dtypes.values()) == {torch.bfloat16}
     assert answer(reader, ["Who?"], ["dogs"])[0].text == "dogs"
 
 

@@ -295,8 +295,8 @@ def test_attention_both_ways_lets_the_first_token_see_the_last_and_is_saved(tiny
     folder = str(tiny_llama(tmp_path / "llama", tiny_gpt2))
 
     def first_states(encoder, ends):
-        found = [encoder.encode(f"A man {end}", output_value="token_embeddings")[0] for end in ends]
-        return [state.numpy() for state in found]
+        token_states = [encoder.encode(f"A man {end}", output_value="token_embeddings")[0] for end in ends]
+        return [state.numpy() for state in token_states]
 
     causal = first_states(load_sentence_encoder(folder, device="cpu"), ("plays", "sings"))
     np.testing.assert_array_equal(*causal)

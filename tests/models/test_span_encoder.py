@@ -105,11 +105,11 @@ def test_an_encoder_without_heads_is_none(tiny_bert, folder):
 
 def test_answers_are_those_of_the_whole_text_by_direct_computation(folder):
     encoder = loaded(folder)
-    found = answer_by_vectors(encoder, QUESTIONS, [TEXT, TEXT], max_answer_tokens=4)
+    predictions = answer_by_vectors(encoder, QUESTIONS, [TEXT, TEXT], max_answer_tokens=4)
     encoded = encoder.tokens.tokenizer(TEXT, return_offsets_mapping=True)
     vectors = encoder.token_vectors(encoder.tokens.features([TEXT]))[0, 1:-1]
     offsets = encoded["offset_mapping"][1:-1]
-    for question, prediction in zip(QUESTIONS, found, strict=True):
+    for question, prediction in zip(QUESTIONS, predictions, strict=True):
         first = encoder.token_vectors(encoder.tokens.features([question]))[:, 0]
         p, q = (
             (vectors @ head(first)[0]).softmax(dim=0).detach()
@@ -136,7 +136,7 @@ def test_a_long_text_is_read_in_windows_and_each_token_counts_once(folder, monke
     middle = [window for window in windows if window.question == 0][1]
     assert middle.is_context.nonzero()[[0, -1], 0].tolist() == [5, 26]  # half of the 8 shared at either end
     read = text_vectors(encoder, [long, "", TEXT])
-    assert [len(each.vectors) for each in read] == [len(each.offsets) for each in read]
+    assert [len(text.vectors) for text in read] == [len(text.offsets) for text in read]
     assert len(read[1].offsets) == 0
 
 
@@ -145,8 +145,8 @@ def test_as_many_tokens_as_the_student_reads_are_windows_of_456_that_begin_328_a
     tokens = replace(loaded(tiny_bert, fresh_heads=True).tokens, max_length=longest)
     windows = text_windows(tokens, ["a " * 1_000])
     texts = [window.offsets[1:-1] for window in windows]
-    assert [len(each) for each in texts[:-1]] == [456, 456]
-    assert [int(each[0, 0]) // 2 for each in texts] == [0, 328, 656]
+    assert [len(offsets) for offsets in texts[:-1]] == [456, 456]
+    assert [int(offsets[0, 0]) // 2 for offsets in texts] == [0, 328, 656]
 
 
 def test_a_whole_passage_with_the_longest_question_is_one_window_of_a_teacher(tiny_bert):
@@ -173,10 +173,10 @@ def test_no_token_is_lost_or_seen_twice(tiny_bert, words, overlap):
 
 def test_blank_texts_have_empty_answers_and_progress_is_told(folder):
     told = []
-    found = answer_by_vectors(loaded(folder), ["Who?"] * 3, [TEXT, " ", TEXT], advance=told.append)
-    assert found[1].text == ""
-    assert found[1].score == 0.0
-    assert found[0] == found[2]
+    predictions = answer_by_vectors(loaded(folder), ["Who?"] * 3, [TEXT, " ", TEXT], advance=told.append)
+    assert predictions[1].text == ""
+    assert predictions[1].score == 0.0
+    assert predictions[0] == predictions[2]
     assert sum(told) == 3
     assert answer_by_vectors(loaded(folder), [], []) == []
 

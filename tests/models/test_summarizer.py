@@ -73,10 +73,10 @@ def test_beams_find_the_best_of_all_summaries_when_there_are_enough_of_them(tmp_
     text = DOCUMENTS[0]
     allowed = [4, 40, 60]
     summarizer.model.generation_config.suppress_tokens = [n for n in range(330) if n not in {2, *allowed}]
-    found = summarize(summarizer, [text], beams=9, summary_tokens=5)
+    summaries = summarize(summarizer, [text], beams=9, summary_tokens=5)
     every = [[2, a, b, c, 2] for a in allowed for b in allowed for c in allowed]
     best = max(every, key=lambda ids: log_likelihood(summarizer, text, ids[:-1]))
-    assert found == [summarizer.tokenizer.decode(best, skip_special_tokens=True).strip()]
+    assert summaries == [summarizer.tokenizer.decode(best, skip_special_tokens=True).strip()]
 
 
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 2])
@@ -86,10 +86,10 @@ def test_summaries_are_the_same_in_any_batch_and_on_any_number_of_threads(summar
     torch.set_num_threads(threads)
     try:
         for batch_size in (1, 3, 8):
-            found = summarize(
+            summaries = summarize(
                 summarizer, DOCUMENTS, beams=3, batch_size=batch_size, advance=lambda done: heard.append(done)
             )
-            assert found == alone
+            assert summaries == alone
     finally:
         torch.set_num_threads(1)
     assert sum(heard) == 3 * len(DOCUMENTS)
@@ -117,7 +117,8 @@ def test_what_a_model_says_of_its_search_does_not_count(bart, tmp_path):
     }
     path.write_text(json.dumps(json.loads(path.read_text()) | own))
     texts = [
-        summarize(load_summarizer(str(each), device="cpu"), DOCUMENTS[:2], beams=2) for each in (bart, folder)
+        summarize(load_summarizer(str(source), device="cpu"), DOCUMENTS[:2], beams=2)
+        for source in (bart, folder)
     ]
     assert texts[0] == texts[1]
 
@@ -238,8 +239,8 @@ def test_a_bart_that_was_saved_without_its_language_model_is_whole(bart, tmp_pat
         if name != "final_logits_bias"
     }
     save_file(bare, folder / "model.safetensors", metadata={"format": "pt"})
-    found = load_summarizer(str(folder), device="cpu")
-    assert summarize(found, DOCUMENTS[:1]) == summarize(
+    summarizer = load_summarizer(str(folder), device="cpu")
+    assert summarize(summarizer, DOCUMENTS[:1]) == summarize(
         load_summarizer(str(bart), device="cpu"), DOCUMENTS[:1]
     )
 

@@ -37,20 +37,22 @@ TEXTS = ["the man plays the violin", "people of the town came", "a violin was fo
 
 def bytes_tokenizer():
     """Its tokens have the space before a word in them."""
-    found = Tokenizer(models.BPE())
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
-    found.train_from_iterator(TEXTS * 3, trainer)
-    return found
+    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    return tokenizer
 
 
 def pieces_tokenizer():
     """It cuts words otherwise, and leaves spaces out."""
     vocabulary = ["[UNK]", *word_pieces(" ".join(TEXTS).split()), *".,-"]
-    found = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(vocabulary)}, unk_token="[UNK]"))
-    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return found
+    tokenizer = Tokenizer(
+        models.WordPiece({piece: n for n, piece in enumerate(vocabulary)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
 
 
 TEACHER, STUDENT = bytes_tokenizer(), pieces_tokenizer()
@@ -58,23 +60,23 @@ TEACHER, STUDENT = bytes_tokenizer(), pieces_tokenizer()
 
 def offsets_of(tokenizer, text):
     """Without tokens of white space, and without the white space that tokens begin with."""
-    each = [
+    spans = [
         (begin + len(text[begin:end]) - len(text[begin:end].lstrip()), end)
         for begin, end in tokenizer.encode(text).offsets
     ]
-    return np.array([one for one in each if one[0] < one[1]], np.int64).reshape(-1, 2)
+    return np.array([one for one in spans if one[0] < one[1]], np.int64).reshape(-1, 2)
 
 
 @pytest.mark.parametrize(("one", "other"), [(TEACHER, STUDENT), (STUDENT, TEACHER)])
 @given(text=st.text(alphabet="themanplyviod of,.\n-", max_size=60), data=st.data())
 def test_a_span_of_one_tokenizer_is_covered_by_that_of_the_other_and_back(one, other, text, data):
-    ours, theirs = offsets_of(one, text), offsets_of(other, text)
-    if not len(ours):
+    offsets, theirs = offsets_of(one, text), offsets_of(other, text)
+    if not len(offsets):
         assert not len(theirs)
         return
-    start = data.draw(st.integers(0, len(ours) - 1))
-    end = data.draw(st.integers(start, len(ours) - 1))
-    begin, finish = ours[start, 0], ours[end, 1]
+    start = data.draw(st.integers(0, len(offsets) - 1))
+    end = data.draw(st.integers(start, len(offsets) - 1))
+    begin, finish = offsets[start, 0], offsets[end, 1]
     first = int(start_tokens(theirs, np.array([begin]))[0])
     last = int(end_tokens(theirs, np.array([finish]))[0])
     assert 0 <= first <= last
@@ -82,5 +84,5 @@ def test_a_span_of_one_tokenizer_is_covered_by_that_of_the_other_and_back(one, o
     assert theirs[first, 0] <= begin < theirs[first, 1]
     assert theirs[last, 0] < finish <= theirs[last, 1]
     # What starts at a token of ours starts at that token again.
-    assert start_tokens(ours, ours[:, 0]).tolist() == list(range(len(ours)))
-    assert end_tokens(ours, ours[:, 1]).tolist() == list(range(len(ours)))
+    assert start_tokens(offsets, offsets[:, 0]).tolist() == list(range(len(offsets)))
+    assert end_tokens(offsets, offsets[:, 1]).tolist() == list(range(len(offsets)))

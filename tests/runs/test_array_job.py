@@ -69,8 +69,8 @@ def test_ranks_make_the_bytes_of_one_process(world, size):
 def test_each_rank_makes_only_its_share(world):
     tmp, settings = world
     one_rank(settings(), tmp / "out", 1, 3)
-    made = sorted(path.name for path in (tmp / "out/rank-1-of-3/data").iterdir())
-    assert made == [f"train-{number:05d}.parquet" for number in (1, 4, 7, 10)]
+    names = sorted(path.name for path in (tmp / "out/rank-1-of-3/data").iterdir())
+    assert names == [f"train-{number:05d}.parquet" for number in (1, 4, 7, 10)]
     assert status_lines(tmp / "out")[0] == f"{tmp / 'out'}: an array job"
     assert "rank-1-of-3: generate, stopped · 4 of 4 shards" in status_lines(tmp / "out")[1]
 

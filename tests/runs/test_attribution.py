@@ -4,7 +4,7 @@ import json
 
 import pytest
 from huggingface_hub import DatasetCard, constants
-from tests.runs.test_croissant import made, scored
+from tests.runs.test_croissant import dataset_folder, scored
 from tests.steps.mix.test_mix import lines
 
 from pairsmith.core.progress import Silent
@@ -62,9 +62,9 @@ def test_a_folder_with_a_card(tmp_path):
     folder = card(
         tmp_path / "m", "license: MIT\nlanguage: [en]\n", f"## Citation\n\n```bibtex\n{BIBTEX}\n```"
     )
-    (found,) = sources_of(models=[folder]).credits
-    assert (found.name, found.licences, found.languages) == ("m", ("mit",), ("en",))
-    assert found.citations == ("@article{x, title = {A {T}itle}, year = 2020 }",)
+    (source,) = sources_of(models=[folder]).credits
+    assert (source.name, source.licences, source.languages) == ("m", ("mit",), ("en",))
+    assert source.citations == ("@article{x, title = {A {T}itle}, year = 2020 }",)
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_folder_with_a_card(tmp_path):
     ],
 )
 def test_licences_as_the_hub_writes_them(tmp_path, metadata, licences):
-    (found,) = sources_of(data=[card(tmp_path / "d", metadata)]).credits
-    assert found.licences == licences
-    assert bool(found.look) == (not licences)
+    (source,) = sources_of(data=[card(tmp_path / "d", metadata)]).credits
+    assert source.licences == licences
+    assert bool(source.look) == (not licences)
 
 
 def test_works_listed_under_a_heading(tmp_path):
@@ -108,11 +108,11 @@ def test_a_hub_id_with_a_card_in_the_cache_and_one_without(tmp_path, monkeypatch
 
 
 def test_the_embedded_language_model_is_credited_with_its_own_paper():
-    found = sources_of(models=["embedded:smollm2-135m-instruct"])
-    assert [(each.name, each.licences) for each in found.credits] == [
+    sources = sources_of(models=["embedded:smollm2-135m-instruct"])
+    assert [(source.name, source.licences) for source in sources.credits] == [
         ("embedded:smollm2-135m-instruct", ("apache-2.0",))
     ]
-    (paper,) = found.citations
+    (paper,) = sources.citations
     assert "SmolLM2: When Smol Goes Big" in paper
     assert "arXiv:2502.02737" in paper
     (other,) = sources_of(models=["embedded:all-minilm-l6-v2"]).citations
@@ -121,26 +121,26 @@ def test_the_embedded_language_model_is_credited_with_its_own_paper():
 
 def test_a_gguf_file_on_the_hub_is_credited_as_its_repository(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    (found,) = sources_of(models=["org/name:tiny.Q4_1.gguf"]).credits
-    assert (found.name, found.hub, found.licences) == ("org/name", "org/name", ())
-    assert found.look == "https://huggingface.co/org/name"
+    (source,) = sources_of(models=["org/name:tiny.Q4_1.gguf"]).credits
+    assert (source.name, source.hub, source.licences) == ("org/name", "org/name", ())
+    assert source.look == "https://huggingface.co/org/name"
     repo = tmp_path / "models--org--name"
     (repo / "refs").mkdir(parents=True)
     (repo / "refs" / "main").write_text("abc")
     (repo / "snapshots").mkdir()
     card(repo / "snapshots" / "abc", "license: mit\n")
-    (found,) = sources_of(models=["org/name:tiny.Q4_1.gguf"]).credits
-    assert (found.hub, found.licences, found.look) == ("org/name", ("mit",), "")
+    (source,) = sources_of(models=["org/name:tiny.Q4_1.gguf"]).credits
+    assert (source.hub, source.licences, source.look) == ("org/name", ("mit",), "")
 
 
-@pytest.mark.parametrize("here", [True, False])
-def test_a_gguf_file_is_credited_by_its_name_also_when_it_is_gone(tmp_path, monkeypatch, here):
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_gguf_file_is_credited_by_its_name_also_when_it_is_gone(tmp_path, monkeypatch, exists):
     monkeypatch.chdir(tmp_path)
-    if here:
+    if exists:
         (tmp_path / "tiny.gguf").touch()
-    (found,) = sources_of(models=["tiny.gguf"]).credits
-    assert (found.name, found.hub, found.licences) == ("tiny.gguf", "", ())
-    assert found.look.startswith("the place where you got it")
+    (source,) = sources_of(models=["tiny.gguf"]).credits
+    assert (source.name, source.hub, source.licences) == ("tiny.gguf", "", ())
+    assert source.look.startswith("the place where you got it")
 
 
 def test_what_the_hub_is_told_of_several():
@@ -163,11 +163,13 @@ def test_a_language_is_told_only_where_all_data_have_it():
 
 def test_a_mixture_names_what_its_sources_were_made_with(tmp_path):
     written = Sources((credit("gpt2", "mit", role="model"), credit("seeds.txt", "mit")), ("GPT (2019)",))
-    made(tmp_path / "a", SCORED_PAIR, scored, card=Card("A", "d", citations=["DINO"], sources=written))
+    dataset_folder(
+        tmp_path / "a", SCORED_PAIR, scored, card=Card("A", "d", citations=["DINO"], sources=written)
+    )
     other = {"sentence1": "p", "sentence2": "q", "score": 1.0}
     plain = lines(tmp_path / "b.jsonl", [other])
     rows = [{**other, "sentence1": f"{n} p", "sentence2": f"q {n}", "score": float(n % 2)} for n in range(40)]
-    folder = made(
+    folder = dataset_folder(
         tmp_path / "c", SCORED_PAIR, lambda n: {"id": str(n), **rows[n]}, card=Card("C", "d", sources=written)
     )
     both = mix(MixSettings(data=[plain, str(folder.path)]), Run(tmp_path / "out", Silent()))
@@ -185,7 +187,7 @@ def test_a_mixture_names_what_its_sources_were_made_with(tmp_path):
 
 def test_a_licence_that_the_maker_gave_by_hand_goes_on(tmp_path):
     written = Sources((credit("seeds.txt"),))
-    folder = made(tmp_path / "a", SCORED_PAIR, scored, card=Card("A", "d", sources=written))
+    folder = dataset_folder(tmp_path / "a", SCORED_PAIR, scored, card=Card("A", "d", sources=written))
     readme = folder.path / "README.md"
     readme.write_text(readme.read_text().replace("license: unknown", "license: cc0-1.0"))
     own, seeds = sources_of(data=[folder.path]).credits
@@ -204,7 +206,7 @@ def test_a_broken_record_stops_nothing(tmp_path):
     folder = card(tmp_path / "d", "license: mit\n")
     for record in ("{", "[1]", json.dumps({"about": {"credits": 3}})):
         (tmp_path / "d" / "manifest.json").write_text(record)
-        assert [each.licences for each in sources_of(data=[folder]).credits] == [("mit",)]
+        assert [source.licences for source in sources_of(data=[folder]).credits] == [("mit",)]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,12 @@ def test_a_broken_record_stops_nothing(tmp_path):
 )
 def test_the_hubs_own_library_reads_the_card(tmp_path, schema, row, task):
     hub = (credit("org/a", "mit", hub="org/a", languages=("en",)),)
-    found = data_of(made(tmp_path / "in", schema, row, card=Card("C", "d", sources=Sources(hub))))
-    assert found["task_categories"] == [task]
-    assert (found["license"], found["language"], found["source_datasets"]) == ("mit", ["en"], ["org/a"])
+    metadata = data_of(
+        dataset_folder(tmp_path / "in", schema, row, card=Card("C", "d", sources=Sources(hub)))
+    )
+    assert metadata["task_categories"] == [task]
+    assert (metadata["license"], metadata["language"], metadata["source_datasets"]) == (
+        "mit",
+        ["en"],
+        ["org/a"],
+    )

@@ -33,8 +33,8 @@ def make(out, schema, shards, rejects=(), card=None, **identity):
 
 def front_matter(text):
     """As the Hub does: what stands between the first line of dashes and the next."""
-    found = re.match(r"\A---\n(.*?)\n---\n", text, re.DOTALL)
-    return yaml.safe_load(found[1]), text[found.end() :]
+    match = re.match(r"\A---\n(.*?)\n---\n", text, re.DOTALL)
+    return yaml.safe_load(match[1]), text[match.end() :]
 
 
 def read(folder):

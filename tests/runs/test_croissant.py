@@ -55,7 +55,7 @@ def taught(n):
     }
 
 
-def made(out, schema, row, rejects=(), card=None):
+def dataset_folder(out, schema, row, rejects=(), card=None):
     """Two shards, and a validation split in the first."""
     writer = FolderWriter.start(
         Run(out, Silent()), step="generate", schema=schema, settings={}, inputs={}, models={}
@@ -98,27 +98,31 @@ def plain(value):
     ids=["scored", "labelled", "questions", "taught"],
 )
 def test_its_own_library_reads_the_rows(tmp_path, schema, row, caplog):
-    folder = made(tmp_path / "in", schema, row, [Reject("r", "f", "why", "{}")])
+    folder = dataset_folder(tmp_path / "in", schema, row, [Reject("r", "f", "why", "{}")])
     dataset = opened(exported(folder, tmp_path / "out"))
-    found = [plain(record) for record in dataset.records("data")]
+    records = [plain(record) for record in dataset.records("data")]
     for split in folder.splits:
-        here = [{k: v for k, v in each.items() if k != "split"} for each in found if each["split"] == split]
-        assert here == folder.table(split).to_pylist()
-    assert len(found) == folder.rows == 6
+        rows = [
+            {k: v for k, v in record.items() if k != "split"}
+            for record in records
+            if record["split"] == split
+        ]
+        assert rows == folder.table(split).to_pylist()
+    assert len(records) == folder.rows == 6
     rejects = [plain(record) for record in dataset.records("rejects")]
     assert rejects == folder.rejects().to_pylist()
-    assert [plain(each)["name"] for each in dataset.records("splits")] == ["train", "validation"]
+    assert [plain(record)["name"] for record in dataset.records("splits")] == ["train", "validation"]
     assert not caplog.records
 
 
 def test_files_have_their_hashes_and_the_text_says_what_is_known(tmp_path):
     made_with = (Attribution(name="a", role="data", licences=("mit",), languages=("de",)),)
     card = Card("Rows", "Some rows.", citations=["One"], sources=Sources(made_with, ("Two",)))
-    folder = made(tmp_path / "in", SCORED_PAIR, scored, card=card)
+    folder = dataset_folder(tmp_path / "in", SCORED_PAIR, scored, card=card)
     path = exported(folder, tmp_path / "out")
     metadata = opened(path).metadata
     entries = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}
-    assert {each.content_url: each.sha256 for each in metadata.file_objects}.items() <= entries.items()
+    assert {file.content_url: file.sha256 for file in metadata.file_objects}.items() <= entries.items()
     assert len(metadata.file_objects) == 3  # nothing was rejected
     assert metadata.cite_as == "One\nTwo"
     assert metadata.license == ["https://spdx.org/licenses/MIT"]
@@ -129,13 +133,15 @@ def test_files_have_their_hashes_and_the_text_says_what_is_known(tmp_path):
 
 def test_an_unknown_licence_is_said_to_be(tmp_path):
     made_with = (Attribution(name="a", role="data", licences=("mit",)), Attribution(name="b", role="model"))
-    folder = made(tmp_path / "in", SCORED_PAIR, scored, card=Card("R", "d", sources=Sources(made_with)))
+    folder = dataset_folder(
+        tmp_path / "in", SCORED_PAIR, scored, card=Card("R", "d", sources=Sources(made_with))
+    )
     assert describe(folder.manifest, schemas_of(folder))["license"].startswith("unknown")
 
 
 def test_the_same_folder_gives_the_same_bytes_and_other_rows_another_version(tmp_path):
-    folder = made(tmp_path / "in", SCORED_PAIR, scored)
-    other = made(tmp_path / "other", SCORED_PAIR, lambda n: {**scored(n), "score": 0.0})
+    folder = dataset_folder(tmp_path / "in", SCORED_PAIR, scored)
+    other = dataset_folder(tmp_path / "other", SCORED_PAIR, lambda n: {**scored(n), "score": 0.0})
     first = describe(folder.manifest, schemas_of(folder), repo="anna/pairs", endpoint="https://hub")
     assert as_json(first) == as_json(
         describe(folder.manifest, schemas_of(folder), repo="anna/pairs", endpoint="https://hub")
@@ -156,12 +162,16 @@ def test_columns_of_other_types_are_described(tmp_path):
         ("count", pa.uint8(), 7, "cr:UInt8"),
     ]
     schema = pa.schema([("id", pa.string()), *((name, kind) for name, kind, *_ in columns)])
-    folder = made(
+    folder = dataset_folder(
         tmp_path / "in", schema, lambda n: {"id": str(n), **{name: value for name, _, value, _ in columns}}
     )
     path = exported(folder, tmp_path / "out")
     opened(path)
-    (fields,) = (each["field"] for each in json.loads(path.read_text())["recordSet"] if each["@id"] == "data")
+    (fields,) = (
+        record_set["field"]
+        for record_set in json.loads(path.read_text())["recordSet"]
+        if record_set["@id"] == "data"
+    )
     types = {field["name"]: field["dataType"] for field in fields}
     assert types.items() >= {name: said for name, _, _, said in columns}.items()
 
@@ -169,11 +179,11 @@ def test_columns_of_other_types_are_described(tmp_path):
 def test_its_own_library_reads_columns_without_values_and_dates(tmp_path):
     schema = pa.schema([("id", pa.string()), ("note", pa.null()), ("when", pa.timestamp("us"))])
     when = datetime(2024, 5, 6, 7, 8)
-    folder = made(tmp_path / "in", schema, lambda n: {"id": str(n), "note": None, "when": when})
-    found = [plain(record) for record in opened(exported(folder, tmp_path / "out")).records("data")]
-    assert sorted(row["id"] for row in found) == [str(n) for n in range(6)]
-    assert {row["when"] for row in found} == {when}
-    assert not any(row["note"] == row["note"] and row["note"] for row in found)
+    folder = dataset_folder(tmp_path / "in", schema, lambda n: {"id": str(n), "note": None, "when": when})
+    rows = [plain(record) for record in opened(exported(folder, tmp_path / "out")).records("data")]
+    assert sorted(row["id"] for row in rows) == [str(n) for n in range(6)]
+    assert {row["when"] for row in rows} == {when}
+    assert not any(row["note"] == row["note"] and row["note"] for row in rows)
 
 
 def test_only_a_dataset_folder_can_be_described(tmp_path):

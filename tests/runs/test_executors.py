@@ -122,7 +122,7 @@ class DeviceOfTwo:
 
 def test_workers_take_one_gpu_after_the_other(tmp_path):
     outcomes = execute(DeviceOfTwo(tmp_path), range(3), lambda _: None, ExecutorChoice("local", 3))
-    assert sorted(each.result for each in outcomes) == [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0")]
+    assert sorted(outcome.result for outcome in outcomes) == [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0")]
 
 
 def test_a_worker_that_dies_is_replaced_and_its_item_done_again(run):

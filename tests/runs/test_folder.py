@@ -107,7 +107,7 @@ def test_rows_for_training_are_read_as_they_are_needed(tmp_path):
     run = Run(tmp_path / "out", Silent())
     writer = FolderWriter.start(run, step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={})
     for number, ids in enumerate(("ab", "", "cde")):
-        rows = to_table([ScoredPair(each, "x", "y", 1.0) for each in ids], SCORED_PAIR)
+        rows = to_table([ScoredPair(row_id, "x", "y", 1.0) for row_id in ids], SCORED_PAIR)
         held_out = to_table([ScoredPair(f"v{number}", "x", "y", 0.0)], SCORED_PAIR)
         writer.commit(number, {"train": rows, "validation": held_out}, REJECT.empty_table())
     writer.finish(Card("Pairs", ""))

@@ -60,9 +60,9 @@ def node(cluster):
         return nodes[-1]
 
     yield add
-    for each in nodes:
-        if each in cluster.worker_nodes:
-            cluster.remove_node(each, allow_graceful=False)
+    for member in nodes:
+        if member in cluster.worker_nodes:
+            cluster.remove_node(member, allow_graceful=False)
 
 
 def files(out):
@@ -134,15 +134,15 @@ def write_judge(base, out):
 @pytest.mark.long
 def test_questions_on_two_nodes_are_asked_and_answered_alike(cluster, node, tiny_bert, tmp_path):
     texts = write(tmp_path / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
-    asked = AskSettings(inputs=[texts], model="cloze", questions=3, shard_size=3)
+    ask_settings = AskSettings(inputs=[texts], model="cloze", questions=3, shard_size=3)
     teacher = {"model": str(write_teacher(tiny_bert, tmp_path / "teacher")), "shard_size": 5, "device": "cpu"}
-    ask(asked, Run(tmp_path / "asked", Silent()))
+    ask(ask_settings, Run(tmp_path / "asked", Silent()))
     answered = RelabelSettings(data=[str(tmp_path / "asked")], **teacher)
     relabel(answered, Run(tmp_path / "answered", Silent()))
     node()
     node()
     where = {"executor": "ray", "workers": 2, "ray_address": cluster.address}
-    ask(asked.model_copy(update=where), Run(tmp_path / "asked-2", Silent()))
+    ask(ask_settings.model_copy(update=where), Run(tmp_path / "asked-2", Silent()))
     relabel(answered.model_copy(update=where), Run(tmp_path / "answered-2", Silent()))
     for name in ("asked", "answered"):
         assert files(tmp_path / f"{name}-2") == files(tmp_path / name)
@@ -151,7 +151,7 @@ def test_questions_on_two_nodes_are_asked_and_answered_alike(cluster, node, tiny
 @pytest.mark.long
 def test_what_a_network_draws_on_two_nodes_is_what_one_process_draws(cluster, node, tmp_path):
     texts = write(tmp_path / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
-    asked = AskSettings(
+    ask_settings = AskSettings(
         inputs=[texts],
         model=str(make_asker(tmp_path / "asker")),
         questions=3,
@@ -159,13 +159,13 @@ def test_what_a_network_draws_on_two_nodes_is_what_one_process_draws(cluster, no
         shard_size=3,
         device="cpu",
     )
-    found = ask(asked, Run(tmp_path / "here", Silent()))
-    assert found.rows > 5
-    assert found.rejects().num_rows > 20
+    folder = ask(ask_settings, Run(tmp_path / "here", Silent()))
+    assert folder.rows > 5
+    assert folder.rejects().num_rows > 20
     node()
     node()
     where = {"executor": "ray", "workers": 2, "ray_address": cluster.address}
-    ask(asked.model_copy(update=where), Run(tmp_path / "ray", Silent()))
+    ask(ask_settings.model_copy(update=where), Run(tmp_path / "ray", Silent()))
     assert files(tmp_path / "ray") == files(tmp_path / "here")
 
 
@@ -185,15 +185,15 @@ def test_a_node_that_is_removed_loses_nothing(cluster, node, room):
     outcomes = execute(
         OnNode(), items, lambda _: None, ExecutorChoice("ray", 2, cluster.address), said.append
     )
-    found = [next(outcomes)]
-    while {outcome.result[1] for outcome in found} != {first.node_id, second.node_id} and len(found) < 10:
-        found.append(next(outcomes))
+    results = [next(outcomes)]
+    while {outcome.result[1] for outcome in results} != {first.node_id, second.node_id} and len(results) < 10:
+        results.append(next(outcomes))
     if room:
         node()
     cluster.remove_node(second, allow_graceful=False)
-    found += outcomes
-    assert sorted(outcome.item for outcome in found) == items
-    assert all(isinstance(outcome, Done) for outcome in found)
+    results += outcomes
+    assert sorted(outcome.item for outcome in results) == items
+    assert all(isinstance(outcome, Done) for outcome in results)
 
 
 HEAD = textwrap.dedent(
@@ -218,17 +218,20 @@ def test_a_head_that_is_lost_ends_the_run_in_words():
     )
     address, *lines = iter(head.stdout.readline, "ready\n")
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
+    connection, theirs = context.Pipe()
     process = context.Process(target=until_its_head_is_lost, args=(address.strip(), theirs))
     process.start()
     theirs.close()
-    assert ours.recv() == 1
+    assert connection.recv() == 1
     for pid in lines:
         os.kill(int(pid), signal.SIGKILL)
-    ours.send("killed")
-    assert "is gone; finished work is kept: start the cluster and run the same command again" in ours.recv()
+    connection.send("killed")
+    assert (
+        "is gone; finished work is kept: start the cluster and run the same command again"
+        in connection.recv()
+    )
     process.join()
-    ours.close()
+    connection.close()
     head.stdin.close()
     head.wait()
     head.stdout.close()

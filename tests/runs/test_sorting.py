@@ -42,17 +42,17 @@ def test_the_first_of_each_key(tmp_path_factory, ids, cut, rows, seed):
     keys = of_id[np.array(ids, np.int64)]
     parts = [keys[start : start + cut] for start in range(0, len(keys), cut)]
     folder = tmp_path_factory.getbasetemp()
-    found = first_of_each(iter(parts), len(keys), folder, rows=rows)
-    assert found.tolist() == [ids.index(each) for each in ids]
+    firsts = first_of_each(iter(parts), len(keys), folder, rows=rows)
+    assert firsts.tolist() == [ids.index(number) for number in ids]
     assert not list(folder.glob(".pairsmith-*"))
 
 
 def test_a_key_that_fills_all_parts(tmp_path):
     keys = np.full((1_000, 1), 7, np.uint64)
     keys[500] = 2**63
-    found = first_of_each([keys], 1_000, tmp_path, rows=10)
-    assert np.flatnonzero(found).tolist() == [500]
-    assert found[500] == 500
+    firsts = first_of_each([keys], 1_000, tmp_path, rows=10)
+    assert np.flatnonzero(firsts).tolist() == [500]
+    assert firsts[500] == 500
 
 
 def test_more_than_can_be_numbered_are_refused(tmp_path):
@@ -69,11 +69,11 @@ def test_rows_sorted_on_the_disk_are_those_sorted_in_memory(tmp_path_factory, ro
     numbered = np.array([(*row, place) for place, row in enumerate(rows)], np.uint32).reshape(-1, 3)
     parts = [numbered[start : start + cut] for start in range(0, len(rows), cut)]
     folder = tmp_path_factory.getbasetemp()
-    found = list(sorted_rows(iter(parts), lambda some: some[:, 1::-1].T, folder, "sort", rows=at_once))
+    pieces = list(sorted_rows(iter(parts), lambda some: some[:, 1::-1].T, folder, "sort", rows=at_once))
     expected = sorted(range(len(rows)), key=lambda place: rows[place][::-1])
-    assert [place for part in found for place in part[:, 2].tolist()] == expected
+    assert [place for part in pieces for place in part[:, 2].tolist()] == expected
     runs = -(-len(rows) // at_once)
-    assert all(len(part) <= 2 * at_once + runs for part in found)
+    assert all(len(part) <= 2 * at_once + runs for part in pieces)
     assert not list(folder.glob(".pairsmith-*"))
 
 
@@ -81,8 +81,8 @@ def test_rows_sorted_on_the_disk_are_those_sorted_in_memory(tmp_path_factory, ro
 def test_rows_in_order_of_a_column_are_sorted_within_it(rows, cut):
     there = np.array(sorted(rows, key=lambda row: row[1]), np.uint32).reshape(-1, 2)
     parts = [there[start : start + cut] for start in range(0, len(there), cut)]
-    found = list(sorted_within([there[:0], *parts, there[:0]], lambda some: some[:, ::-1].T, 1))
-    assert [tuple(row) for part in found for row in part.tolist()] == sorted(rows, key=lambda row: row[::-1])
+    pieces = list(sorted_within([there[:0], *parts, there[:0]], lambda some: some[:, ::-1].T, 1))
+    assert [tuple(row) for part in pieces for row in part.tolist()] == sorted(rows, key=lambda row: row[::-1])
 
 
 def test_runs_of_closer_rows_are_read_in_larger_pieces(tmp_path):
@@ -105,9 +105,9 @@ def test_memory_of_a_sort_does_not_grow_with_the_rows(tmp_path):
             len(part) for part in sorted_rows(parts, lambda some: some.T, tmp_path, "sort", rows=1_000)
         )
         assert count == 1_000 * runs
-        found = tracemalloc.get_traced_memory()[1]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return peak_bytes
 
     peak(1)
     assert peak(80) < peak(20) + 60 * 1_500  # the edges of each run; 4,000 bytes are its rows

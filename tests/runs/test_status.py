@@ -26,10 +26,10 @@ def test_a_run_that_goes_on(work, out):
     writer = work.start(out, planned=4)
     work.commit(writer, 0, 1)
     events(out, at(0, "shard", rows=99), at(1, "start"), at(3, "shard", rows=6), at(5, "shard", rows=6))
-    found = status_of(out)
-    assert (found.step, found.complete, found.running) == ("generate", False, True)
-    assert (found.shards, found.planned, found.rows) == (2, 4, 6)
-    assert (found.rate, found.left) == (3.0, 4.0)
+    status = status_of(out)
+    assert (status.step, status.complete, status.running) == ("generate", False, True)
+    assert (status.shards, status.planned, status.rows) == (2, 4, 6)
+    assert (status.rate, status.left) == (3.0, 4.0)
     assert status_lines(out) == [
         f"{out}: generate, running · 2 of 4 shards, 6 rows · 3.0 rows/s · 4 s left",
         "  2 rejects",
@@ -52,8 +52,8 @@ def test_clocks_that_jump_do_no_harm(work, out):
     """The log's times may go backwards; then nothing is said of the pace, and nothing else changes."""
     work.commit(work.start(out, planned=4), 0, 1)
     events(out, at(9, "start"), at(3, "shard", rows=6), at(1, "shard", rows=6))
-    found = status_of(out)
-    assert (found.rate, found.left, found.shards) == (None, None, 2)
+    status = status_of(out)
+    assert (status.rate, status.left, status.shards) == (None, None, 2)
     events(out, at(1, "start"), {"time": "yesterday", "event": "shard"}, at(3, "shard", rows=6))
     assert status_of(out).rate == 3.0
 
@@ -65,14 +65,14 @@ def test_a_run_that_was_stopped(work, out):
     lock.release(out)
     with (out / "journal/00000.jsonl").open("a") as file:
         file.write('{"shard": 1, "fil')
-    found = status_of(out)
-    assert (found.running, found.shards, found.planned, found.left) == (False, 1, None, None)
+    status = status_of(out)
+    assert (status.running, status.shards, status.planned, status.left) == (False, 1, None, None)
     assert status_lines(out)[0].startswith(f"{out}: generate, stopped · 1 shards, 3 rows")
 
 
 def test_a_finished_one(done):
-    found = status_of(done)
-    assert (found.complete, found.running, found.shards, found.rows) == (True, False, 2, 6)
+    status = status_of(done)
+    assert (status.complete, status.running, status.shards, status.rows) == (True, False, 2, 6)
     assert status_lines(done)[0] == f"{done}: generate, finished · 2 shards, 6 rows"
     assert [event["event"] for event in recent(done)] == ["start", "shard", "shard", "finish"]
 

@@ -430,9 +430,9 @@ def test_a_whole_recipe_in_a_store_is_that_on_the_disk(store, tmp_path, tiny_gpt
     (tmp_path / "graded.tsv").write_text("sentence1\tsentence2\tscore\n" + graded)
     (tmp_path / "small.yaml").write_text(RECIPE.replace("GPT2", str(tiny_gpt2)))
     recipe = load_recipe(tmp_path / "small.yaml")
-    here = run_recipe(recipe, tmp_path / "out", Silent())
+    results = run_recipe(recipe, tmp_path / "out", Silent())
     there = run_recipe(recipe, store, Silent())
-    assert {**here, "seconds": 0} == {**there, "seconds": 0}
+    assert {**results, "seconds": 0} == {**there, "seconds": 0}
     for name in (
         "pairs/data/train-00001.parquet",
         "clean/data/train-00000.parquet",

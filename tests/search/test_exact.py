@@ -15,28 +15,28 @@ FORMATS = [torch.int8, torch.bfloat16, torch.float16, torch.float32]
 def unit(rows, width, seed, copies=0):
     """Random vectors of length 1, some of them equal to others."""
     generator = torch.Generator().manual_seed(seed)
-    made = torch.nn.functional.normalize(torch.randn(rows, width, generator=generator), dim=1)
+    vectors = torch.nn.functional.normalize(torch.randn(rows, width, generator=generator), dim=1)
     for _ in range(copies):
         one, other = torch.randint(rows, (2,), generator=generator).tolist()
-        made[one] = made[other]
-    return made
+        vectors[one] = vectors[other]
+    return vectors
 
 
-def check(found, x, y, k):
+def check(neighbours, x, y, k):
     """Equal to a stable sort, but for the order of those that are equally near within float32's rounding."""
     exact = (x.double() @ y.double().T).float()
     values, ids = exact.sort(dim=1, descending=True, stable=True)
     k = min(k, len(y))
-    assert found.ids.shape == found.similarities.shape == (len(x), k)
-    assert torch.allclose(found.similarities, values[:, :k], atol=1e-5)
-    assert all(len(set(row)) == k for row in found.ids.tolist())
-    assert torch.allclose(exact.gather(1, found.ids), found.similarities, atol=1e-5)
+    assert neighbours.ids.shape == neighbours.similarities.shape == (len(x), k)
+    assert torch.allclose(neighbours.similarities, values[:, :k], atol=1e-5)
+    assert all(len(set(row)) == k for row in neighbours.ids.tolist())
+    assert torch.allclose(exact.gather(1, neighbours.ids), neighbours.similarities, atol=1e-5)
     clear = torch.ones(len(x), k, dtype=torch.bool)
     near = (values[:, :-1] - values[:, 1:] < 2e-6)[:, :k]  # each with the one after it
     clear[:, : near.shape[1]] &= ~near
     clear[:, 1:] &= ~near[:, : k - 1]
-    assert torch.equal(found.ids[clear], ids[:, :k][clear])
-    return float((found.ids == ids[:, :k]).float().mean())
+    assert torch.equal(neighbours.ids[clear], ids[:, :k][clear])
+    return float((neighbours.ids == ids[:, :k]).float().mean())
 
 
 @pytest.mark.parametrize("short", [*FORMATS, None])
@@ -112,10 +112,10 @@ def test_where_bounds_are_all_that_tells(case, short, monkeypatch):
         x, y, k = unit(50, 16, 1), unit(20 * 32 + 3, 16, 2), 3
         x[:7], y[32:96], y[-3:] = 0, 0, 0
     of_x, of_y = two_way_search(x, y, k, short=short)
-    for found, one, other in ((of_x, x, y), (of_y, y, x)):
+    for neighbours, one, other in ((of_x, x, y), (of_y, y, x)):
         ids, values = exact(one, other, k)
-        assert torch.equal(found.similarities, values)
-        assert torch.equal(found.ids, ids)
+        assert torch.equal(neighbours.similarities, values)
+        assert torch.equal(neighbours.ids, ids)
 
 
 def test_bounds_hold_where_all_that_is_lost_points_one_way():
@@ -125,7 +125,7 @@ def test_bounds_hold_where_all_that_is_lost_points_one_way():
     small[0, 0] = 1
     flat = torch.ones(1, width)
     flat[0, 0] = 0
-    small, flat = (torch.nn.functional.normalize(each, dim=1) for each in (small, flat))
+    small, flat = (torch.nn.functional.normalize(vector, dim=1) for vector in (small, flat))
     far = -torch.eye(width)[:1]
     one_loses = far.repeat(6 * group, 1)
     one_loses[3 * group + 5] = small
@@ -136,14 +136,14 @@ def test_bounds_hold_where_all_that_is_lost_points_one_way():
         (flat.repeat(3, 1), one_loses),
         (flat.repeat(3, 1), not_kept),
     ):
-        made = shortlist.shortlists(
+        shortlists = shortlist.shortlists(
             x, y, 1, memory=2**20, short=torch.int8, device=torch.device("cpu"), advance=lambda _: None
         )
-        for found, one, other in zip(made, (x, y), (y, x), strict=True):
+        for candidates, one, other in zip(shortlists, (x, y), (y, x), strict=True):
             products = torch.nn.functional.pad(one @ other.T, (0, -len(other) % group), value=-torch.inf)
             largest = products.view(len(one), -1, group).amax(dim=2)
-            bounds, rest = found.bounds(slice(None))
-            kept = found.groups.long()
+            bounds, rest = candidates.bounds(slice(None))
+            kept = candidates.groups.long()
             assert (bounds >= largest.gather(1, kept)).all()
             assert (rest >= largest.scatter(1, kept, -torch.inf).amax(dim=1)).all()
 
@@ -216,9 +216,9 @@ def adds(monkeypatch, name="add"):
     """Notes of what is found for how many vectors it comes together, and how many similarities."""
     added, real = [], getattr(search._Candidates, name)
 
-    def add(self, rows, *found):
-        added.append((len(rows.unique()), found[0].numel()))
-        real(self, rows, *found)
+    def add(self, rows, *neighbours):
+        added.append((len(rows.unique()), neighbours[0].numel()))
+        real(self, rows, *neighbours)
 
     monkeypatch.setattr(search._Candidates, name, add)
     return added
@@ -247,11 +247,11 @@ def test_what_is_held_at_once_fits_the_memory(monkeypatch):
 @pytest.mark.parametrize("copies", [0, 2000])
 def test_looking_at_all_finds_the_same(copies, monkeypatch):
     x, y = unit(1500, 32, 1, copies), unit(1800, 32, 2, copies)
-    found = []
+    results = []
     for many in (0, 1000):
         monkeypatch.setattr(search, "MANY", many)
-        found.append(two_way_search(x, y, 4))
-    for one, other in zip(*found, strict=True):
+        results.append(two_way_search(x, y, 4))
+    for one, other in zip(*results, strict=True):
         assert torch.equal(one.ids, other.ids)
         assert torch.equal(one.similarities, other.similarities)
 
@@ -315,10 +315,10 @@ def test_groups_copied_for_each_vector_hold_the_same_neighbours(k, monkeypatch):
     monkeypatch.setattr(search, "_compute", search._compute_gathered)
     monkeypatch.setattr(search, "CACHED", 2**16)
     x, y = unit(700, 16, 1), unit(20 * shortlist.GROUP + 3, 16, 2)
-    for found, one, other in zip(two_way_search(x, y, k), (x, y), (y, x), strict=True):
+    for neighbours, one, other in zip(two_way_search(x, y, k), (x, y), (y, x), strict=True):
         ids, values = exact(one, other, k)
-        assert torch.equal(found.similarities, values)
-        assert torch.equal(found.ids, ids)
+        assert torch.equal(neighbours.similarities, values)
+        assert torch.equal(neighbours.ids, ids)
 
 
 @pytest.mark.parametrize("short", FORMATS)
@@ -326,7 +326,7 @@ def test_vectors_in_float16_are_found_as_their_float32_copies(short):
     x, y = unit(300, 32, 1, 40).half(), unit(700, 32, 2, 90).half()
     short_x, short_y = two_way_search(x, y, 3, short=short)
     long_x, long_y = two_way_search(x.float(), y.float(), 3, short=short)
-    for found, expected in ((short_x, long_x), (short_y, long_y)):
-        assert torch.equal(found.ids, expected.ids)
-        assert torch.equal(found.similarities, expected.similarities)
+    for neighbours, expected in ((short_x, long_x), (short_y, long_y)):
+        assert torch.equal(neighbours.ids, expected.ids)
+        assert torch.equal(neighbours.similarities, expected.similarities)
     assert torch.equal(nearest(x, y, 5).ids, nearest(x.float(), y.float(), 5).ids)

@@ -31,8 +31,8 @@ def clustered(rows, seed):
 
 def random(rows, seed, width=WIDTH):
     """Vectors of length 1 in all directions, which no list holds together."""
-    made = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
-    return torch.nn.functional.normalize(made, dim=1)
+    vectors = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.normalize(vectors, dim=1)
 
 
 def products(x, y):
@@ -122,13 +122,13 @@ def test_what_is_looked_at_follows_from_the_recall_that_is_wanted(wanted):
 
 
 def test_no_more_is_looked_at_where_it_finds_nothing():
-    made = FaissIndex("IVF64,Flat", WIDTH)
-    made.train(random(ROWS, 2))
-    made.hold(random(ROWS, 2))
+    index = FaissIndex("IVF64,Flat", WIDTH)
+    index.train(random(ROWS, 2))
+    index.hold(random(ROWS, 2))
     tried = []
-    search = made.search
-    made.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
-    effort = module._tuned(made, random(50, 1), random(ROWS, 2), 4, None, 4, 2.0)
+    search = index.search
+    index.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
+    effort = module._tuned(index, random(50, 1), random(ROWS, 2), 4, None, 4, 2.0)
     assert effort == module._Effort(probe=64, candidates=4)
     assert [e.probe for e in tried] == [1, 2, 4, 8, 16, 32, 64]
 
@@ -172,8 +172,8 @@ def test_progress_counts_queries_and_too_few_others_need_no_index():
     assert torch.equal(near.ids, exact(x, y, 3)[0])
     assert recall == 1.0
     assert sum(heard) == len(x)
-    _, found = faiss_search(y, x, 3, index="IVF64,Flat", sample=200)
-    assert found < 1.0
+    _, other_recall = faiss_search(y, x, 3, index="IVF64,Flat", sample=200)
+    assert other_recall < 1.0
 
 
 @pytest.mark.parametrize("index", ["IVF64,PQ4x4", "HNSW8", "IVF64_HNSW8,Flat"])
@@ -196,12 +196,12 @@ def test_the_same_bytes_each_time(index):
 )
 def test_an_index_trained_once_holds_other_vectors(index):
     x, y = clustered(200, 1), clustered(2 * ROWS, 2)
-    made = FaissIndex(index, WIDTH)
-    made.train(y)
-    trained = made.to_bytes()
+    faiss_index = FaissIndex(index, WIDTH)
+    faiss_index.train(y)
+    trained = faiss_index.to_bytes()
     for part in (y[:ROWS], y[ROWS : ROWS + 300], y):
-        made.hold(part)
-        near, recall = faiss_search(x, part, 4, index=made)
+        faiss_index.hold(part)
+        near, recall = faiss_search(x, part, 4, index=faiss_index)
         copied = FaissIndex.from_bytes(index, WIDTH, trained)
         copied.hold(part)  # and nothing before
         again, _ = faiss_search(x, part, 4, index=copied)

@@ -27,8 +27,8 @@ from pairsmith.search.hard_negatives import NegativesRule, chosen_places
     ],
 )
 def test_rules_by_hand(rule, expected):
-    found = chosen_places(np.array([[0.9, 0.78, 0.77, 0.5, 0.1]]), np.array([0.8]), rule)
-    assert found.tolist() == [expected]
+    places = chosen_places(np.array([[0.9, 0.78, 0.77, 0.5, 0.1]]), np.array([0.8]), rule)
+    assert places.tolist() == [expected]
 
 
 def test_a_limit_is_below_a_positive_that_scores_below_zero():
@@ -41,8 +41,8 @@ def test_a_limit_is_below_a_positive_that_scores_below_zero():
 def test_a_draw_takes_those_with_the_smallest_numbers_and_sorts_them_by_score():
     scores = np.array([[0.9, 0.7, 0.6, 0.5]])
     draws = np.array([[0.0, 0.8, 0.3, 0.1]])
-    found = chosen_places(scores, np.array([0.8]), NegativesRule(2, share=1.0), draws)
-    assert found.tolist() == [[2, 3]]  # the first is above the positive
+    places = chosen_places(scores, np.array([0.8]), NegativesRule(2, share=1.0), draws)
+    assert places.tolist() == [[2, 3]]  # the first is above the positive
 
 
 numbers = st.floats(-1, 1, width=32, allow_subnormal=False)
@@ -65,8 +65,8 @@ def test_the_definition_one_candidate_at_a_time(data, shape, rule, drawn):
     scores = data.draw(arrays(np.float32, shape, elements=st.just(-np.inf) | numbers))
     positive = data.draw(arrays(np.float32, shape[0], elements=numbers))
     draws = data.draw(arrays(np.float64, shape, elements=st.floats(0, 1), unique=True)) if drawn else None
-    found = chosen_places(scores, positive, rule, draws)
-    assert found.shape == (shape[0], rule.count)
+    places = chosen_places(scores, positive, rule, draws)
+    assert places.shape == (shape[0], rule.count)
     for row in range(shape[0]):
         own, allowed = float(positive[row]), []
         for place, score in enumerate(map(float, scores[row])):
@@ -80,7 +80,7 @@ def test_the_definition_one_candidate_at_a_time(data, shape, rule, drawn):
         if draws is not None:
             allowed = sorted(allowed, key=lambda place: draws[row, place])[: rule.count]
         expected = sorted(allowed, key=lambda place: (-scores[row, place], place))[: rule.count]
-        assert found[row].tolist() == expected + [-1] * (rule.count - len(expected))
+        assert places[row].tolist() == expected + [-1] * (rule.count - len(expected))
 
 
 @pytest.mark.parametrize("short", [torch.float32, torch.bfloat16, torch.int8])
@@ -94,10 +94,10 @@ def test_one_way_is_a_half_of_both(n, m, k, short, monkeypatch):
         for count in (n, m)
     )
     done = []
-    found = one_way_search(x, y, k, short=short, advance=done.append)
+    neighbours = one_way_search(x, y, k, short=short, advance=done.append)
     both, _ = two_way_search(x, y, k, short=short)
-    assert found.ids.equal(both.ids)
-    assert found.similarities.equal(both.similarities)
+    assert neighbours.ids.equal(both.ids)
+    assert neighbours.similarities.equal(both.similarities)
     assert sum(done) == n
 
 

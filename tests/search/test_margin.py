@@ -35,8 +35,8 @@ def listed(pairs):
     [("ratio", 0.9 / ((0.9 + 0.8) / 4 + (0.9 + 0.7) / 4)), ("distance", 0.9 - 0.825), ("absolute", 0.9)],
 )
 def test_margins_by_hand(kind, expected):
-    found = margin(torch.tensor([0.9]), torch.tensor([0.85]), torch.tensor([0.8]), kind)
-    assert found.item() == pytest.approx(expected, abs=1e-6)
+    pair_margin = margin(torch.tensor([0.9]), torch.tensor([0.85]), torch.tensor([0.8]), kind)
+    assert pair_margin.item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_ratio_to_nothing_is_no_number():
@@ -61,16 +61,16 @@ def test_retrieval_by_hand(retrieval, expected):
 
 
 def test_all_candidates_input_by_input():
-    found = choose(*candidates(OF_X, OF_Y), "candidates")
-    assert [pair[:2] for pair in listed(found)] == [(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 2), (2, 1)]
+    pairs = choose(*candidates(OF_X, OF_Y), "candidates")
+    assert [pair[:2] for pair in listed(pairs)] == [(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 2), (2, 1)]
     some = choose(*candidates(OF_X, OF_Y), "candidates", best=3)
     assert [pair[:2] for pair in listed(some)] == [
-        pair[:2] for pair in listed(found) if pair in best(found, 3)
+        pair[:2] for pair in listed(pairs) if pair in best(pairs, 3)
     ]
 
 
-def best(found, count):
-    return sorted(listed(found), key=lambda pair: -pair[3])[:count]
+def best(pairs, count):
+    return sorted(listed(pairs), key=lambda pair: -pair[3])[:count]
 
 
 def test_a_place_without_a_neighbour_is_no_pair_and_does_not_count_in_the_mean():
@@ -119,13 +119,13 @@ def test_every_rule_against_plain_loops(case, kind):
         return sorted(scored, key=lambda p: (-torch.tensor(score(*p)).item(), p))
 
     def walked(pairs, sides):
-        taken, seen = [], set()
+        kept, seen = [], set()
         for pair in by_margin(pairs):
             texts = {(side, pair[side]) for side in sides}
             if not texts & seen:
-                taken.append(pair)
+                kept.append(pair)
                 seen |= texts
-        return taken
+        return kept
 
     expected = {
         "forward": walked(ahead, [0]),
@@ -134,9 +134,9 @@ def test_every_rule_against_plain_loops(case, kind):
         "max": walked(set(ahead + back), [0, 1]),
     }
     for retrieval, pairs in expected.items():
-        found = choose(*candidates(of_x, of_y, kind), retrieval)
-        assert list(zip(found.x.tolist(), found.y.tolist(), strict=True)) == pairs
-        assert found.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)
+        chosen = choose(*candidates(of_x, of_y, kind), retrieval)
+        assert list(zip(chosen.x.tolist(), chosen.y.tolist(), strict=True)) == pairs
+        assert chosen.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)
 
 
 @pytest.mark.parametrize("retrieval", ["forward", "backward", "intersection", "max"])
@@ -147,8 +147,8 @@ def test_a_text_of_two_numbers_is_taken_once(retrieval):
         torch.full((4,), 0.5),
         torch.tensor([1.0, 2.0, 4.0, 3.0]),
     )
-    found = choose(one, one, retrieval)
-    assert listed(found) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
+    pairs = choose(one, one, retrieval)
+    assert listed(pairs) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
     assert listed(choose(one, one, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]
 
 

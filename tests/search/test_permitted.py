@@ -20,25 +20,25 @@ def test_what_is_forbidden_takes_no_place():
     def forbidden(rows, ids):
         return (rows == 0) & (ids < 2)
 
-    asked = []
+    searches = []
 
     def find_more(rows, more):
-        asked.append((rows.tolist(), more))
+        searches.append((rows.tolist(), more))
         return nearest(COSINES[rows], more)
 
-    found, left_out = permitted(nearest(COSINES, 2), 2, forbidden, find_more, 4)
-    assert found.ids.tolist() == [[2, 3], [3, 2]]
-    assert found.similarities[0].tolist() == COSINES[0, 2:].tolist()
+    neighbours, left_out = permitted(nearest(COSINES, 2), 2, forbidden, find_more, 4)
+    assert neighbours.ids.tolist() == [[2, 3], [3, 2]]
+    assert neighbours.similarities[0].tolist() == COSINES[0, 2:].tolist()
     assert left_out == 2
-    assert asked == [([0], 4)]  # the other text had two
+    assert searches == [([0], 4)]  # the other text had two
 
 
 def test_a_text_of_which_too_little_is_left_has_fewer():
-    found, left_out = permitted(
+    neighbours, left_out = permitted(
         nearest(COSINES, 2), 2, lambda rows, ids: ids != 1, lambda rows, more: nearest(COSINES[rows], more), 4
     )
-    assert found.ids.tolist() == [[1, -1], [1, -1]]
-    assert found.similarities[:, 1].tolist() == [-torch.inf] * 2
+    assert neighbours.ids.tolist() == [[1, -1], [1, -1]]
+    assert neighbours.similarities[:, 1].tolist() == [-torch.inf] * 2
     assert left_out == 6
 
 
@@ -52,7 +52,7 @@ def test_against_plain_loops(seed, k, spare, share):
     generator = torch.Generator().manual_seed(seed)
     cosines = torch.rand(6, 9, generator=generator)
     never = torch.rand(6, 9, generator=generator) < share
-    found, left_out = permitted(
+    neighbours, left_out = permitted(
         nearest(cosines, k + spare),
         k,
         lambda rows, ids: never[rows, ids],
@@ -66,5 +66,5 @@ def test_against_plain_loops(seed, k, spare, share):
         last = order.index(good[-1]) if len(good) == k else len(order)
         nearer += sum(bool(never[row, y]) for y in order[:last])
         expected.append([*good, *[-1] * (k - len(good))])
-    assert found.ids.tolist() == expected
+    assert neighbours.ids.tolist() == expected
     assert left_out == nearer

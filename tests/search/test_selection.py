@@ -45,11 +45,11 @@ CANDIDATES = st.lists(st.tuples(TEXT, TEXT, MARGINS), max_size=25)
 def test_from_files_as_in_memory(tmp_path_factory, ahead, back, retrieval, best, rows):
     folder = tmp_path_factory.getbasetemp()
     forward, backward = pairs_of(ahead), pairs_of(back)
-    found = PairFile(folder / "found")
+    pair_file = PairFile(folder / "found")
     files = stored(folder / "forward", forward), stored(folder / "backward", backward)
-    choose_from_files(*files, retrieval, found, folder, (6, 6), best=best, rows=rows)
-    assert same(found[:], choose(forward, backward, retrieval, best=best))
-    assert len(found) == len(found[:])
+    choose_from_files(*files, retrieval, pair_file, folder, (6, 6), best=best, rows=rows)
+    assert same(pair_file[:], choose(forward, backward, retrieval, best=best))
+    assert len(pair_file) == len(pair_file[:])
     assert not list(folder.glob(".pairsmith-*"))
 
 
@@ -66,10 +66,10 @@ def test_from_files_as_in_memory(tmp_path_factory, ahead, back, retrieval, best,
 def test_rules_by_hand(tmp_path, retrieval, expected):
     forward = pairs_of([(0, 0, 2.0), (0, 1, 3.0), (1, 0, 2.0), (2, 1, 1.0)])
     backward = pairs_of([(0, 1, 3.0), (0, 0, 2.0)])
-    found = PairFile(tmp_path / "found")
+    pair_file = PairFile(tmp_path / "found")
     files = stored(tmp_path / "forward", forward), stored(tmp_path / "backward", backward)
-    choose_from_files(*files, retrieval, found, tmp_path, (3, 2), rows=2)
-    listed = (getattr(found[:], name).tolist() for name in ("x", "y", "margin"))
+    choose_from_files(*files, retrieval, pair_file, tmp_path, (3, 2), rows=2)
+    listed = (getattr(pair_file[:], name).tolist() for name in ("x", "y", "margin"))
     assert list(zip(*listed, strict=True)) == expected
 
 

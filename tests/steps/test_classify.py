@@ -41,8 +41,8 @@ def of(model, data, **more):
 def test_each_text_of_a_table_gets_its_likeliest_label_and_its_probability(trained, tmp_path):
     lines = ["order,review,label", *(f'{at},"{text}",x' for at, text in enumerate(TEXTS)), "6,,x"]
     (tmp_path / "in.csv").write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
-    made = classify(of(trained, tmp_path / "in.csv", shard_size=4), Run(tmp_path / "out", Silent()))
-    rows = made.table().to_pylist()
+    folder = classify(of(trained, tmp_path / "in.csv", shard_size=4), Run(tmp_path / "out", Silent()))
+    rows = folder.table().to_pylist()
     classifier = load_classifier(trained, device="cpu")
     assert [row["text"] for row in rows] == TEXTS
     assert [row["id"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
@@ -52,7 +52,7 @@ def test_each_text_of_a_table_gets_its_likeliest_label_and_its_probability(train
     assert [row["confidence"] for row in rows] == pytest.approx(probabilities.max(axis=1).tolist(), abs=1e-4)
     assert [row["order"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
     assert {row["original_label"] for row in rows} == {"x"}
-    assert made.rejects()["filter"].to_pylist() == ["blank"]
+    assert folder.rejects()["filter"].to_pylist() == ["blank"]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "the column label of the source" in card
     for label in set(classifier.predict(TEXTS)):
@@ -69,13 +69,13 @@ def test_ids_of_the_rows_are_kept_and_doubtful_texts_are_rejects(trained, tmp_pa
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     all_of = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "all", Silent())).table().to_pylist()
     middle = sorted(row["confidence"] for row in all_of)[3]
-    made = classify(of(trained, tmp_path / "in.jsonl", least=middle), Run(tmp_path / "some", Silent()))
-    assert made.table().to_pylist() == [row for row in all_of if row["confidence"] >= middle]
+    folder = classify(of(trained, tmp_path / "in.jsonl", least=middle), Run(tmp_path / "some", Silent()))
+    assert folder.table().to_pylist() == [row for row in all_of if row["confidence"] >= middle]
     assert [row["late"] for row in all_of] == [None, None, None, '["a"]', None, None]
     assert [row["n"] for row in all_of] == ["0", "1", "2", "3", "4", "5"]
-    assert set(made.rejects()["filter"].to_pylist()) == {"uncertain"}
-    assert len(set(made.rejects()["reason"].to_pylist())) == 1
-    assert made.rows + made.rejects().num_rows == 6
+    assert set(folder.rejects()["filter"].to_pylist()) == {"uncertain"}
+    assert len(set(folder.rejects()["reason"].to_pylist())) == 1
+    assert folder.rows + folder.rejects().num_rows == 6
 
 
 def test_labels_by_names_have_cosines(tiny_bert, tmp_path):
@@ -127,8 +127,8 @@ def test_what_it_wrote_can_be_classified_again(trained, tmp_path):
 def test_ids_are_the_sources_if_all_have_one(trained, tmp_path, ids, expected):
     rows = [{"text": text, "id": name} for text, name in zip(TEXTS, ids, strict=False)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent()))
-    assert made.table()["id"].to_pylist() == expected
+    folder = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent()))
+    assert folder.table()["id"].to_pylist() == expected
 
 
 def test_half_a_character_in_any_column_is_named(trained, tmp_path):

@@ -42,8 +42,10 @@ def looked_at(page):
     for width, scheme in ((400, "light"), (1_400, "dark")):
         page.set_viewport_size({"width": width, "height": 800})
         page.emulate_media(color_scheme=scheme)
-        found = page.evaluate("asked => axe.run(document, asked)", ASKED)
-        faults = [(fault["id"], fault["impact"], fault["nodes"][0]["html"]) for fault in found["violations"]]
+        results = page.evaluate("asked => axe.run(document, asked)", ASKED)
+        faults = [
+            (fault["id"], fault["impact"], fault["nodes"][0]["html"]) for fault in results["violations"]
+        ]
         assert faults == [], f"{width} px, {scheme}"
         assert (
             page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0

@@ -15,7 +15,7 @@ from pairsmith.training.settings import TrainReaderSettings, TrainSummarizerSett
 TRAINING = TrainingHistory(steps=3, best_step=3, validation={}, seconds=1.0, metric="f1")
 
 
-def made(tmp_path, step, base, *data, settings=None):
+def card_text(tmp_path, step, base, *data, settings=None):
     identity = Identity.of(step, {}, {}, {})
     folder = ModelFolder(tmp_path / "out", identity, sources_of(models=[base], data=data))
     settings = settings or TrainReaderSettings(seeds="s", base=base)
@@ -35,7 +35,7 @@ def made(tmp_path, step, base, *data, settings=None):
     ],
 )
 def test_each_training_says_what_opens_it_and_whom_to_cite(tmp_path, step, library, task, paper):
-    read = ModelCard(made(tmp_path, step, "pairsmith:tiny"))
+    read = ModelCard(card_text(tmp_path, step, "pairsmith:tiny"))
     assert (read.data.library_name, read.data.pipeline_tag) == (library, task)
     assert f"- {paper}\n" in read.text
     assert read.data.license == "apache-2.0"
@@ -44,13 +44,13 @@ def test_each_training_says_what_opens_it_and_whom_to_cite(tmp_path, step, libra
 
 def test_a_model_that_writes_questions_is_no_summariser(tmp_path):
     settings = TrainSummarizerSettings(seeds="s", base="b", kind="reading")
-    text = made(tmp_path, "train-summarizer", "pairsmith:tiny", settings=settings)
+    text = card_text(tmp_path, "train-summarizer", "pairsmith:tiny", settings=settings)
     assert ModelCard(text).data.pipeline_tag == "text-generation"
 
 
 def test_bases_data_and_licences_are_named(tmp_path):
     base = card(tmp_path / "base", "license: mit\nbase_model: org/first\n", "## Citation\n\n- First (2019)")
-    text = made(tmp_path, "train-reader", base, "rajpurkar/squad", "/home/anna/seeds.jsonl")
+    text = card_text(tmp_path, "train-reader", base, "rajpurkar/squad", "/home/anna/seeds.jsonl")
     read = ModelCard(text)
     assert read.data.base_model == "org/first"
     assert read.data.datasets == ["rajpurkar/squad"]
@@ -66,23 +66,23 @@ def test_bases_data_and_licences_are_named(tmp_path):
 
 
 def test_a_base_from_the_hub(tmp_path):
-    assert ModelCard(made(tmp_path, "train-reader", "org/first")).data.base_model == "org/first"
-    embedded = ModelCard(made(tmp_path, "train-reader", "embedded:all-minilm-l6-v2"))
+    assert ModelCard(card_text(tmp_path, "train-reader", "org/first")).data.base_model == "org/first"
+    embedded = ModelCard(card_text(tmp_path, "train-reader", "embedded:all-minilm-l6-v2"))
     assert embedded.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert "Sentence-BERT" in embedded.text
 
 
 def test_a_base_in_a_gguf_file(tmp_path):
-    embedded = ModelCard(made(tmp_path, "train-reader", "embedded:smollm2-135m-instruct"))
+    embedded = ModelCard(card_text(tmp_path, "train-reader", "embedded:smollm2-135m-instruct"))
     assert embedded.data.base_model == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert embedded.data.license == "apache-2.0"
     assert "arXiv:2502.02737" in embedded.text
     assert "Sentence-BERT" not in embedded.text
-    hub = ModelCard(made(tmp_path, "train-reader", "org/first:first.Q8_0.gguf"))
+    hub = ModelCard(card_text(tmp_path, "train-reader", "org/first:first.Q8_0.gguf"))
     assert hub.data.base_model == "org/first"
     assert "| org/first | model | unknown: look at https://huggingface.co/org/first |" in hub.text
     (tmp_path / "mine.gguf").touch()
-    file = ModelCard(made(tmp_path, "train-reader", str(tmp_path / "mine.gguf")))
+    file = ModelCard(card_text(tmp_path, "train-reader", str(tmp_path / "mine.gguf")))
     assert file.data.base_model is None
     assert "| mine.gguf | model | unknown: look at the place where you got it" in file.text
     assert str(tmp_path) not in file.text

@@ -24,8 +24,8 @@ class Line(nn.Module):
         self.fixed = nn.Parameter(torch.tensor(3.0), requires_grad=False)
 
     def losses(self, chunk: Any) -> Tensor:
-        found: Tensor = (self.slope * chunk["x"]) ** 2
-        return found + self.height * self.fixed if chunk["high"] else found
+        squares: Tensor = (self.slope * chunk["x"]) ** 2
+        return squares + self.height * self.fixed if chunk["high"] else squares
 
 
 CHUNKS = [
@@ -59,9 +59,9 @@ def test_gradients_add_up_over_batches() -> None:
 def test_without_gradients_it_is_the_sum() -> None:
     line = Line()
     with torch.no_grad():
-        found = sum_of_losses(line.losses, CHUNKS, line)
-    assert found.item() == pytest.approx(4 * 14.25 + 2 * 3)
-    assert not found.requires_grad
+        total = sum_of_losses(line.losses, CHUNKS, line)
+    assert total.item() == pytest.approx(4 * 14.25 + 2 * 3)
+    assert not total.requires_grad
     line.requires_grad_(False)
     assert not sum_of_losses(line.losses, CHUNKS, line).requires_grad
 
@@ -70,7 +70,7 @@ def test_weights_with_one_gradient_between_them_keep_their_own() -> None:
     twins = nn.ParameterList([torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0])])
     chunks = [{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([3.0, 4.0])}]
     sum_of_losses(lambda chunk: (twins[0] + twins[1]) * chunk["x"], chunks, twins).backward()
-    assert [each.grad.tolist() for each in twins] == [[4.0, 6.0], [4.0, 6.0]]
+    assert [twin.grad.tolist() for twin in twins] == [[4.0, 6.0], [4.0, 6.0]]
 
 
 def test_so_they_do_in_a_single_chunk() -> None:
@@ -78,7 +78,7 @@ def test_so_they_do_in_a_single_chunk() -> None:
     for _ in range(2):
         chunk = {"x": torch.tensor([1.0, 2.0])}
         sum_of_losses(lambda chunk: (twins[0] + twins[1]) * chunk["x"], [chunk], twins).backward()
-    assert [each.grad.tolist() for each in twins] == [[2.0, 4.0], [2.0, 4.0]]
+    assert [twin.grad.tolist() for twin in twins] == [[2.0, 4.0], [2.0, 4.0]]
 
 
 def test_backward_is_in_forwards_formats() -> None:
@@ -101,9 +101,9 @@ def test_backward_is_in_forwards_formats() -> None:
 
 
 def groups(lengths: list[int], batch_tokens: int | None = None) -> list[list[int]]:
-    found = grouped(lengths, lambda numbers: {"numbers": numbers}, torch.device("cpu"), batch_tokens)
-    numbers = [chunk["numbers"] for chunk in found["chunks"]]
-    assert found["order"].tolist() == list(chain.from_iterable(numbers))
+    batch = grouped(lengths, lambda numbers: {"numbers": numbers}, torch.device("cpu"), batch_tokens)
+    numbers = [chunk["numbers"] for chunk in batch["chunks"]]
+    assert batch["order"].tolist() == list(chain.from_iterable(numbers))
     return numbers
 
 
@@ -121,12 +121,12 @@ def test_a_group_has_no_more_tokens_than_were_asked_for() -> None:
 
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=60))
 def test_groups_hold_each_text_once_the_longest_first(lengths: list[int]) -> None:
-    found = groups(lengths)
-    order = list(chain.from_iterable(found))
+    all_groups = groups(lengths)
+    order = list(chain.from_iterable(all_groups))
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[number] for number in order] == sorted(lengths, reverse=True)
-    for group in found:
+    for group in all_groups:
         assert sum(lengths[group[0]] - lengths[number] for number in group) <= 2_048 // chunking._CALLS
-    for group, later in pairwise(found):
+    for group, later in pairwise(all_groups):
         joined = [*group, later[0]]
         assert sum(lengths[group[0]] - lengths[number] for number in joined) > 2_048 // chunking._CALLS

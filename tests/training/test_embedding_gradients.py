@@ -21,12 +21,12 @@ def bert() -> BertModel:
 
 
 def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:
-    found: Tensor = model(input_ids=tokens).last_hidden_state.square().sum()
-    return found
+    loss: Tensor = model(input_ids=tokens).last_hidden_state.square().sum()
+    return loss
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:
-    return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
 def plain(model: BertModel, batches: list[Tensor]) -> dict[str, Tensor]:
@@ -42,9 +42,9 @@ def test_they_are_what_torch_gives() -> None:
     model.zero_grad()
     with kept_vocabulary_gradients(model):
         loss_of(model, TOKENS).backward()
-        found = gradients(model)
-    torch.testing.assert_close(found, expected)
-    assert found["embeddings.word_embeddings.weight"][[0, 1]].abs().sum() == 0  # padding, and never used
+        by_name = gradients(model)
+    torch.testing.assert_close(by_name, expected)
+    assert by_name["embeddings.word_embeddings.weight"][[0, 1]].abs().sum() == 0  # padding, and never used
 
 
 def test_of_several_calls_in_one_step() -> None:
@@ -70,7 +70,7 @@ def test_of_several_backward_passes_in_one_step() -> None:
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 def test_of_a_sum_over_chunks(chunks: list[Tensor], scale: float) -> None:
     model = bert()
-    expected = {name: scale * each for name, each in plain(model, chunks).items()}
+    expected = {name: scale * gradient for name, gradient in plain(model, chunks).items()}
     model.zero_grad()
     with kept_vocabulary_gradients(model):
         losses = [{"input_ids": chunk} for chunk in chunks]

@@ -97,13 +97,13 @@ def by_two(command):
 def largest_difference(one, other, without=()):
     files = sorted(path.name for path in one.glob("*.safetensors"))
     assert files == sorted(path.name for path in other.glob("*.safetensors"))
-    found = 0.0
+    largest = 0.0
     for file in files:
         mine, theirs = (load_file(folder / file) for folder in (one, other))
         assert mine.keys() == theirs.keys()
         names = [name for name in mine if not name.endswith(without)]
-        found = max(found, *(float((mine[name] - theirs[name]).abs().max()) for name in names))
-    return found
+        largest = max(largest, *(float((mine[name] - theirs[name]).abs().max()) for name in names))
+    return largest
 
 
 @pytest.mark.long

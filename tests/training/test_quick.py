@@ -10,11 +10,11 @@ from pairsmith.training.quick import LONG, QuickDropout, quick_training
 
 def test_a_share_is_dropped_and_the_rest_made_larger() -> None:
     torch.manual_seed(0)
-    found = QuickDropout(0.25)(torch.full((1000, 401), 3.0))
-    assert sorted(set(found.unique().tolist())) == [0.0, 4.0]
-    assert (found == 0).float().mean().item() == pytest.approx(0.25, abs=0.005)
-    assert found.mean().item() == pytest.approx(3.0, abs=0.02)
-    rows, columns = (found == 0).float().mean(1), (found == 0).float().mean(0)
+    output = QuickDropout(0.25)(torch.full((1000, 401), 3.0))
+    assert sorted(set(output.unique().tolist())) == [0.0, 4.0]
+    assert (output == 0).float().mean().item() == pytest.approx(0.25, abs=0.005)
+    assert output.mean().item() == pytest.approx(3.0, abs=0.02)
+    rows, columns = (output == 0).float().mean(1), (output == 0).float().mean(0)
     assert rows.std().item() == pytest.approx((0.25 * 0.75 / 401) ** 0.5, rel=0.15)
     assert columns.std().item() == pytest.approx((0.25 * 0.75 / 1000) ** 0.5, rel=0.15)
 
@@ -30,17 +30,17 @@ def test_the_mask_is_another_each_time_and_follows_the_seed() -> None:
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (1.0, 0.0), (2**-16, None), (1 - 2**-16, None)])
 def test_shares_at_the_ends(share: float, expected: float | None) -> None:
-    found = QuickDropout(share)(torch.ones(64))
-    assert torch.isfinite(found).all()
+    output = QuickDropout(share)(torch.ones(64))
+    assert torch.isfinite(output).all()
     if expected is not None:
-        assert found.unique().tolist() == [expected]
+        assert output.unique().tolist() == [expected]
 
 
 def test_gradients_are_zero_where_a_value_was_dropped() -> None:
     values = torch.ones(500, requires_grad=True)
-    found = QuickDropout(0.3)(values)
-    found.sum().backward()
-    assert torch.equal(values.grad, found.detach())
+    output = QuickDropout(0.3)(values)
+    output.sum().backward()
+    assert torch.equal(values.grad, output.detach())
 
 
 def test_numbers_of_sixteen_bits_stay_such() -> None:
@@ -130,9 +130,9 @@ def test_without_dropout_losses_and_gradients_are_the_same_but_for_rounding() ->
     def gradient() -> torch.Tensor:
         model.zero_grad()
         model(input_ids=tokens, attention_mask=mask).pooler_output.square().sum().backward()
-        found = model.embeddings.word_embeddings.weight.grad
-        assert found is not None
-        return found.clone()
+        grad = model.embeddings.word_embeddings.weight.grad
+        assert grad is not None
+        return grad.clone()
 
     usual = gradient()
     with quick_training(model, "cpu"):

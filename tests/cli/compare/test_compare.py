@@ -175,7 +175,7 @@ def test_from_the_file_to_the_table(file, tmp_path, capsys):
             json.loads((tmp_path / "out" / f"seed-{seed}" / "run" / "results.json").read_text())
             for seed in (1, 2)
         ]
-        figures = [found[f"{score['way']} {score['asked']}"] for found in results]
+        figures = [result[f"{score['way']} {score['asked']}"] for result in results]
         assert score["figures"] == pytest.approx(figures, abs=1e-4)
         assert score["mean"] == pytest.approx(sum(figures) / 2, abs=1e-4)
         half = 12.706 * abs(figures[0] - figures[1]) / 2
@@ -183,10 +183,10 @@ def test_from_the_file_to_the_table(file, tmp_path, capsys):
         assert f"{score['mean']:.2f}" in shown
     assert scores["found", 8]["rows"] == [6, 6]
     assert "6 of 8" in shown
-    made = DatasetFolder.open(tmp_path / "out" / "seed-1" / "run" / "written-pairs")
+    dataset = DatasetFolder.open(tmp_path / "out" / "seed-1" / "run" / "written-pairs")
     tokenizer = AutoTokenizer.from_pretrained(model_path("pairsmith:tiny"))
-    texts = [row["sentence2"] for row in made.table().to_pylist()]
-    texts += [json.loads(row["row"])["sentence2"] for row in made.rejects().to_pylist()]
+    texts = [row["sentence2"] for row in dataset.table().to_pylist()]
+    texts += [json.loads(row["row"])["sentence2"] for row in dataset.rejects().to_pylist()]
     tokens = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
     assert tokens == record["costs"]["written"]["tokens"][0] > 20
     assert record["costs"]["found"]["tokens"] == [0, 0]
@@ -265,8 +265,8 @@ COSTS = {"one": Cost([100.0, 110.0], [3000, 3200], [120, 120]), "two": Cost([5.0
 
 
 def test_lines_of_the_page_begin_with_peoples_rows():
-    found, spans = curves(SCORES)
-    assert found == {"one": [(0.0, 51.0), (100.0, 60.0)], "one+two": [(0.0, 51.0), (95.0, 70.0)]}
+    by_rows, spans = curves(SCORES)
+    assert by_rows == {"one": [(0.0, 51.0), (100.0, 60.0)], "one+two": [(0.0, 51.0), (95.0, 70.0)]}
     assert spans["one"][0] == pytest.approx((51 - 12.706, 51 + 12.706))
     assert spans["one"][1] == (60.0, 60.0)
     by_time, spans = points(SCORES, partial(time_of, costs=COSTS))
@@ -294,6 +294,6 @@ def test_a_shipped_comparison_is_found_by_name():
 
 def test_what_was_asked_before_was_written_too():
     again = Reject.of("1", "duplicate", "asked before", {"written": "Anna", "question": "Who?"})
-    made = SimpleNamespace(splits=(), rejects=lambda: to_table([again], REJECT))
-    assert list(_texts(made, ("written", "question"), None)) == ["Anna", "Who?"]
-    assert list(_texts(made, ("written", "question"), "duplicate")) == []
+    dataset = SimpleNamespace(splits=(), rejects=lambda: to_table([again], REJECT))
+    assert list(_texts(dataset, ("written", "question"), None)) == ["Anna", "Who?"]
+    assert list(_texts(dataset, ("written", "question"), "duplicate")) == []

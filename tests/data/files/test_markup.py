@@ -177,7 +177,7 @@ def test_what_is_no_front_matter_is_text(front):
 @given(st.text(st.sampled_from("title:\n -[]{}\"'\\x0ud8|>&*!%@#2024.")))
 def test_no_front_matter_stops_the_reader_or_takes_the_text(front):
     sections = markdown(f"---\n{front}\n---\n\nThe text.")
-    "\n".join(f"{each.title}\n{each.text}" for each in sections).encode()
+    "\n".join(f"{section.title}\n{section.text}" for section in sections).encode()
     assert "The text." in sections[-1].text
 
 

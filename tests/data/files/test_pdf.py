@@ -111,9 +111,9 @@ def test_encrypted_files_need_a_password_unless_it_is_empty():
 
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.4 and nothing", b"no PDF at all"])
 def test_damaged_files_say_so(data):
-    found = fault(data)
-    assert (found.filter, found.reason) == ("damaged PDF", "it cannot be read")
-    assert found.details["error"]
+    damage = fault(data)
+    assert (damage.filter, damage.reason) == ("damaged PDF", "it cannot be read")
+    assert damage.details["error"]
 
 
 def test_a_file_cut_short_is_damaged_or_read_in_part():

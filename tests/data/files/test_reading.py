@@ -21,7 +21,7 @@ APP = {"name": "An app", "start_url": "/", "icons": [], "complete": "yes"}
 
 
 def names(*sources):
-    return [each.name for each in read_given([str(source) for source in sources])]
+    return [file.name for file in read_given([str(source) for source in sources])]
 
 
 def rows_in(folder, name="x.parquet"):
@@ -54,7 +54,7 @@ def test_any_bytes_are_sections_that_can_be_stored_or_a_fault(kind, data):
     except Unreadable:
         return
     assert parsed.sections
-    pa.array([text for each in parsed.sections for text in (each.title, each.text)])
+    pa.array([text for section in parsed.sections for text in (section.title, section.text)])
 
 
 def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
@@ -73,10 +73,10 @@ def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
 
 @given(st.binary().map(os.fsdecode) | st.text(st.characters()))
 def test_any_name_can_be_shown_and_an_ordinary_one_stays(name):
-    found = shown(name)
-    found.encode()
+    shown_name = shown(name)
+    shown_name.encode()
     if not any("\ud800" <= letter <= "\udfff" for letter in name):
-        assert found == name
+        assert shown_name == name
 
 
 def test_bytes_of_a_name_are_escaped():

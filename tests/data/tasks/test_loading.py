@@ -168,8 +168,8 @@ def test_a_folder(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing yet\n", "---\n"])
 def test_an_empty_file(write, text):
-    assert len(found := faults(write(text))) == 1
-    assert "empty" in found[0] or "single value" in found[0]
+    assert len(messages := faults(write(text))) == 1
+    assert "empty" in messages[0] or "single value" in messages[0]
 
 
 def test_a_huge_file_is_not_read(write):
@@ -420,8 +420,8 @@ def test_each_fault_is_one_line_with_its_place_and_a_remedy(write, source, old, 
 
 @pytest.mark.parametrize("name", ["' good'", "''", '"a\\nb"', '"a\\u200bb"', "x" * 101])
 def test_a_label_name_that_cannot_stand_in_a_line(write, name):
-    found = faults(write(TEXT.replace("  good:", f"  {name}:").replace("[good]", "[]")))
-    assert any("a label's name is 1 to 100 printable characters" in line for line in found)
+    messages = faults(write(TEXT.replace("  good:", f"  {name}:").replace("[good]", "[]")))
+    assert any("a label's name is 1 to 100 printable characters" in line for line in messages)
 
 
 def test_a_quoted_number_and_a_number_are_the_same_label(write):
@@ -460,8 +460,8 @@ labels:
   0: {instruction: 4, near_copies: maybe}
 decoding: {tries: 0, tris: 5}
 """
-    found = faults(write(text))
-    assert [line.split(" ")[0] for line in found] == [
+    messages = faults(write(text))
+    assert [line.split(" ")[0] for line in messages] == [
         "task.yaml:1:",
         "task.yaml:1:",
         "task.yaml:4:",

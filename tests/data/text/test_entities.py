@@ -41,7 +41,7 @@ PIECES = [
 HARD = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
-def found(text):
+def entity_texts(text):
     return [entity.text for entity in find_entities(text)]
 
 
@@ -62,22 +62,22 @@ def found(text):
     ],
 )
 def test_names(text, names):
-    assert found(text) == names
+    assert entity_texts(text) == names
 
 
 @pytest.mark.parametrize(
     "text", ["The man is here.", "However, he left.", "In it, I was. A man.", "On or off"]
 )
 def test_a_function_word_that_begins_a_sentence_is_no_name(text):
-    assert found(text) == []
+    assert entity_texts(text) == []
 
 
 def test_a_name_behind_one_is():
-    assert found("In France, the Normans were many.") == ["France", "Normans"]
+    assert entity_texts("In France, the Normans were many.") == ["France", "Normans"]
 
 
 def test_names_come_with_a_noun_behind_and_joined():
-    assert found("the Tesla coil of Rome and Milan") == [
+    assert entity_texts("the Tesla coil of Rome and Milan") == [
         "Tesla",
         "Tesla coil",
         "Rome",
@@ -87,11 +87,11 @@ def test_names_come_with_a_noun_behind_and_joined():
 
 
 def test_a_participle_or_adverb_behind_is_no_noun():
-    assert found("Rome wanted Milan badly") == ["Rome", "Milan"]
+    assert entity_texts("Rome wanted Milan badly") == ["Rome", "Milan"]
 
 
 def test_what_is_tied_by_in_or_on_comes_whole_and_in_parts():
-    assert found("the Museum in Rome") == ["Museum", "Museum in Rome", "Rome"]
+    assert entity_texts("the Museum in Rome") == ["Museum", "Museum in Rome", "Rome"]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_what_is_tied_by_in_or_on_comes_whole_and_in_parts():
     ],
 )
 def test_numbers(text, numbers):
-    assert found(text) == numbers
+    assert entity_texts(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["x86 and b2b", "foneticism onesie oneself"])
 def test_digits_and_number_words_inside_words_are_none(text):
-    assert found(text) == []
+    assert entity_texts(text) == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_digits_and_number_words_inside_words_are_none(text):
 )
 def test_dates(date):
     expected = "May" if " of " in date else date
-    assert expected in found(f"it was {date}, I think")
+    assert expected in entity_texts(f"it was {date}, I think")
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_dates(date):
     ],
 )
 def test_terms(text, term):
-    assert found(text) == [term]
+    assert entity_texts(text) == [term]
 
 
 def test_what_stands_between_two_quotations_is_none():
-    assert found('"yes" he said, "no"') == ["yes", "no"]
+    assert entity_texts('"yes" he said, "no"') == ["yes", "no"]
 
 
 def test_each_text_once_where_it_stands_first_in_order():

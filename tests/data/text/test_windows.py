@@ -29,9 +29,9 @@ LENGTHS = st.sampled_from([count_words, len])
     ],
 )
 def test_windows_by_hand(limit, expected):
-    found = windows(TEXT, limit, count_words)
-    assert [window.text for window in found] == expected
-    assert [window.start for window in found] == [TEXT.index(text) for text in expected]
+    pieces = windows(TEXT, limit, count_words)
+    assert [window.text for window in pieces] == expected
+    assert [window.start for window in pieces] == [TEXT.index(text) for text in expected]
 
 
 def test_a_word_above_the_limit_is_a_window_of_its_own():
@@ -81,7 +81,7 @@ def by_plain_loops(text, limit, length):
         ]
         parts += [run, words]
         run = []
-    return [each for part in [*parts, run] for each in joined_greedily(text, part, limit, length)]
+    return [window for part in [*parts, run] for window in joined_greedily(text, part, limit, length)]
 
 
 def padded(text):
@@ -91,8 +91,8 @@ def padded(text):
 
 @given(text=PARAGRAPHS, limit=st.integers(1, 30), length=st.sampled_from([count_words, len, padded]))
 def test_windows_against_plain_loops(text, limit, length):
-    found = [(window.start, window.start + len(window.text)) for window in windows(text, limit, length)]
-    assert found == by_plain_loops(text, limit, length)
+    spans = [(window.start, window.start + len(window.text)) for window in windows(text, limit, length)]
+    assert spans == by_plain_loops(text, limit, length)
 
 
 @given(text=PARAGRAPHS, limit=st.integers(1, 30), length=LENGTHS)
@@ -107,12 +107,12 @@ def test_windows_stand_in_the_text_in_order_and_leave_out_only_white_space(text,
 
 
 def test_the_tokenizer_is_asked_a_few_times_a_sentence():
-    asked = []
+    texts = []
 
     def length(text):
-        asked.append(text)
+        texts.append(text)
         return len(text)
 
     text = "Some words in a row. " * 400
     assert len(windows(text, 400, length)) == 22  # 19 sentences of 20 characters and the spaces between: 398
-    assert len(asked) < 400 + 3 * 22
+    assert len(texts) < 400 + 3 * 22

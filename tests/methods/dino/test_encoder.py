@@ -167,8 +167,8 @@ def test_a_base_that_was_better_than_every_step_is_told(before, told):
 def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsys, monkeypatch):
     figures = iter([73.2, 71.8])
     monkeypatch.setattr(module, "validation_spearman", lambda *_: next(figures))
-    made = write_folder(tmp_path / "in", {"train": pairs(8), "validation": pairs(8, 1)})
-    train_encoder(settings(tiny_gpt2, made, max_steps=1), Run(tmp_path / "out", Progress()))
+    folder = write_folder(tmp_path / "in", {"train": pairs(8), "validation": pairs(8, 1)})
+    train_encoder(settings(tiny_gpt2, folder, max_steps=1), Run(tmp_path / "out", Progress()))
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith(
         "best step 1 of 1, validation spearman 71.8; the base was better before training: 73.2"

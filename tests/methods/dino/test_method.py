@@ -310,7 +310,7 @@ def one_after_the_other(task, model, inputs, decoding, seed):
 
 def outcome(written):
     rows = [(row.id, row.sentence1, row.sentence2, row.score) for row in written.rows]
-    rejects = [(each.id, each.filter, json.loads(each.row)["sentence2"]) for each in written.rejects]
+    rejects = [(reject.id, reject.filter, json.loads(reject.row)["sentence2"]) for reject in written.rejects]
     return rows, rejects
 
 
@@ -383,7 +383,7 @@ def test_the_end_is_never_drawn_however_likely_the_model_has_it():
     model = ScriptedModel(following, CHARACTERS)
     for decay in (0.0, 100.0):
         written = generate_pairs(spec(), model, inputs, decoding=Decoding(decay=decay, top_p=1.0))
-        assert {each.filter for each in written.rejects} <= {"empty", "repeat"}
+        assert {reject.filter for reject in written.rejects} <= {"empty", "repeat"}
         assert written.complete >= 90
         texts = "".join(row.sentence2 for row in written.rows)
         assert 0.4 < texts.count("a") / len(texts) < 0.6
@@ -392,7 +392,7 @@ def test_the_end_is_never_drawn_however_likely_the_model_has_it():
         assert generate_pairs(spec(), model, inputs, decoding=Decoding(decay=decay, top_p=1.0)) == written
         ends = 0.999
     singles = generate_texts(spec("text"), model, decoding=Decoding(per_input=50))
-    assert {each.filter for each in singles.rejects} <= {"empty"}
+    assert {reject.filter for reject in singles.rejects} <= {"empty"}
     assert singles.complete >= 95
 
 

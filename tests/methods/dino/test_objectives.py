@@ -67,10 +67,10 @@ TEXTS = [
 def test_vectors_by_length_are_those_of_each_text_alone(model, request):
     encoder = load_sentence_encoder(str(request.getfixturevalue(model)), device="cpu").eval()
     columns = [encoder.preprocess(TEXTS[:2]), encoder.preprocess(TEXTS[2:])]
-    found = torch.cat(encode_by_length(encoder, columns))
+    vectors = torch.cat(encode_by_length(encoder, columns))
     alone = torch.cat([encoder(encoder.preprocess([text]))["sentence_embedding"] for text in TEXTS])
     assert [len(column) for column in encode_by_length(encoder, columns)] == [2, 2]
-    torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(vectors, alone, rtol=1e-5, atol=1e-6)
 
 
 def test_loss_and_gradients_are_the_librarys(tiny_bert):
@@ -84,8 +84,8 @@ def test_loss_and_gradients_are_the_librarys(tiny_bert):
         value.backward()
         return value.detach(), [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
 
-    ours, theirs = of(loss_of(encoder, "cosine", 20.0)), of(losses.CosineSimilarityLoss(encoder))
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    actual, theirs = of(loss_of(encoder, "cosine", 20.0)), of(losses.CosineSimilarityLoss(encoder))
+    torch.testing.assert_close(actual, theirs, rtol=1e-4, atol=1e-6)
 
 
 WORDS = (["guitar", "market", "onion", "beach"], ["dog", "weather", "horse", "woman"])

@@ -43,14 +43,14 @@ def test_each_input_has_one_of_the_wordings_of_each_label():
         }
     )
     texts = [f"text {number}" for number in range(40)]
-    found = {(w.input, w.label): w for w in pair_requests(task, texts, per_input=1)}
+    requests = {(w.input, w.label): w for w in pair_requests(task, texts, per_input=1)}
     seen = set()
     for text in texts:
         expected = same[int(text_id(text), 16) % 3].replace("<X1>", text)
         seen.add(expected.replace(text, "<X1>"))
-        assert found[text, "1"].prompt == expected
-        assert found[text, "0"].counter_prompts == (same[0].replace("<X1>", text),)
-        assert found[text, "0"].prompt == f'Other: "{text}" "'
+        assert requests[text, "1"].prompt == expected
+        assert requests[text, "0"].counter_prompts == (same[0].replace("<X1>", text),)
+        assert requests[text, "0"].prompt == f'Other: "{text}" "'
     assert seen == set(same)
 
 
@@ -66,8 +66,8 @@ def test_of_lists_of_unequal_length_the_place_in_the_labels_own_list_counts():
             "written": ["a"],
         }
     )
-    found = [(request.prompt, request.counter_prompts) for request in text_requests(task, range(4))]
-    assert found == [('A0: "', ('B0: "',)), ('A1: "', ('B1: "',))] * 2
+    prompts = [(request.prompt, request.counter_prompts) for request in text_requests(task, range(4))]
+    assert prompts == [('A0: "', ('B0: "',)), ('A1: "', ('B1: "',))] * 2
 
 
 def test_texts_take_the_wordings_in_turn():
@@ -108,10 +108,10 @@ def test_single_texts_are_numbered_by_label():
 
 def test_texts_of_some_labels_alone_are_those_of_all_labels():
     task = load_task("sts")
-    every = {each.id: each for each in pair_requests(task, ["A dog runs."], 2)}
+    every = {request.id: request for request in pair_requests(task, ["A dog runs."], 2)}
     some = list(pair_requests(task.writing(["0", "0.5"]), ["A dog runs."], 2))
-    assert [each.label for each in some] == ["0.5", "0"]
-    assert all(every[each.id] == each and each.counter_prompts for each in some)
+    assert [request.label for request in some] == ["0.5", "0"]
+    assert all(every[request.id] == request and request.counter_prompts for request in some)
     assert task.writing([]) == task == task.writing(["0", "1", "0.5"])
     with pytest.raises(TaskError, match=r"has no label '2'"):
         task.writing(["2"])

@@ -127,7 +127,7 @@ def test_a_rule_of_ones_own(monkeypatch):
         written = generate_pairs(load_task("sts"), scripted(), ["a b"], rule=rule)
         steered = [row for row in written.rows if row.score < 1]
         assert [(row.score, row.sentence2) for row in steered] == [(0.5, "b" * 16), (0.0, "b" * 16)]
-        assert {(each.filter, json.loads(each.row)["sentence2"]) for each in written.rejects} == {
+        assert {(reject.filter, json.loads(reject.row)["sentence2"]) for reject in written.rejects} == {
             ("repeat", "b" * 16)
         }
         assert len(written.rejects) == 8

@@ -22,7 +22,8 @@ def test_the_contrastive_loss_by_hand():
     rows = [([1, HALF, 0], 0), ([0, HALF, -1], 1)]
     for scale in (1.0, 20.0):
         expected = (
-            sum(-scale * c[own] + math.log(sum(math.exp(scale * each) for each in c)) for c, own in rows) / 2
+            sum(-scale * c[own] + math.log(sum(math.exp(scale * cosine) for cosine in c)) for c, own in rows)
+            / 2
         )
         assert contrastive_loss(X, Y, NONE, scale).item() == pytest.approx(expected, abs=1e-5)
 

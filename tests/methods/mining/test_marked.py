@@ -9,12 +9,12 @@ ASKED = st.builds(QuestionWithSpans, st.text(max_size=3), st.sampled_from(["A ma
 
 
 @given(st.lists(ASKED, max_size=12))
-def test_questions_come_back_from_disk_as_they_were(asked):
-    store = StoredQuestions(iter(asked))
-    assert [*store] == store[:] == asked
-    assert len(store) == len(asked)
-    if asked:
-        assert store[-1] == asked[-1]
+def test_questions_come_back_from_disk_as_they_were(questions):
+    store = StoredQuestions(iter(questions))
+    assert [*store] == store[:] == questions
+    assert len(store) == len(questions)
+    if questions:
+        assert store[-1] == questions[-1]
 
 
 def test_white_space_around_an_answer_does_not_count():

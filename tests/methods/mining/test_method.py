@@ -67,12 +67,12 @@ def test_a_text_that_stands_in_the_other_is_no_pair(encoder):
 
 def test_hard_negatives_are_those_of_an_exhaustive_comparison(encoder):
     pairs = [(INPUTS[0], OUTPUTS[1]), (INPUTS[0], OUTPUTS[4]), (INPUTS[2], OUTPUTS[0])]
-    found = find_hard_negatives(pairs, OUTPUTS, encoder, count=2, ranks=(2, 4), share=0.99)
+    rows = find_hard_negatives(pairs, OUTPUTS, encoder, count=2, ranks=(2, 4), share=0.99)
     x, y = encode_texts(encoder, INPUTS), encode_texts(encoder, OUTPUTS)
-    x, y = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (x, y))
-    for (query, positive), negatives in zip(pairs, found, strict=True):
+    x, y = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (x, y))
+    for (query, positive), negatives in zip(pairs, rows, strict=True):
         cosines = y @ x[INPUTS.index(query)]
-        known = {OUTPUTS.index(each) for asked, each in pairs if asked == query}
+        known = {OUTPUTS.index(output) for text, output in pairs if text == query}
         ranked = [i for i in np.argsort(-cosines) if i not in known][1:4]
         limit = 0.99 * cosines[OUTPUTS.index(positive)]
         expected = [OUTPUTS[i] for i in ranked if cosines[i] <= limit][:2]
@@ -80,7 +80,7 @@ def test_hard_negatives_are_those_of_an_exhaustive_comparison(encoder):
         assert negatives.positive == positive
         assert list(negatives.negatives) == expected
         assert list(negatives.similarities) == pytest.approx(
-            [cosines[OUTPUTS.index(each)] for each in expected], abs=1e-5
+            [cosines[OUTPUTS.index(output)] for output in expected], abs=1e-5
         )
 
 
@@ -142,15 +142,15 @@ def test_a_negative_is_less_near_than_a_positive_that_points_away(fixed):
             "far": [-0.6, 0.8],
         }
     )
-    (found,) = find_hard_negatives([("q", "p")], ["near", "far", "p"], encoder)
-    assert found.negatives == ("far",)
-    assert found.similarities == pytest.approx((-0.6,))
+    (row,) = find_hard_negatives([("q", "p")], ["near", "far", "p"], encoder)
+    assert row.negatives == ("far",)
+    assert row.similarities == pytest.approx((-0.6,))
 
 
 def test_the_query_itself_is_no_negative_and_takes_no_place(fixed):
     encoder = fixed({"q": [1, 0], "p": [0.8, 0.6], "x": [0.6, 0.8]})
-    (found,) = find_hard_negatives([("q", "p")], ["q", "p", "x"], encoder, ranks=(1, 1), share=1.0)
-    assert found.negatives == ("x",)
+    (row,) = find_hard_negatives([("q", "p")], ["q", "p", "x"], encoder, ranks=(1, 1), share=1.0)
+    assert row.negatives == ("x",)
 
 
 def test_ranks_that_are_no_range_are_refused(encoder):

@@ -28,14 +28,14 @@ def test_wrong_answers_are_of_both_sorts():
     draw = answer_negatives(EXAMPLES, ["Nobody was there.", "Ann again."], entity_finder("rule"), 2)
     seen = Counter()
     for number in range(40):
-        found = draw(0, np.random.default_rng(number))
-        here = [text for text in found if text.endswith(ONE)]
-        there = [text for text in found if not text.endswith(ONE)]
-        assert len(here) == 2
-        assert all(not text.startswith("Ann: ") for text in here)
+        texts = draw(0, np.random.default_rng(number))
+        in_passage = [text for text in texts if text.endswith(ONE)]
+        there = [text for text in texts if not text.endswith(ONE)]
+        assert len(in_passage) == 2
+        assert all(not text.startswith("Ann: ") for text in in_passage)
         # The passage with another Ann is none, as the answer may be right there.
         assert set(there) == {f"Ann: {OTHER}", "Ann: Nobody was there."}
-        seen.update(here)
+        seen.update(in_passage)
     assert len(seen) >= 3  # drawn anew each time
 
 
@@ -46,11 +46,11 @@ def test_random_outputs_are_of_the_corpus():
 @given(items=st.lists(st.integers()), count=st.integers(1, 8), seed=st.integers(0, 99))
 def test_a_sample_is_of_the_stream_and_in_its_order(items, count, seed):
     numbered = list(enumerate(items))
-    found = reservoir_sample(iter(numbered), count, seed)
-    assert len(found) == min(count, len(items))
-    assert found == sorted(set(found), key=lambda each: each[0])
-    assert set(found) <= set(numbered)
-    assert found == reservoir_sample(iter(numbered), count, seed)
+    sample = reservoir_sample(iter(numbered), count, seed)
+    assert len(sample) == min(count, len(items))
+    assert sample == sorted(set(sample), key=lambda pair: pair[0])
+    assert set(sample) <= set(numbered)
+    assert sample == reservoir_sample(iter(numbered), count, seed)
 
 
 def test_every_item_is_as_likely():
@@ -62,9 +62,9 @@ def test_every_item_is_as_likely():
 def test_a_long_passage_is_cut_to_the_window_of_the_answer():
     passage = "Ann is here. Bob is there. Cid is away."
     start = passage.index("Cid")
-    found = in_window(Example("?", "-", passage, "Cid", start), 3)
-    assert (found.context, found.answer_start) == ("Cid is away.", 0)
-    assert found.output == "Cid: Cid is away."
+    shortened = in_window(Example("?", "-", passage, "Cid", start), 3)
+    assert (shortened.context, shortened.answer_start) == ("Cid is away.", 0)
+    assert shortened.output == "Cid: Cid is away."
     plain = Example("a", "b")
     assert in_window(plain, 3) == plain
     across = Example("?", "-", passage, "here. Bob", passage.index("here. Bob"))
@@ -74,5 +74,5 @@ def test_a_long_passage_is_cut_to_the_window_of_the_answer():
 @pytest.mark.parametrize("words", [1, 5, 100])
 def test_the_answer_stays_where_it_stands(words):
     for example in EXAMPLES:
-        found = in_window(example, words)
-        assert found.context.startswith(found.answer, found.answer_start)
+        shortened = in_window(example, words)
+        assert shortened.context.startswith(shortened.answer, shortened.answer_start)

@@ -22,24 +22,24 @@ ALL = torch.ones(1, 3, dtype=torch.bool)
 def test_the_loss_of_two_places_by_hand():
     # exp: 1, 2, 5, so that p is 1/8, 2/8, 5/8.
     logits = torch.tensor([[0.0, math.log(2), math.log(5)]])
-    found = sparse_cross_entropy(logits, ALL, torch.tensor([[2, 0]]), torch.tensor([[0.5, 0.25]]))
-    assert found.tolist() == pytest.approx([0.5 * math.log(8 / 5) + 0.25 * math.log(8)])
+    loss = sparse_cross_entropy(logits, ALL, torch.tensor([[2, 0]]), torch.tensor([[0.5, 0.25]]))
+    assert loss.tolist() == pytest.approx([0.5 * math.log(8 / 5) + 0.25 * math.log(8)])
 
 
 def test_tokens_that_are_not_there_have_no_probability_and_weight_0_counts_for_nothing():
     logits = torch.tensor([[0.0, math.log(2), 99.0]])
     there = torch.tensor([[True, True, False]])
-    found = sparse_cross_entropy(logits, there, torch.tensor([[1, 0]]), torch.tensor([[1.0, 0.0]]))
-    assert found.tolist() == pytest.approx([math.log(3 / 2)])
+    loss = sparse_cross_entropy(logits, there, torch.tensor([[1, 0]]), torch.tensor([[1.0, 0.0]]))
+    assert loss.tolist() == pytest.approx([math.log(3 / 2)])
 
 
 def test_it_is_the_divergence_but_for_the_teachers_entropy():
     teacher = torch.tensor([[0.7, 0.2, 0.1]])
     logits = torch.tensor([[0.3, -1.0, 2.0]])
-    found = sparse_cross_entropy(logits, ALL, torch.tensor([[0, 1, 2]]), teacher)
+    loss = sparse_cross_entropy(logits, ALL, torch.tensor([[0, 1, 2]]), teacher)
     entropy = -(teacher * teacher.log()).sum()
     divergence = torch.nn.functional.kl_div(logits.log_softmax(1), teacher, reduction="sum")
-    assert float(found) == pytest.approx(float(divergence + entropy))
+    assert float(loss) == pytest.approx(float(divergence + entropy))
 
 
 @given(st.integers(0, 999))
@@ -67,18 +67,20 @@ TOKENS = TextTokens(np.array([1, 2, 3, 4]), np.array([[0, 1], [2, 5], [6, 10], [
 
 
 def test_places_become_tokens_and_those_behind_the_last_are_left_out():
-    asked = LabelledQuestion("Who?", Distribution((2, 40), (0.9, 0.1)), Distribution((5, 11), (0.5, 0.25)))
-    found = targets([TOKENS], [PassageExample("A man plays", [asked, LabelledQuestion("What?", None, None)])])
-    assert found["start_places"].tolist() == [[2], [0]]
-    assert found["start_weights"].tolist() == [[pytest.approx(0.9)], [1.0]]
-    assert found["end_places"].tolist() == [[2, 4], [0, 0]]  # no place stands for the first token of all
-    assert found["end_weights"].tolist() == [[0.5, 0.25], [1.0, 0.0]]
+    question = LabelledQuestion("Who?", Distribution((2, 40), (0.9, 0.1)), Distribution((5, 11), (0.5, 0.25)))
+    labels = targets(
+        [TOKENS], [PassageExample("A man plays", [question, LabelledQuestion("What?", None, None)])]
+    )
+    assert labels["start_places"].tolist() == [[2], [0]]
+    assert labels["start_weights"].tolist() == [[pytest.approx(0.9)], [1.0]]
+    assert labels["end_places"].tolist() == [[2, 4], [0, 0]]  # no place stands for the first token of all
+    assert labels["end_weights"].tolist() == [[0.5, 0.25], [1.0, 0.0]]
 
 
 def test_a_question_is_read_where_any_place_of_its_answer_is():
     behind, there = Distribution((40,), (1.0,)), Distribution((2,), (0.1,))
     sides = [(there, behind), (behind, behind), (Distribution((), ()), behind), (None, None), (behind, there)]
-    assert [is_read(TOKENS, LabelledQuestion("Who?", *each)) for each in sides] == [
+    assert [is_read(TOKENS, LabelledQuestion("Who?", *pair)) for pair in sides] == [
         True,
         False,
         False,
@@ -89,9 +91,11 @@ def test_a_question_is_read_where_any_place_of_its_answer_is():
 
 def test_places_in_one_token_add_up_in_the_loss():
     # The teacher's tokens were letters: of "man" all three begin in one token of the student.
-    asked = LabelledQuestion("Who?", Distribution((2, 3, 4), (0.5, 0.25, 0.125)), Distribution((5,), (1.0,)))
-    found = targets([TOKENS], [PassageExample("A man plays", [asked])])
+    question = LabelledQuestion(
+        "Who?", Distribution((2, 3, 4), (0.5, 0.25, 0.125)), Distribution((5,), (1.0,))
+    )
+    labels = targets([TOKENS], [PassageExample("A man plays", [question])])
     logits = torch.randn(1, 6, generator=torch.Generator().manual_seed(0))
     there = torch.ones(1, 6, dtype=torch.bool)
-    one = sparse_cross_entropy(logits, there, found["start_places"], found["start_weights"])
+    one = sparse_cross_entropy(logits, there, labels["start_places"], labels["start_weights"])
     assert float(one) == pytest.approx(-0.875 * float(logits.log_softmax(1)[0, 2]))

@@ -10,8 +10,8 @@ EXAMPLES = st.lists(st.builds(Example, st.text(), st.sampled_from(["a<sep>Who?",
 @settings(max_examples=20)
 @given(EXAMPLES)
 def test_examples_come_back_from_disk_as_they_were(examples):
-    found = GeneratorExamples(iter(examples))
-    assert [*found] == found[:] == [found[number] for number in range(len(found))] == examples
-    assert found[1:3] == examples[1:3]
+    store = GeneratorExamples(iter(examples))
+    assert [*store] == store[:] == [store[number] for number in range(len(store))] == examples
+    assert store[1:3] == examples[1:3]
     if examples:
-        assert found[-1] == examples[-1]
+        assert store[-1] == examples[-1]

@@ -83,10 +83,10 @@ def trained(some, data):
 
 
 def answered(student):
-    found = pairsmith.answer_with_student(
+    predictions = pairsmith.answer_with_student(
         student, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
     )
-    return [each.text for each in found]
+    return [prediction.text for prediction in predictions]
 
 
 @pytest.mark.parametrize("labels", ["teacher", "hard", "answers"])
@@ -116,26 +116,28 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
     batch = student.batch(passages)
     assert len(batch["passages"]["chunks"]) == 2
     assert float(student(**batch)["loss"].detach()) == pytest.approx(float(whole.detach()), rel=1e-5)
-    each = [student(**student.batch([passage]))["loss"].detach() for passage in passages]
-    assert float(whole.detach()) == pytest.approx(float(2 * each[0] + each[1]) / 3, rel=1e-5)
+    losses = [student(**student.batch([passage]))["loss"].detach() for passage in passages]
+    assert float(whole.detach()) == pytest.approx(float(2 * losses[0] + losses[1]) / 3, rel=1e-5)
 
 
 def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 
     passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
-    read = encoder.tokens.token_counts([each.text for each in passages])
-    many = [replace(each, questions=[*each.questions] * 20) for each in passages]
-    asked = [encoder.tokens.token_counts([q.question for q in each.questions]) for each in many]
-    assert sum(map(sum, asked)) > 2 * sum(read)
+    read = encoder.tokens.token_counts([passage.text for passage in passages])
+    many = [replace(passage, questions=[*passage.questions] * 20) for passage in passages]
+    question_tokens = [
+        encoder.tokens.token_counts([q.question for q in passage.questions]) for passage in many
+    ]
+    assert sum(map(sum, question_tokens)) > 2 * sum(read)
 
     def chunks(rows, batch_tokens):
-        found = Student(encoder, batch_tokens=batch_tokens).batch(rows)
-        return len(found["passages"]["chunks"])
+        batch = Student(encoder, batch_tokens=batch_tokens).batch(rows)
+        return len(batch["passages"]["chunks"])
 
     assert chunks(passages, 2 * max(read)) == 1
     assert chunks(many, 2 * max(read)) == 2
-    assert chunks(many, 2 * max(map(sum, asked))) == 1
+    assert chunks(many, 2 * max(map(sum, question_tokens))) == 1
 
 
 @pytest.mark.parametrize("negatives", ["passage", "batch"])
@@ -159,7 +161,9 @@ def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, 
         calls.clear()
         loss = student(**student.batch(passages))["loss"]
         loss.backward()
-        gradients = {name: each.grad for name, each in student.named_parameters() if each.grad is not None}
+        gradients = {
+            name: weight.grad for name, weight in student.named_parameters() if weight.grad is not None
+        }
         return float(loss.detach()), gradients, list(calls)
 
     loss, gradients, at_once = step(None)
@@ -169,8 +173,8 @@ def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, 
         assert sorted(cut) == sorted(2 * cut[: len(cut) // 2])
     assert again == pytest.approx(loss, rel=1e-5)
     assert others.keys() == gradients.keys()
-    for name, each in gradients.items():
-        assert torch.allclose(others[name], each, atol=1e-5), name
+    for name, gradient in gradients.items():
+        assert torch.allclose(others[name], gradient, atol=1e-5), name
 
 
 @pytest.mark.parametrize("negatives", ["passage", "batch"])
@@ -269,28 +273,28 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
 @given(count=st.integers(1, 30), most=st.integers(1, 12), seed=st.integers(0, 9), turn=st.integers(0, 50))
 def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
     passage = PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(count)])
-    found = []
+    all_numbers = []
     for later in range(-(-count // most)):  # from any pass on, after so many each was seen
         drawn = _drawn([passage], most, seed, 0, turn + later, generator(seed, later)).questions
-        numbers = [int(each.question) for each in drawn]
+        numbers = [int(question.question) for question in drawn]
         assert len(numbers) == min(most, count)
         assert numbers == sorted(set(numbers))
-        found += numbers
-    assert set(found) == set(range(count))
+        all_numbers += numbers
+    assert set(all_numbers) == set(range(count))
 
 
 def test_whose_turn_it_is_is_by_chance():
     passages = [PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(5)])] * 9
-    found = {
-        tuple(each.question for each in _drawn(passages, 2, seed, number, 0, generator(1)).questions)
+    choices = {
+        tuple(question.question for question in _drawn(passages, 2, seed, number, 0, generator(1)).questions)
         for seed in range(3)
         for number in range(9)
     }
-    assert len(found) > 5
+    assert len(choices) > 5
     assert {
-        tuple(each.question for each in _drawn(passages, 2, 1, 0, 0, generator(n)).questions)
+        tuple(question.question for question in _drawn(passages, 2, 1, 0, 0, generator(n)).questions)
         for n in range(9)
-    } == {tuple(each.question for each in _drawn(passages, 2, 1, 0, 0, generator(0)).questions)}
+    } == {tuple(question.question for question in _drawn(passages, 2, 1, 0, 0, generator(0)).questions)}
 
 
 def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):
@@ -301,11 +305,11 @@ def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert
     alone = AutoModel.from_pretrained(run.out).state_dict()
     assert all(torch.equal(alone[name], value) for name, value in student.tokens.model.state_dict().items())
     assert "pairsmith.load_student" in (run.out / "README.md").read_text()
-    found = evaluate_qa(
+    scores = evaluate_qa(
         EvaluateQaSettings(model=str(run.out), data=data, device="cpu", bootstrap=0),
         Run(tmp_path / "results", Silent()),
     )
-    assert (found["exact"], found["f1"]) == (100.0, 100.0)
+    assert (scores["exact"], scores["f1"]) == (100.0, 100.0)
     again = Run(tmp_path / "student", Silent())
     assert infuse(settings(quick_bert, data, validation=data, eval_steps=40), again) == run.out
 
@@ -355,7 +359,7 @@ def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
             read_generated_questions(behind(tmp_path / "rows.jsonl", *places)), some
         )
         known = with_read_answers(encoder.tokens, passages, Silent())
-        assert [each.question for each in known[0].questions] == ["Who is number 2?"]
+        assert [question.question for question in known[0].questions] == ["Who is number 2?"]
         losses.append(float(student(**student.batch(known))["loss"].detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)  # word 30 is not read
     assert losses[0] > 0
@@ -389,10 +393,10 @@ def test_a_teacher_learns_the_same_questions(quick_bert, data, tmp_path):
         run,
     )
     teacher = load_reader(str(run.out), device="cpu")
-    found = answer(
+    predictions = answer(
         teacher, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
     )
-    assert [each.text for each in found] == [text for *_, text in ASKED]
+    assert [prediction.text for prediction in predictions] == [text for *_, text in ASKED]
     record = json.loads((run.out / "training.json").read_text())
     curve = [look["F1"] for look in record["validation"]]
     assert curve[0] < curve[-1] == 100.0
@@ -415,10 +419,10 @@ def test_a_cross_encoder_student_learns_the_likeliest_start_and_end_each_for_its
     )
     given = TrainTeacherSettings(base="", data=[str(path)], labels="hard")
     read = train_teacher.read(given, None)
-    assert [each.spans for each in read.training] == [((9, 7),), ()]
+    assert [question.spans for question in read.training] == [((9, 7),), ()]
     assert train_teacher.read(given, 1).unread == 1
     answers = train_teacher.read(given.model_copy(update={"labels": "answers"}), None)
-    assert [each.spans for each in answers.training] == [((0, 7),)] * 2
+    assert [question.spans for question in answers.training] == [((0, 7),)] * 2
     path.write_text(json.dumps({name: row[name] for name in ("context", "question", "answers")}))
     with pytest.raises(InputError, match="has no distributions of a teacher; make them with relabel"):
         train_teacher.read(given, None)
@@ -428,14 +432,16 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
     starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
     place = CONTEXTS[0].index("woman")
     taught = GeneratedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
-    found = {
+    by_labels = {
         labels: _with_targets(taught, settings(quick_bert, "", labels=labels))
         for labels in ("teacher", "hard", "answers")
     }
-    assert found["teacher"] == LabelledQuestion("Who?", starts, ends)
-    assert found["hard"] == LabelledQuestion("Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,)))
+    assert by_labels["teacher"] == LabelledQuestion("Who?", starts, ends)
+    assert by_labels["hard"] == LabelledQuestion(
+        "Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,))
+    )
     # The teacher's best, at 0, is not what the asker wrote.
-    assert found["answers"] == LabelledQuestion(
+    assert by_labels["answers"] == LabelledQuestion(
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, before=None)
@@ -464,8 +470,8 @@ def test_a_language_model_is_a_student_whose_tokens_see_later_ones(base, data, t
     opened = AutoModel.from_pretrained(tmp_path / "student")
     features = student.tokens.features([CONTEXTS[0]])
     with torch.inference_mode():
-        found = opened.eval()(**features).last_hidden_state
-        assert torch.allclose(found, student.token_vectors(features), atol=1e-5)
+        states = opened.eval()(**features).last_hidden_state
+        assert torch.allclose(states, student.token_vectors(features), atol=1e-5)
 
 
 @pytest.mark.parametrize("base", ["tiny_llama", "tiny_gpt2"])
@@ -476,10 +482,10 @@ def test_a_language_model_is_a_teacher_that_reads_the_question_first(base, data,
     )  # fmt: skip
     train_teacher(given, Run(tmp_path / "teacher", Silent()))
     teacher = load_reader(str(tmp_path / "teacher"), device="cpu")
-    found = answer(
+    predictions = answer(
         teacher, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
     )
-    assert [each.text.strip() for each in found] == [text for *_, text in ASKED]
+    assert [prediction.text.strip() for prediction in predictions] == [text for *_, text in ASKED]
 
 
 def test_a_reader_does_not_begin_as_a_teacher(quick_bert, data, tmp_path):

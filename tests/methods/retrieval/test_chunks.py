@@ -10,7 +10,7 @@ from pairsmith.methods.retrieval.chunks import LONGEST_WORD, Chunk, cut_sections
 
 
 def cut(text: str, words: int, overlap: int = 0) -> list[str]:
-    return [each.text for each in cut_sections([Section("", text)], words=words, overlap=overlap)]
+    return [chunk.text for chunk in cut_sections([Section("", text)], words=words, overlap=overlap)]
 
 
 def sentence(first: int, last: int) -> str:
@@ -60,15 +60,15 @@ def test_no_chunk_crosses_a_section_and_titles_stay():
 
 def test_a_text_without_spaces_is_cut_too():
     text = "x" * (3 * LONGEST_WORD + 5)
-    assert [len(each) for each in cut(text, 2)] == [2 * LONGEST_WORD, LONGEST_WORD + 5]
+    assert [len(part) for part in cut(text, 2)] == [2 * LONGEST_WORD, LONGEST_WORD + 5]
 
 
 def test_a_huge_line_is_cut_in_stretches(monkeypatch):
     monkeypatch.setattr(chunks, "STRETCH", 50)
     text = " ".join(f"w{number}" for number in range(200))
-    found = cut(text, 5)
-    assert " ".join(found) == text
-    assert max(len(each.split()) for each in found) == 5
+    parts = cut(text, 5)
+    assert " ".join(parts) == text
+    assert max(len(part.split()) for part in parts) == 5
 
 
 @pytest.mark.parametrize(("words", "overlap"), [(0, 0), (3, -1)])
@@ -86,24 +86,24 @@ _NUMBERED = st.lists(st.sampled_from([" ", ". ", ", ", "! ", "\n", "\n\n"]), max
 
 @given(_ANY, st.integers(1, 20))
 def test_all_of_a_text_is_in_the_chunks_in_order(text, words):
-    found = cut(text, words)
-    assert "".join("".join(found).split()) == "".join(text.split())
-    assert all(1 <= len(each.split()) <= words for each in found)
+    parts = cut(text, words)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    assert all(1 <= len(part.split()) <= words for part in parts)
 
 
 @given(_NUMBERED, st.integers(1, 20))
 def test_every_word_is_whole_and_in_one_chunk(text, words):
-    assert [word for each in cut(text, words) for word in each.split()] == text.split()
+    assert [word for part in cut(text, words) for word in part.split()] == text.split()
 
 
 @given(_NUMBERED, st.integers(1, 20), st.integers(0, 4))
 def test_with_an_overlap_every_chunk_brings_something_new(text, words, overlap):
     end = last = -1
-    for each in cut(text, words, overlap):
-        start = text.index(each)
+    for part in cut(text, words, overlap):
+        start = text.index(part)
         assert start > last, "it begins behind the beginning of the one before"
-        assert start + len(each) > end, "it ends behind the end of the one before"
+        assert start + len(part) > end, "it ends behind the end of the one before"
         assert not text[max(end, 0) : start].strip(), "nothing is lost between two"
-        assert len(each.split()) <= words
-        last, end = start, start + len(each)
+        assert len(part.split()) <= words
+        last, end = start, start + len(part)
     assert not text[max(end, 0) :].strip()

@@ -11,17 +11,17 @@ from pairsmith.methods.retrieval.consistency import closest, near_copies, own_pl
 
 
 def vectors(count: int, width: int, seed: int) -> torch.Tensor:
-    found = np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
-    return torch.from_numpy(found / np.linalg.norm(found, axis=1, keepdims=True))
+    values = np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
+    return torch.from_numpy(values / np.linalg.norm(values, axis=1, keepdims=True))
 
 
 def test_a_chunk_s_rank_counts_the_nearer_chunks():
     corpus = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [0.0, 1.0]])
     queries = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    found = own_places(queries, corpus, np.array([0, 1, 2, 3]), 2)
+    places = own_places(queries, corpus, np.array([0, 1, 2, 3]), 2)
     # The third query's chunk is none of the two nearest; the fourth's shares its place with another.
-    assert found.ranks.tolist() == [1, 2, 3, 2]
-    assert found.similarities == pytest.approx([1, 0.6, 0, 1])
+    assert places.ranks.tolist() == [1, 2, 3, 2]
+    assert places.similarities == pytest.approx([1, 0.6, 0, 1])
 
 
 @pytest.mark.parametrize("within", [1, 3, 10, 60])
@@ -29,11 +29,11 @@ def test_ranks_are_those_of_all_similarities_sorted(within, monkeypatch):
     monkeypatch.setattr(consistency, "NEIGHBOURS", 100)  # of few queries at once
     queries, corpus = vectors(30, 8, 1), vectors(50, 8, 2)
     own = np.random.default_rng(3).integers(0, 50, 30)
-    found = own_places(queries, corpus, own, within)
+    places = own_places(queries, corpus, own, within)
     every = queries.double().numpy() @ corpus.double().numpy().T
     ranks = [1 + sorted(row, reverse=True).index(row[at]) for row, at in zip(every, own, strict=True)]
-    assert found.ranks.tolist() == [min(rank, within + 1) for rank in ranks]
-    assert found.similarities == pytest.approx(every[np.arange(30), own], abs=1e-6)
+    assert places.ranks.tolist() == [min(rank, within + 1) for rank in ranks]
+    assert places.similarities == pytest.approx(every[np.arange(30), own], abs=1e-6)
 
 
 def test_the_closest_of_others():
@@ -72,7 +72,7 @@ def test_copies_are_those_of_a_plain_loop(count, seed, threshold, block, kept_at
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(consistency, "BLOCK", block)
         patched.setattr(consistency, "KEPT", kept_at_once)
-        found = near_copies(some, rows, names, threshold)
+        originals = near_copies(some, rows, names, threshold)
     like = (some @ some.T).numpy()
     kept: list[int] = []
     for place in range(count):
@@ -81,8 +81,8 @@ def test_copies_are_those_of_a_plain_loop(count, seed, threshold, block, kept_at
             for other in kept
             if names[other] == names[place] or (threshold < 1 and like[rows[other], rows[place]] >= threshold)
         ]
-        assert (found[place] < 0) == (not copies)
+        assert (originals[place] < 0) == (not copies)
         if copies:
-            assert found[place] in copies
+            assert originals[place] in copies
         else:
             kept.append(place)

@@ -21,7 +21,9 @@ EXAMPLES = st.lists(
 
 @given(EXAMPLES, st.integers(1, 4))
 def test_distinct_examples_keep_their_order(examples, together):
-    distinct = list({(each, repr(each.scores)): each for each in examples}.values())  # 0.0 and -0.0 differ
+    distinct = list(
+        {(example, repr(example.scores)): example for example in examples}.values()
+    )  # 0.0 and -0.0 differ
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_rows, "_TOGETHER", together)
         store = ExampleStore(iter(examples))
@@ -31,8 +33,8 @@ def test_distinct_examples_keep_their_order(examples, together):
 
 @given(EXAMPLES, WORDS)
 def test_positives_are_those_of_all_examples_with_the_query(examples, query):
-    found = Positives(examples)
-    for asked in {query, *(each.query for each in examples)}:
-        expected = {each.positive for each in examples if each.query == asked}
-        assert found.of(asked) == {Positives.key(text) for text in expected}
-        assert len(found.of(asked)) == len(expected)
+    positives = Positives(examples)
+    for some_query in {query, *(example.query for example in examples)}:
+        expected = {example.positive for example in examples if example.query == some_query}
+        assert positives.of(some_query) == {Positives.key(text) for text in expected}
+        assert len(positives.of(some_query)) == len(expected)

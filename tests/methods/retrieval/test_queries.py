@@ -31,7 +31,7 @@ def writer(script=following, options=OPTIONS, examples=(), **kwargs):
 
 
 def chunk(letter, *neighbours):
-    return Chunk(f"of-{letter}", "", letter * 3, tuple(each * 3 for each in neighbours))
+    return Chunk(f"of-{letter}", "", letter * 3, tuple(neighbour * 3 for neighbour in neighbours))
 
 
 def test_what_the_neighbours_want_as_much_is_avoided():
@@ -41,10 +41,10 @@ def test_what_the_neighbours_want_as_much_is_avoided():
     """
 
     def script(prompt, text):
-        found = following(prompt, text)
-        if "x" in found and '"bbb' in prompt:
+        probabilities = following(prompt, text)
+        if "x" in probabilities and '"bbb' in prompt:
             return {"b": 0.1, "x": 0.9}
-        return found
+        return probabilities
 
     options = replace(OPTIONS, queries=1, tries=1)
     many = [Chunk(f"{number}", "", "aaa", ("bbb",)) for number in range(300)]
@@ -131,7 +131,7 @@ def test_a_copy_of_the_text_is_rejected():
 def test_a_chunks_queries_do_not_depend_on_the_others():
     chunks = [chunk("a", "b"), chunk("b", "a"), Chunk("other", "", "bbb")]
     together, _ = writer().write(chunks)
-    alone = [query for each in chunks for query in writer().write([each])[0]]
+    alone = [query for single in chunks for query in writer().write([single])[0]]
     assert together == alone
     assert len(together) > 3
 

@@ -36,7 +36,7 @@ def settings(base, **more):
 
 
 @pytest.fixture
-def made(tiny_bert):
+def model_and_batch(tiny_bert):
     """Makes a retriever, and the batch of ``EXAMPLES``."""
 
     def make(examples=EXAMPLES, **more):
@@ -51,9 +51,9 @@ def made(tiny_bert):
 
 def columns(encoder):
     """The vectors of the queries, positives and negatives, a tensor for each column."""
-    texts = [[each.query for each in EXAMPLES], [each.positive for each in EXAMPLES],
-             *([each.negatives[n] for each in EXAMPLES] for n in (0, 1))]  # fmt: skip
-    return [torch.from_numpy(encode_texts(encoder, each)) for each in texts]
+    texts = [[example.query for example in EXAMPLES], [example.positive for example in EXAMPLES],
+             *([example.negatives[n] for example in EXAMPLES] for n in (0, 1))]  # fmt: skip
+    return [torch.from_numpy(encode_texts(encoder, column)) for column in texts]
 
 
 def gradients(model):
@@ -62,8 +62,8 @@ def gradients(model):
 
 @pytest.mark.parametrize("matryoshka", [[], [4, 8]])
 @pytest.mark.parametrize("objective", ["ranking", "margin-mse", "kl"])
-def test_the_loss_is_that_of_sentence_transformers(made, objective, matryoshka):
-    model, batch = made(objective=objective, matryoshka=matryoshka, scale=7.0, **(
+def test_the_loss_is_that_of_sentence_transformers(model_and_batch, objective, matryoshka):
+    model, batch = model_and_batch(objective=objective, matryoshka=matryoshka, scale=7.0, **(
         {} if objective == "ranking" else {"temperature": 2.0}
     ))  # fmt: skip
     loss = model(**batch)["loss"]
@@ -79,35 +79,35 @@ def test_the_loss_is_that_of_sentence_transformers(made, objective, matryoshka):
     if matryoshka:
         theirs = losses.MatryoshkaLoss(model.encoder, theirs, [16, *matryoshka])
     features = [
-        model.encoder.preprocess(each)
-        for each in (
-            [each.query for each in EXAMPLES],
-            [each.positive for each in EXAMPLES],
-            *([each.negatives[n] for each in EXAMPLES] for n in (0, 1)),
+        model.encoder.preprocess(column)
+        for column in (
+            [example.query for example in EXAMPLES],
+            [example.positive for example in EXAMPLES],
+            *([example.negatives[n] for example in EXAMPLES] for n in (0, 1)),
         )
     ]
-    labels = None if objective == "ranking" else torch.tensor([each.scores for each in EXAMPLES]) / 2.0
+    labels = None if objective == "ranking" else torch.tensor([example.scores for example in EXAMPLES]) / 2.0
     expected = theirs(features, labels)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     loss.backward()
-    ours = gradients(model)
+    gradient = gradients(model)
     model.zero_grad()
     expected.backward()
-    torch.testing.assert_close(ours, gradients(model), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradient, gradients(model), rtol=1e-4, atol=1e-5)
 
 
-def test_the_ranking_loss_by_hand(made):
-    model, batch = made(scale=3.0)
-    x, *y = (torch.nn.functional.normalize(each, dim=1) for each in columns(model.encoder))
+def test_the_ranking_loss_by_hand(model_and_batch):
+    model, batch = model_and_batch(scale=3.0)
+    x, *y = (torch.nn.functional.normalize(vectors, dim=1) for vectors in columns(model.encoder))
     logits = 3.0 * x @ torch.cat([y[0], *torch.stack(y[1:], dim=1)]).T
     expected = -(logits.diagonal() - logits.logsumexp(dim=1)).mean()
     assert model(**batch)["loss"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_other_positives_of_a_query_are_none_of_its_negatives(made):
+def test_other_positives_of_a_query_are_none_of_its_negatives(model_and_batch):
     again = RetrievalExample(EXAMPLES[0].query, "Ann, who else?", ("The lute.",))
     wrong = RetrievalExample(EXAMPLES[1].query, EXAMPLES[1].positive, ("Ann, who else?",))
-    model, batch = made([EXAMPLES[0], again, wrong])
+    model, batch = model_and_batch([EXAMPLES[0], again, wrong])
     positives = ["Ann plays the horn.", "Ann, who else?", "Bob does."]
     documents = [*positives, "A horn.", "The market.", "The lute.", "Ann, who else?"]
     assert batch["same"].tolist() == [
@@ -116,12 +116,12 @@ def test_other_positives_of_a_query_are_none_of_its_negatives(made):
     assert model(**batch)["loss"].isfinite()
 
 
-def test_a_batch_in_many_chunks_has_the_same_loss_and_gradients(made, monkeypatch):
-    model, batch = made()
+def test_a_batch_in_many_chunks_has_the_same_loss_and_gradients(model_and_batch, monkeypatch):
+    model, batch = model_and_batch()
     model(**batch)["loss"].backward()
     whole = gradients(model)
     monkeypatch.setattr(chunks, "tokens_at_once", lambda _: 24)
-    again, parts = made()
+    again, parts = model_and_batch()
     assert len(parts["documents"]["chunks"]) > 2
     again(**parts)["loss"].backward()
     torch.testing.assert_close(gradients(again), whole, rtol=1e-4, atol=1e-5)

@@ -35,13 +35,13 @@ def model():
 
 def run(model, groups, *, rule=DECAY, sampling=None, rows=64, seed=3):
     decoder = MultiPromptDecoder(model, rule, sampling or Sampling(0, 1.0, 2), seed, prompts_of(groups), rows)
-    for each in groups:
-        decoder.add(Group(each.main, each.counters, each.stream))
-    return {each.stream: each for each in decoder.finished()}
+    for next_group in groups:
+        decoder.add(Group(next_group.main, next_group.counters, next_group.stream))
+    return {done.stream: done for done in decoder.finished()}
 
 
 def drawn(done):
-    return {stream: (each.text, each.ending, each.tokens) for stream, each in done.items()}
+    return {stream: (ended.text, ended.ending, ended.tokens) for stream, ended in done.items()}
 
 
 def prompts_of(groups):
@@ -123,18 +123,18 @@ def test_a_model_that_may_not_end_goes_on_with_its_next_likeliest_token():
     groups = [group(model, i, "m", ["u"] * (i % 3)) for i in range(2000)]
     for top_k, top_p in ((1, 0.9), (5, 0.9), (0, 1.0)):
         done = run(model, groups, rows=512, sampling=Sampling(top_k, top_p, 4))
-        assert {(each.ending, len(each.tokens)) for each in done.values()} == {("stop", 4)}
-        shares = Counter("".join(each.text for each in done.values()))
+        assert {(ended.ending, len(ended.tokens)) for ended in done.values()} == {("stop", 4)}
+        shares = Counter("".join(ended.text for ended in done.values()))
         # Of what is left without the end: three quarters and a quarter, and top-p keeps both.
         expected = {"a": 1.0} if top_k == 1 else {"a": 0.75, "b": 0.25}
         assert {c: count / 6000 for c, count in shares.items()} == pytest.approx(expected, abs=0.02)
     # As a decoder whose model knows no end at all draws.
     bare = ScriptedModel(
-        lambda *asked: {c: p for c, p in script(*asked).items() if c != END}, ALPHABET + "mu"
+        lambda *arguments: {c: p for c, p in script(*arguments).items() if c != END}, ALPHABET + "mu"
     )
     assert drawn(run(bare, groups, sampling=Sampling(0, 1.0, 4, may_end=True))) == drawn(done)
     done = run(model, groups[:50], sampling=Sampling(1, 0.9, 4, may_end=True))
-    assert {(each.text, each.ending) for each in done.values()} == {("", "end")}
+    assert {(ended.text, ended.ending) for ended in done.values()} == {("", "end")}
 
 
 def test_a_model_whose_tokenizer_has_special_tokens_that_it_gives_no_logits_for(model):
@@ -156,8 +156,8 @@ def test_a_longer_stop_string_ends_a_text_only_when_it_is_whole():
 def test_a_prompt_is_computed_once_for_all_groups_that_share_it(model):
     groups = [group(model, i, "m", ["u"] if i % 2 else ["v", "u"]) for i in range(10)]
     decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 64)
-    for each in groups:
-        decoder.add(each)
+    for next_group in groups:
+        decoder.add(next_group)
     list(decoder.finished())
     assert sorted(decoder._session.prefilled) == ["m", "u", "v"]
 
@@ -166,8 +166,8 @@ def test_prompts_that_no_group_wants_any_more_are_forgotten(model, monkeypatch):
     monkeypatch.setattr("pairsmith.models.language.decoder.AHEAD_TOKENS", 1)
     groups = [group(model, i, "x" * i + "m") for i in range(20)]
     decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 2)
-    for each in groups:
-        decoder.add(each)
+    for next_group in groups:
+        decoder.add(next_group)
     held = [len(decoder._session.held) for _ in decoder.finished()]
     assert max(held) <= 4
     assert len(held) == 20
@@ -177,8 +177,8 @@ def test_a_next_try_goes_first_and_its_prompts_are_not_computed_again(model, mon
     monkeypatch.setattr("pairsmith.models.language.decoder.AHEAD_TOKENS", 1)
     groups = [group(model, i, "x" * i + "m") for i in range(6)]
     decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 1)
-    for each in groups:
-        decoder.add(each)
+    for next_group in groups:
+        decoder.add(next_group)
     seen = []
     for done in decoder.finished():
         seen.append(len(done.main))
@@ -189,12 +189,12 @@ def test_a_next_try_goes_first_and_its_prompts_are_not_computed_again(model, mon
 
 
 def test_a_group_is_decoded_once(model):
-    each = group(model, "g")
-    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, each.prompts, 8)
-    decoder.add(each)
-    assert list(decoder.finished()) == [each]
+    single = group(model, "g")
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, single.prompts, 8)
+    decoder.add(single)
+    assert list(decoder.finished()) == [single]
     with pytest.raises(ValueError, match="decoded once"):
-        decoder.add(each)
+        decoder.add(single)
 
 
 def test_groups_may_be_added_while_others_finish(model):

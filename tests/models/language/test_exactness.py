@@ -109,10 +109,10 @@ RAGGED = ("gpt2", "gemma2")
     params=[pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in CONFIGS],
 )
 def model(request, tiny_gpt2):
-    return made(request.param, CONFIGS[request.param], tiny_gpt2)
+    return random_model(request.param, CONFIGS[request.param], tiny_gpt2)
 
 
-def made(name, config_of, tiny_gpt2):
+def random_model(name, config_of, tiny_gpt2):
     tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
     torch.manual_seed(1)
     config = config_of(len(tokenizer))
@@ -125,13 +125,13 @@ def random_groups(model, count, seed=0):
     """Groups with one to four prompts, most of which share their start with others, and some all of it."""
     rng = np.random.default_rng(seed)
     starts = ["Task: write two sentences that mean the same thing.\n", "Task: write a review.\n", ""]
-    made = []
+    groups = []
     for i in range(count):
         words = " ".join(rng.choice(["a", "man", "plays", "the", "guitar", "today"], rng.integers(1, 9)))
         prompts = [f'{rng.choice(starts)}"{words}"\n"' for _ in range(rng.integers(1, 5))]
         main, *counters = (tuple(model.encode(prompt)) for prompt in prompts)
-        made.append(Group(main, tuple(counters), stream_key("g", seed, i)))
-    return made
+        groups.append(Group(main, tuple(counters), stream_key("g", seed, i)))
+    return groups
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,12 @@ def nearness(p, kept, number, sampling):
     return float(torch.cat(distances).min())
 
 
-def disagreeing(found, expected):
+def disagreeing(by_stream, expected):
     """The groups whose tokens differ from the plain decoder's, and cannot for rounding."""
-    assert found.keys() == expected.keys()
+    assert by_stream.keys() == expected.keys()
     doubtful = sum(plain.clear < len(plain.tokens) for plain in expected.values())
     assert doubtful <= max(2, len(expected) // 20), "too many to mean anything"
-    return [stream for stream, plain in expected.items() if not plain.agrees(found[stream])]
+    return [stream for stream, plain in expected.items() if not plain.agrees(by_stream[stream])]
 
 
 def decoded(model, groups, rows, rule=RULE, sampling=SAMPLING):
@@ -211,7 +211,7 @@ def expected(model):
 @pytest.mark.parametrize("rows", [pytest.param(256, marks=pytest.mark.long), 7])
 def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
     groups, tokens = expected
-    assert len({len(each.tokens) for each in tokens.values()}) > 2, "some should stop early"
+    assert len({len(plain.tokens) for plain in tokens.values()}) > 2, "some should stop early"
     assert not disagreeing(decoded(model, groups, rows), tokens)
 
 
@@ -239,10 +239,10 @@ def test_nothing_changes_where_some_prompts_share_a_passage(model, rows, monkeyp
         return compute(self, some, before)
 
     monkeypatch.setattr(TransformersSession, "_compute", counting)
-    found = decoded(model, groups, rows)
+    by_stream = decoded(model, groups, rows)
     assert computed < 0.75 * sum(len(group.main) for group in groups)
     for group in groups[::4]:
-        assert plainly(model, group).agrees(found[group.stream])
+        assert plainly(model, group).agrees(by_stream[group.stream])
 
 
 def groups_of_passages(model):
@@ -273,10 +273,10 @@ def test_nothing_changes_where_a_call_takes_as_long_as_many_tokens(model, monkey
         return compute(self, some, before)
 
     monkeypatch.setattr(TransformersSession, "_compute", counting)
-    found = decoded(model, groups, 64)
+    by_stream = decoded(model, groups, 64)
     assert calls == [len({prompt for group in groups for prompt in group.prompts})]
     for group in groups[::4]:
-        assert plainly(model, group).agrees(found[group.stream])
+        assert plainly(model, group).agrees(by_stream[group.stream])
 
 
 def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expected, monkeypatch):
@@ -289,7 +289,7 @@ def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expecte
 
 @pytest.fixture(scope="module")
 def ragged_models(tiny_gpt2):
-    return {kind: made(kind, CONFIGS[kind], tiny_gpt2) for kind in RAGGED}
+    return {kind: random_model(kind, CONFIGS[kind], tiny_gpt2) for kind in RAGGED}
 
 
 @st.composite
@@ -320,22 +320,22 @@ def ragged(draw):
 def test_any_prompts_stops_and_budgets(ragged_models, case):
     kind, groups, sampling, rows = case
     model = ragged_models[kind]
-    found = decoded(model, groups, rows, sampling=sampling)
+    by_stream = decoded(model, groups, rows, sampling=sampling)
     for group in groups:
         plain = plainly(model, group, sampling=sampling)
-        assert plain.agrees(found[group.stream])
+        assert plain.agrees(by_stream[group.stream])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", MORE)
 def test_other_kinds_of_model(kind, tiny_gpt2):
-    model = made(kind, MORE[kind], tiny_gpt2)
+    model = random_model(kind, MORE[kind], tiny_gpt2)
     groups = random_groups(model, 8)
     assert not disagreeing(decoded(model, groups, 64), {g.stream: plainly(model, g) for g in groups})
 
 
 def test_every_kind_that_attends_as_we_do_is_tested(tiny_gpt2):
     kinds = {**CONFIGS, **MORE}
-    assert {made(kind, kinds[kind], tiny_gpt2)._model.config.model_type for kind in kinds} >= set(
+    assert {random_model(kind, kinds[kind], tiny_gpt2)._model.config.model_type for kind in kinds} >= set(
         SHARED_ATTENTION_TYPES
     )

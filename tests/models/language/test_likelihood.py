@@ -42,23 +42,23 @@ def test_they_are_those_of_each_text_alone(judge, alone, batch_tokens):
     prompts = [judge.prompt(given, "\n", 20) for given in GIVEN]
     texts = [judge.tokens(text) for text in TEXTS]
     done = []
-    found = log_likelihoods(judge, prompts, texts, batch_tokens=batch_tokens, advance=done.append)
-    assert found == pytest.approx([alone(*pair) for pair in zip(prompts, texts, strict=True)], abs=1e-4)
+    likelihoods = log_likelihoods(judge, prompts, texts, batch_tokens=batch_tokens, advance=done.append)
+    assert likelihoods == pytest.approx([alone(*pair) for pair in zip(prompts, texts, strict=True)], abs=1e-4)
     assert sum(done) == len(TEXTS)
 
 
 def test_many_texts_behind_a_prompt_make_several_rows(judge, alone, monkeypatch):
     monkeypatch.setattr("pairsmith.models.language.prefix_batches.LONGEST_ROW", 12)
     prompt, texts = judge.prompt("the cat", "\n", 20), [judge.tokens(text) for text in TEXTS * 3]
-    found = log_likelihoods(judge, [prompt] * len(texts), texts)
-    assert found == pytest.approx([alone(prompt, text) for text in texts], abs=1e-4)
+    likelihoods = log_likelihoods(judge, [prompt] * len(texts), texts)
+    assert likelihoods == pytest.approx([alone(prompt, text) for text in texts], abs=1e-4)
 
 
 def test_a_ratio_is_what_the_given_text_adds(judge, alone):
-    found = likelihood_ratios(judge, GIVEN, TEXTS, cue="\n")
-    assert found.dtype == np.float32
+    ratios = likelihood_ratios(judge, GIVEN, TEXTS, cue="\n")
+    assert ratios.dtype == np.float32
     empty = judge.prompt("", "\n", 0)
-    for given, text, ratio in zip(GIVEN, TEXTS, found.tolist(), strict=True):
+    for given, text, ratio in zip(GIVEN, TEXTS, ratios.tolist(), strict=True):
         tokens = judge.tokens(text)
         expected = alone(judge.prompt(given, "\n", len(tokens)), tokens) - alone(empty, tokens)
         assert ratio == pytest.approx(expected, abs=1e-4)
@@ -101,32 +101,32 @@ def test_threads_change_nothing(judge):
     prompts = [judge.prompt(given, "\n", 20) for given in GIVEN * 3]
     texts = [judge.tokens(text) for text in TEXTS * 3]
     before = torch.get_num_threads()
-    found = []
+    runs = []
     for threads in (1, 3):
         torch.set_num_threads(threads)
         try:
-            found.append(log_likelihoods(judge, prompts, texts, batch_tokens=30).tolist())
+            runs.append(log_likelihoods(judge, prompts, texts, batch_tokens=30).tolist())
         finally:
             torch.set_num_threads(before)
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]
 
 
 def test_a_question_and_its_answer_count_both_per_token(judge, alone):
     passage, question, answer = "the cat sat on the mat", "who sat on the mat?", "the cat"
-    (found,) = question_likelihoods(judge, [question], [answer], [passage]).tolist()
-    asked, told = judge.tokens(question), judge.tokens(" the cat")
-    after = judge.prompt("the cat sat on the mat\nAnswer: the cat", "\nQuestion: ", len(asked))
+    (ratio,) = question_likelihoods(judge, [question], [answer], [passage]).tolist()
+    words, told = judge.tokens(question), judge.tokens(" the cat")
+    after = judge.prompt("the cat sat on the mat\nAnswer: the cat", "\nQuestion: ", len(words))
     before = judge.prompt("", "\nQuestion: ", 0)
     spoken = judge.prompt("the cat sat on the mat\nQuestion: who sat on the mat?", "\nAnswer:", len(told))
-    expected = (alone(after, asked) - alone(before, asked)) / len(asked) + alone(spoken, told) / len(told)
-    assert found == pytest.approx(expected, abs=1e-4)
+    expected = (alone(after, words) - alone(before, words)) / len(words) + alone(spoken, told) / len(told)
+    assert ratio == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_long_passage_is_cut_and_its_answer_and_question_are_kept(tiny_gpt2):
     judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32", max_length=40)
     passage = "the cat sat on the mat " * 20
-    found = question_likelihoods(judge, ["who sat?"] * 2, ["the cat", "rain"], [passage] * 2)
-    assert found[0] != found[1]
+    ratios = question_likelihoods(judge, ["who sat?"] * 2, ["the cat", "rain"], [passage] * 2)
+    assert ratios[0] != ratios[1]
     prefix, lead = judge.prefix_and_lead(passage, "\nAnswer: the cat", "\nQuestion: ", 6)
     assert judge.tokenizer.decode(lead) == "\nAnswer: the cat\nQuestion: "
     assert passage.startswith(judge.tokenizer.decode(prefix, skip_special_tokens=True))
@@ -137,14 +137,14 @@ def test_a_long_passage_is_cut_and_its_answer_and_question_are_kept(tiny_gpt2):
 
 
 def test_a_passage_is_computed_once_for_its_questions(judge, alone, monkeypatch):
-    passage, asked = "the cat sat on the mat", [("who sat?", "the cat"), ("sat where?", "on the mat")] * 2
-    each = []
-    for question, answer in asked:
+    passage, pairs = "the cat sat on the mat", [("who sat?", "the cat"), ("sat where?", "on the mat")] * 2
+    expected = []
+    for question, answer in pairs:
         words, told = judge.tokens(question), judge.tokens(f" {answer}")
         after = judge.prompt(f"{passage}\nAnswer: {answer}", "\nQuestion: ", len(words))
         spoken = judge.prompt(f"{passage}\nQuestion: {question}", "\nAnswer:", len(told))
         ratio = alone(after, words) - alone(judge.prompt("", "\nQuestion: ", 0), words)
-        each.append(ratio / len(words) + alone(spoken, told) / len(told))
+        expected.append(ratio / len(words) + alone(spoken, told) / len(told))
     sizes, computed = [], likelihood._computed
 
     def noted(judge, batch, texts, leads):
@@ -152,11 +152,11 @@ def test_a_passage_is_computed_once_for_its_questions(judge, alone, monkeypatch)
         return computed(judge, batch, texts, leads)
 
     monkeypatch.setattr(likelihood, "_computed", noted)
-    questions, answers = zip(*asked, strict=True)
+    questions, answers = zip(*pairs, strict=True)
     done = []
     together = question_likelihoods(judge, questions, answers, [passage] * 4, advance=done.append)
     assert sum(done) == 4
-    assert together.tolist() == pytest.approx(each, abs=1e-4)
+    assert together.tolist() == pytest.approx(expected, abs=1e-4)
     of_passage = len(judge.prefix_and_lead(passage, "", "", 0)[0])
     assert [size for size in sizes if size[1] == of_passage] == [(8, of_passage)]  # questions and answers
 
@@ -191,8 +191,8 @@ def test_a_model_with_attention_of_its_own_sees_no_other_text(tiny_gpt2, tmp_pat
         [judge.tokens("sat on it " * 5), judge.tokens("it rains")],
     )
     together = log_likelihoods(judge, [prompt, prompt], texts)
-    each = [log_likelihoods(judge, [prompt], [text])[0] for text in texts]
-    assert together == pytest.approx(each, abs=1e-4)
+    expected = [log_likelihoods(judge, [prompt], [text])[0] for text in texts]
+    assert together == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_model_that_counts_places_in_the_row_is_refused(tiny_gpt2, tmp_path):

@@ -77,7 +77,7 @@ def there(server):
 
 
 @pytest.fixture(scope="module")
-def here(file):
+def local(file):
     return load_model(str(file), device="cpu")
 
 
@@ -94,29 +94,29 @@ def test_its_form_and_its_context_are_found_out(there):
 
 
 @pytest.mark.parametrize("text", [*TEXTS, "Zoë  said 你好 '\n\ttwice."])
-def test_its_tokens_are_the_models(there, here, text):
-    assert there.encode(text) == here.encode(text)
+def test_its_tokens_are_the_models(there, local, text):
+    assert there.encode(text) == local.encode(text)
     assert there.decode(there.encode(text)) == text
 
 
-def test_its_likeliest_tokens_are_the_models_without_the_end(there, here):
-    prompts = [tuple(here.encode(text)) for text in TEXTS]
+def test_its_likeliest_tokens_are_the_models_without_the_end(there, local):
+    prompts = [tuple(local.encode(text)) for text in TEXTS]
     for prompt, listed in zip(prompts, there.likeliest(prompts, 20), strict=True):
-        expected = likelihoods(here, prompt, ends=False)[-1]
+        expected = likelihoods(local, prompt, ends=False)[-1]
         assert len(listed) == 20
-        assert not listed.keys() & here.end_tokens
+        assert not listed.keys() & local.end_tokens
         assert list(listed.values()) == pytest.approx(expected[list(listed)].tolist(), abs=CLOSE)
         assert min(listed.values()) > float(expected.topk(21).values[-1]) - CLOSE
 
 
 @pytest.mark.parametrize("text", ["a dog", "你 ë"])  # with tokens that are parts of a character
-def test_it_scores_a_given_text(there, here, text):
-    prompts = [tuple(here.encode(each)) for each in TEXTS]
-    given = here.encode(text)
-    for prompt, found in zip(prompts, there.log_probabilities(prompts, text), strict=True):
-        of_tokens = likelihoods(here, [*prompt, *given])[len(prompt) - 1 : -1]
+def test_it_scores_a_given_text(there, local, text):
+    prompts = [tuple(local.encode(beginning)) for beginning in TEXTS]
+    given = local.encode(text)
+    for prompt, score in zip(prompts, there.log_probabilities(prompts, text), strict=True):
+        of_tokens = likelihoods(local, [*prompt, *given])[len(prompt) - 1 : -1]
         expected = of_tokens[torch.arange(len(given)), given].sum()
-        assert found == pytest.approx(float(expected), abs=CLOSE * len(given))
+        assert score == pytest.approx(float(expected), abs=CLOSE * len(given))
 
 
 def test_it_draws_with_what_it_is_told_and_never_an_end(there):

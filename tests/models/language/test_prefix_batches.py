@@ -59,7 +59,7 @@ ROWS = [
 ALONE = [PrefixRow([3, 4, 5, 6, 7], [[10, 11]], [5]), PrefixRow([20, 21], [[22]], [2])]
 
 
-def made(kind):
+def random_model(kind):
     torch.manual_seed(0)
     return KINDS[kind]().eval()
 
@@ -68,7 +68,7 @@ def made(kind):
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_text_has_the_states_that_it_has_alone(kind, rows):
     """Also where a layer sees the last four tokens only."""
-    model = made(kind)
+    model = random_model(kind)
     assert obstacle(model) is None
     with torch.inference_mode():
         states = model.base_model(**prefix_inputs(prefix_features(rows), model)).last_hidden_state
@@ -88,7 +88,7 @@ def test_models_that_mind_neither_mask_nor_positions_have_an_obstacle():
 
 
 def test_a_model_that_ignores_the_mask_has_an_obstacle(monkeypatch):
-    model = made("llama")
+    model = random_model("llama")
     body = type(model.model).forward
     monkeypatch.setattr(
         type(model.model),
@@ -99,27 +99,27 @@ def test_a_model_that_ignores_the_mask_has_an_obstacle(monkeypatch):
 
 
 def test_predictions_are_computed_at_their_places_only_and_pass_on_gradients():
-    model = made("llama")
+    model = random_model("llama")
     ids = torch.tensor([[3, 4, 5, 6], [7, 8, 9, 10]])
     every = model(ids).logits
     predictions = predict_some(model)
     assert torch.equal(model(ids).logits, every)
     predictions.places = torch.tensor([[1, 2], [0, 0], [1, 2]])
-    found = model(ids).logits
-    assert torch.allclose(found, every[[1, 0, 1], [2, 0, 2]][None], atol=1e-6)
-    found.sum().backward()
+    logits = model(ids).logits
+    assert torch.allclose(logits, every[[1, 0, 1], [2, 0, 2]][None], atol=1e-6)
+    logits.sum().backward()
     assert model.model.layers[0].mlp.up_proj.weight.grad.abs().sum() > 0
 
 
 def test_a_model_whose_logits_cannot_be_narrowed_is_refused(monkeypatch):
-    model = made("llama")
+    model = random_model("llama")
     monkeypatch.setattr(model, "get_output_embeddings", lambda: None)
     with pytest.raises(ModelError, match="kind llama compute the logits of all tokens"):
         predict_some(model)
 
 
 def test_too_little_memory_is_no_obstacle(monkeypatch):
-    model = made("llama")
+    model = random_model("llama")
 
     def full(*_, **__):
         raise torch.OutOfMemoryError
@@ -150,12 +150,12 @@ def test_each_text_is_in_one_row_behind_its_own_prefix(drawn, longest, grouped):
     texts = [text for *_, text in drawn]
     groups = [number % 2 for number in range(len(drawn))] if grouped else None
     rows = list(prefix_rows(prefixes, texts, groups, longest))
-    found = {
+    by_number = {
         number: (list(row.prefix[:seen]), text)
         for row in rows
         for number, seen, text in zip(row.numbers, row.seen, row.texts, strict=True)
     }
-    assert found == {number: (prefixes[number], texts[number]) for number in range(len(drawn))}
+    assert by_number == {number: (prefixes[number], texts[number]) for number in range(len(drawn))}
     assert all(len(row) <= longest or len(row.texts) == 1 for row in rows)
     for row in rows:
         assert len({number % 2 for number in row.numbers}) == 1 or not grouped

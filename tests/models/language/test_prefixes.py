@@ -15,8 +15,8 @@ def test_questions_about_a_passage_share_it_and_those_about_another_do_not():
     about = [start + PASSAGE + rest for rest in ((7,), (7, 8), (9,))]
     other = [start + OTHER + rest for rest in ((7,), (9,))]
     alone = [(*start, 5, 6), start + tuple(range(500, 560))]
-    found = by_prefix([*other, *about, *alone], start)
-    assert {prefix: sorted(prompts) for prefix, prompts in found.items()} == {
+    groups = by_prefix([*other, *about, *alone], start)
+    assert {prefix: sorted(prompts) for prefix, prompts in groups.items()} == {
         start + PASSAGE: about,
         start + OTHER: other,
         start: alone,
@@ -48,12 +48,14 @@ def test_passages_after_long_examples_are_no_starts():
 
 
 @pytest.mark.parametrize(
-    ("shared", "rest", "found"),
+    ("shared", "rest", "is_prefix"),
     [(LEAST, LEAST, True), (LEAST - 1, 1, False), (LEAST, LEAST + 1, False), (60, 60, True)],
 )
-def test_a_prefix_is_long_and_half_of_its_prompts(shared, rest, found):
+def test_a_prefix_is_long_and_half_of_its_prompts(shared, rest, is_prefix):
     one, other = (PASSAGE[:shared] + (first,) * rest for first in (7, 8))
-    assert by_prefix([one, other], ()) == ({PASSAGE[:shared]: [one, other]} if found else {(): [one, other]})
+    assert by_prefix([one, other], ()) == (
+        {PASSAGE[:shared]: [one, other]} if is_prefix else {(): [one, other]}
+    )
 
 
 def test_a_prefix_is_shared_only_if_that_saves_enough_tokens():
@@ -71,8 +73,8 @@ def test_one_that_shares_little_ends_a_run_and_all_that_share_nothing_stand_toge
     shorter = PASSAGE[:34] + (9,) * 20  # the 34 tokens that it shares are half of its own, but not of theirs
     far = PASSAGE[:40] + (9,) * 50
     alone = [(1, 2), (3, 4), (5_000, 1)]
-    found = by_prefix([*longer, shorter, far, *alone], ())
-    assert found == {PASSAGE: longer, (): [alone[0], alone[1], shorter, far, alone[2]]}
+    groups = by_prefix([*longer, shorter, far, *alone], ())
+    assert groups == {PASSAGE: longer, (): [alone[0], alone[1], shorter, far, alone[2]]}
 
 
 def test_few_passages_that_many_prompts_begin_with_are_starts_beside_rarer_ones():
@@ -89,11 +91,11 @@ def families(draw):
     tokens = st.integers(0, 2)
     begin = st.lists(tokens, min_size=36, max_size=48).map(tuple)
     first = draw(st.sampled_from([(), (1, 2, 0) * 4]))
-    found = []
+    prompts = []
     for passage in draw(st.lists(begin, min_size=1, max_size=4)):
         ends = draw(st.lists(st.lists(tokens, min_size=1, max_size=20).map(tuple), min_size=1, max_size=5))
-        found += [first + passage + end for end in ends]
-    return found + draw(st.lists(st.lists(tokens, min_size=1, max_size=90).map(tuple), max_size=4))
+        prompts += [first + passage + end for end in ends]
+    return prompts + draw(st.lists(st.lists(tokens, min_size=1, max_size=90).map(tuple), max_size=4))
 
 
 @given(prompts=families(), most=st.sampled_from([0, 4, 100]))
@@ -104,9 +106,9 @@ def test_every_prompt_stands_once_under_a_prefix_of_its_own(prompts, most):
     assert all(prompt[: len(start)] == start != prompt for prompt, start in starts.items())
     for start in {*starts.values(), ()}:
         some = [prompt for prompt in every if prompt[: len(start)] == start != prompt]
-        found = by_prefix(some, start)
-        assert sorted(prompt for under in found.values() for prompt in under) == sorted(some)
-        for prefix, under in found.items():
+        groups = by_prefix(some, start)
+        assert sorted(prompt for under in groups.values() for prompt in under) == sorted(some)
+        for prefix, under in groups.items():
             assert all(prompt[: len(prefix)] == prefix != prompt for prompt in under)
             if prefix != start:
                 longest = max(map(len, under)) - len(start)

@@ -62,10 +62,10 @@ def remotely(model, texts=1, sentences=SENTENCES):
 
 
 def exactly(local):
-    made = groups(local)
-    prompts = [prompt for group in made for prompt in group.prompts]
+    all_groups = groups(local)
+    prompts = [prompt for group in all_groups for prompt in group.prompts]
     decoder = MultiPromptDecoder(local, partial(self_debias, decay=100.0), SAMPLING, 5, prompts)
-    for group in made:
+    for group in all_groups:
         decoder.add(group)
     return {done.stream: done for done in decoder.finished()}
 
@@ -83,7 +83,7 @@ def test_lists_that_are_too_short_cost_rows_but_never_make_wrong_ones(bundled, s
     server.most, server.refuses_longer = 6, refuses
     done = remotely(connect(listed=6))
     exact = exactly(bundled)
-    certified = {stream for stream, each in done.items() if each.ending != "uncertified"}
+    certified = {stream for stream, group in done.items() if group.ending != "uncertified"}
     assert len(done) == len(exact)
     assert 0 < len(certified) < len(done)
     assert all(done[stream].tokens == exact[stream].tokens for stream in certified)
@@ -94,7 +94,7 @@ def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, conne
     remotely(connect(listed=20))
     posts = server.seen.count("/v1/completions")
     done = remotely(connect(listed=20))
-    draws = sum(len(each.tokens) + (each.ending == "uncertified") for each in done.values())
+    draws = sum(len(group.tokens) + (group.ending == "uncertified") for group in done.values())
     assert server.seen.count("/v1/completions") - posts == draws
 
 
@@ -114,9 +114,9 @@ def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
 
 def test_what_was_answered_is_never_asked_again(server, connect, tmp_path):
     expected = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
-    asked = len(server.seen)
+    requests = len(server.seen)
     done = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
-    assert len(server.seen) == asked
+    assert len(server.seen) == requests
     assert done.keys() == expected.keys()
 
 
@@ -144,11 +144,11 @@ def test_a_url_without_a_model_is_refused(name):
 def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, connect):
     model = connect(way="reranked")
     done = remotely(model, texts=6)
-    judged = [each for each in done.values() if each.counters and each.ending in ("stop", "outranked")]
-    assert {each.ending for each in judged} == {"stop", "outranked"}
-    for each in judged:
-        own, *others = model.log_probabilities(each.prompts, each.text + '"')
-        assert (own > max(others)) == (each.ending == "stop")
+    judged = [group for group in done.values() if group.counters and group.ending in ("stop", "outranked")]
+    assert {group.ending for group in judged} == {"stop", "outranked"}
+    for group in judged:
+        own, *others = model.log_probabilities(group.prompts, group.text + '"')
+        assert (own > max(others)) == (group.ending == "stop")
 
 
 def test_where_there_is_no_server_that_is_said_at_once():

@@ -70,14 +70,14 @@ def test_many_at_once_are_those_that_are_drawn_one_by_one(make):
         for row, count in enumerate((5, 1, 9))
     ]
     features = {"input_ids": ids, "attention_mask": mask}
-    found = draw_sequences(network, features, streams, seed=3, top_p=0.95, max_tokens=MOST)
+    sequences = draw_sequences(network, features, streams, seed=3, top_p=0.95, max_tokens=MOST)
     with torch.inference_mode():
         expected = [
-            [drawn_apart(network, ids[row][mask[row] > 0], stream, seed=3, top_p=0.95) for stream in each]
-            for row, each in enumerate(streams)
+            [drawn_apart(network, ids[row][mask[row] > 0], stream, seed=3, top_p=0.95) for stream in of_row]
+            for row, of_row in enumerate(streams)
         ]
-    assert found == expected
-    lengths = sorted(len(tokens) for each in found for tokens in each)
+    assert sequences == expected
+    lengths = sorted(len(tokens) for of_row in sequences for tokens in of_row)
     assert lengths[0] < MOST // 4 < 3 * MOST // 4 < lengths[-1]
 
 
@@ -98,8 +98,8 @@ def test_what_a_model_forces_and_forbids_is_heeded():
     def apart(**rules):
         with torch.inference_mode():
             return [
-                drawn_apart(network, ids[0], each, seed=3, top_p=1.0, ends=(END, 9), **rules)
-                for each in streams
+                drawn_apart(network, ids[0], stream, seed=3, top_p=1.0, ends=(END, 9), **rules)
+                for stream in streams
             ]
 
     assert drawn() == apart()

@@ -32,7 +32,7 @@ def test_the_summaries_are_those_of_transformers(model, beams, batch_size, reque
     hook = loaded.model.base_model.register_forward_pre_hook(note, with_kwargs=True)
     shared = summarize(loaded, TEXTS, **how)
     # Each text went through the model's own attention once, all but its last token.
-    assert sorted(read) == sorted(len(each) - 1 for each in encode_documents(loaded, TEXTS, 14))
+    assert sorted(read) == sorted(len(tokens) - 1 for tokens in encode_documents(loaded, TEXTS, 14))
     hook.remove()
     monkeypatch.setattr(shared_beams, "can_share_beams", lambda _: False)
     assert shared == summarize(loaded, TEXTS, **how)

@@ -48,7 +48,7 @@ def test_candidates_leave_what_the_whole_vocabulary_leaves(seed, sharpness, ties
     del tokens  # of two that are equal but for rounding, either may be kept
     for mine, which, whole in zip(choices.kept, choices.tokens, kept, strict=True):
         width = max(len(mine), len(whole))
-        mine, whole = (torch.nn.functional.pad(each, (0, width - len(each))) for each in (mine, whole))
+        mine, whole = (torch.nn.functional.pad(row, (0, width - len(row))) for row in (mine, whole))
         assert len(set(which.tolist())) == len(which) or int((mine > 0).sum()) < len(which)
         # Sums in another order may move the border of top-p by one token whose share is a rounding away.
         assert torch.allclose(mine, whole, atol=2e-5) or int((mine > 0).sum() - (whole > 0).sum()) in (-1, 1)

@@ -50,8 +50,8 @@ def test_a_text_that_follows_another_in_its_rows_is_the_one_behind_the_whole_pro
     ]
     sampling = Sampling(top_k=0, top_p=1.0, max_tokens=5)
     decoder = MultiPromptDecoder(model, RULE, sampling, 11, every, 12, tail=5 + len(lead) + 7)
-    for each in groups:
-        decoder.add(each)
+    for group in groups:
+        decoder.add(group)
     following, ended = {}, []
     for group in decoder.finished():
         ended.append(group)

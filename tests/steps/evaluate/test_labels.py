@@ -17,29 +17,29 @@ COSINES = np.array([0.9, 0.5, 0.1, 0.7, 0.3])
 
 
 def test_means_by_label_the_highest_first_and_the_gap():
-    found = separation(PAIRS, COSINES, draws=200, seed=0)
-    assert list(found["labels"]) == ["1", "0.5", "0"]
-    assert {label: (each["mean"], each["count"]) for label, each in found["labels"].items()} == {
+    results = separation(PAIRS, COSINES, draws=200, seed=0)
+    assert list(results["labels"]) == ["1", "0.5", "0"]
+    assert {label: (figures["mean"], figures["count"]) for label, figures in results["labels"].items()} == {
         "1": (0.8, 2),
         "0.5": (0.5, 1),
         "0": (0.2, 2),
     }
-    assert found["gap"] == 0.6
+    assert results["gap"] == 0.6
     # First texts are drawn whole: the gap is 0.8 of a alone, 0.4 of e alone, and 0.6 of both.
-    assert found["gap_ci"] == [0.4, 0.8]
-    assert found["labels"]["1"]["ci"] == [0.7, 0.9]
-    assert found["labels"]["0.5"]["ci"] == [0.5, 0.5]  # of resamples with a alone
+    assert results["gap_ci"] == [0.4, 0.8]
+    assert results["labels"]["1"]["ci"] == [0.7, 0.9]
+    assert results["labels"]["0.5"]["ci"] == [0.5, 0.5]  # of resamples with a alone
 
 
 def test_without_resamples_there_are_no_intervals_and_named_labels_have_no_gap():
-    found = separation([("a", "b", "same"), ("a", "c", "other")], np.array([0.5, 0.25]), draws=0, seed=0)
-    assert found == {
+    results = separation([("a", "b", "same"), ("a", "c", "other")], np.array([0.5, 0.25]), draws=0, seed=0)
+    assert results == {
         "labels": {
             "other": {"mean": 0.25, "ci": None, "count": 1},
             "same": {"mean": 0.5, "ci": None, "count": 1},
         }
     }
-    assert labels_table(found).splitlines()[1:] == [
+    assert labels_table(results).splitlines()[1:] == [
         "other             1  0.25",
         "same              1  0.50",
     ]

@@ -53,10 +53,10 @@ def test_mteb_finds_what_evaluate_sts_finds(model, tmp_path, request):
     name = model if ":" in model else request.getfixturevalue(model)
     out = tmp_path / "out"
     results = evaluate_mteb(settings(name, EXAMPLE), Run(out, Silent()))
-    (found,) = json.loads((out / "mteb" / "graded-pairs.json").read_text())["scores"]["test"]
-    ours = our_figure(name, EXAMPLE)
-    assert found["cosine_spearman"] == pytest.approx(ours, abs=1e-6)
-    assert results["tasks"]["graded-pairs"]["main"] == pytest.approx(100 * ours, abs=1e-4)
+    (scores,) = json.loads((out / "mteb" / "graded-pairs.json").read_text())["scores"]["test"]
+    figure = our_figure(name, EXAMPLE)
+    assert scores["cosine_spearman"] == pytest.approx(figure, abs=1e-6)
+    assert results["tasks"]["graded-pairs"]["main"] == pytest.approx(100 * figure, abs=1e-4)
 
 
 def test_results_lie_in_the_folder_and_are_not_computed_again(

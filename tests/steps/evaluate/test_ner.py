@@ -47,8 +47,8 @@ def student(tiny_bert, tmp_path_factory):
 
 
 def write(folder, name):
-    (folder / f"{name}.words").write_text("".join(" ".join(each.words) + "\n" for each in SENTENCES))
-    (folder / f"{name}.ner").write_text("".join(" ".join(each.tags) + "\n" for each in SENTENCES))
+    (folder / f"{name}.words").write_text("".join(" ".join(sentence.words) + "\n" for sentence in SENTENCES))
+    (folder / f"{name}.ner").write_text("".join(" ".join(sentence.tags) + "\n" for sentence in SENTENCES))
 
 
 @pytest.fixture
@@ -66,13 +66,13 @@ def settings(model, data="", **rest):
 
 
 def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp_path):
-    found = evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent()))
+    results = evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent()))
     for start in ("random", "questions"):
-        assert found[start] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
-    assert found["count"] == 2
+        assert results[start] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
+    assert results["count"] == 2
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
-    assert [tuple(line["predicted"]) for line in lines] == [each.tags for each in SENTENCES]
-    assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == found
+    assert [tuple(line["predicted"]) for line in lines] == [sentence.tags for sentence in SENTENCES]
+    assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == results
 
 
 def test_corrected_tags_are_another_evaluation(student, data, tmp_path):
@@ -99,9 +99,9 @@ def test_the_progress_counts_what_is_learned_and_what_is_tagged(student, data, t
 def test_rows_begin_as_the_start_vectors_of_their_questions(student):
     tags = ["O", "B-PER", "I-PER", "B-LOC"]
     some = settings(student)
-    asked = questions_of(some, SENTENCES)
-    assert asked == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
-    _, rows = _question_rows(some, tags, asked)
+    questions = questions_of(some, SENTENCES)
+    assert questions == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
+    _, rows = _question_rows(some, tags, questions)
     encoder = load_span_encoder(student, device="cpu")
     starts, _ = question_vectors(encoder, ["Who is a person ?"])
     expected = (starts[0] / starts[0].norm()).detach()
@@ -122,17 +122,17 @@ def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
 
 
 def test_sums_in_numbers_of_two_bytes_are_of_the_weights_as_they_are(tiny_bert, monkeypatch):
-    found = []
+    calls = []
 
     def tag(tagger, sentences, *_):
         words = Words.of(tagger.encoder, sentences)
-        found.append((tagger, words, tagger(words)))
+        calls.append((tagger, words, tagger(words)))
 
     monkeypatch.setattr(tagging, "_tag", tag)
     tag_after_training(
         settings(str(tiny_bert), dtype="bfloat16", epochs=9), SENTENCES, SENTENCES, None, seed=1
     )
-    ((tagger, words, scores),) = found
+    ((tagger, words, scores),) = calls
     assert scores.dtype == torch.bfloat16
     assert torch.equal(scores, tagger(words))  # when nothing is kept any more of what was converted
 
@@ -177,7 +177,7 @@ def test_each_split_has_a_seed_of_its_own_and_both_tags_of_a_type(student, data,
 
     def tag(settings, train, test, questions, *, seed, advance):
         seen.append(seed)
-        return [list(each.tags) for each in test]
+        return [list(sentence.tags) for sentence in test]
 
     monkeypatch.setattr(tagging, "tag_after_training", tag)
     evaluate_ner(settings(student, data, start=["random"]), Run(tmp_path / "out", Silent()))
@@ -245,11 +245,11 @@ def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
 
 def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
     long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
-    (found,) = tag_after_training(
+    (tags,) = tag_after_training(
         settings(str(tiny_bert), max_length=8, epochs=20), [long], [long], None, seed=1
     )
-    assert found[:6] == ["B-PER"] * 6
-    assert found[6:] == ["O"] * 34
+    assert tags[:6] == ["B-PER"] * 6
+    assert tags[6:] == ["O"] * 34
 
 
 def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_path):
@@ -275,10 +275,10 @@ def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_pa
 def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path):
     with pytest.raises(ModelError, match="there are none"):
         evaluate_ner(settings(str(tiny_bert), data, epochs=1), Run(tmp_path / "out", Silent()))
-    found = evaluate_ner(
+    results = evaluate_ner(
         settings(str(tiny_bert), data, epochs=1, start=["random"]), Run(tmp_path / "random", Silent())
     )
-    assert "questions" not in found
+    assert "questions" not in results
 
 
 def conll(path, sentences):
@@ -293,11 +293,11 @@ def conll(path, sentences):
 def test_sentences_are_drawn_from_others_that_are_learned_by_heart(student, tmp_path):
     files = [conll(tmp_path / f"{name}.conll", SENTENCES) for name in ("test", "train")]
     some = settings(student, files[0], train=files[1], shots=1)
-    found = evaluate_ner(some, Run(tmp_path / "out", Silent()))
-    assert found["questions"] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
-    assert found["count"] == 2
-    assert set(found["about"]["inputs"]) == {"train", "test"}
-    assert evaluate_ner(some, Run(tmp_path / "out", Silent())) == found
+    results = evaluate_ner(some, Run(tmp_path / "out", Silent()))
+    assert results["questions"] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
+    assert results["count"] == 2
+    assert set(results["about"]["inputs"]) == {"train", "test"}
+    assert evaluate_ner(some, Run(tmp_path / "out", Silent())) == results
     conll(Path(files[1]), SENTENCES * 2)
     with pytest.raises(FolderError, match="input train"):
         evaluate_ner(some, Run(tmp_path / "out", Silent()))
@@ -311,12 +311,12 @@ def test_of_each_type_as_many_sentences_are_drawn_each_once():
     every = [both, *others, *nothing]
     seen = set()
     for seed in range(5):
-        found = drawn(every, 3, seed)
-        kinds = [{tag[2:] for tag in each.tags} for each in found]
-        assert [min(sum(name in each for each in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
-        assert len(found) == 9 == len({id(each) for each in found})
-        assert found == drawn(every, 3, seed)
-        seen.add(tuple(each.words for each in found))
+        sentences = drawn(every, 3, seed)
+        kinds = [{tag[2:] for tag in sentence.tags} for sentence in sentences]
+        assert [min(sum(name in types for types in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
+        assert len(sentences) == 9 == len({id(sentence) for sentence in sentences})
+        assert sentences == drawn(every, 3, seed)
+        seen.add(tuple(sentence.words for sentence in sentences))
     assert len(seen) > 1
     with pytest.raises(InputError, match="--train has 6 sentences with the type ORG .* 7 are needed"):
         drawn([*every, both], 7, 0)
@@ -325,7 +325,7 @@ def test_of_each_type_as_many_sentences_are_drawn_each_once():
 
 
 def test_rows_of_tokens_and_tags(tmp_path):
-    rows = [{"tokens": each.words, "ner_tags": each.tags} for each in SENTENCES]
+    rows = [{"tokens": sentence.words, "ner_tags": sentence.tags} for sentence in SENTENCES]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"tokens": [], "ner_tags": []}]))
     assert read_tagged(path) == SENTENCES
@@ -349,8 +349,8 @@ def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monk
     names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     rows = datasets.Dataset.from_dict(
         {
-            "tokens": [list(each.words) for each in SENTENCES],
-            "ner_tags": [[names.index(tag) for tag in each.tags] for each in SENTENCES],
+            "tokens": [list(sentence.words) for sentence in SENTENCES],
+            "ner_tags": [[names.index(tag) for tag in sentence.tags] for sentence in SENTENCES],
         },
         features=datasets.Features(
             {
@@ -359,22 +359,22 @@ def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monk
             }
         ),
     )
-    asked = []
+    requests = []
 
     def load(*named, split, streaming):
-        asked.append((*named, split))
+        requests.append((*named, split))
         return rows.to_iterable_dataset() if streaming else rows
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     assert read_tagged("org/names:test") == SENTENCES
-    assert set(asked) == {("org/names", "test")}
+    assert set(requests) == {("org/names", "test")}
     assert read_tagged("org/names/small:test") == SENTENCES
-    assert asked[-1] == ("org/names", "small", "test")
-    found = evaluate_ner(
+    assert requests[-1] == ("org/names", "small", "test")
+    results = evaluate_ner(
         settings(student, "org/names:test", train="org/names", shots=1, start=["random"]),
         Run(tmp_path / "out", Silent()),
     )
-    assert found["random"]["f1"] == 100.0
+    assert results["random"]["f1"] == 100.0
 
 
 def test_a_folder_that_is_called_like_a_hub_data_set_is_read(tmp_path, monkeypatch):
@@ -383,8 +383,8 @@ def test_a_folder_that_is_called_like_a_hub_data_set_is_read(tmp_path, monkeypat
     (tmp_path / "my" / "names" / "data").mkdir(parents=True)
     pq.write_table(rows, tmp_path / "my" / "names" / "data" / "train-00000.parquet")
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
-    found = [TaggedSentence(("Ann", "sings"), ("B-PER", "O"))]
-    assert read_tagged("my/names") == read_tagged("my/names:train") == found
+    sentences = [TaggedSentence(("Ann", "sings"), ("B-PER", "O"))]
+    assert read_tagged("my/names") == read_tagged("my/names:train") == sentences
 
 
 def test_a_file_to_test_on_wants_one_to_learn_from(student, tmp_path):
@@ -455,6 +455,9 @@ def test_words_and_tags_have_to_be_as_many(data, tmp_path):
 
 
 def test_a_plan_trains_for_some_epochs(student, data, tiny_bert):
-    found = plan_evaluate_ner(settings(student, data), {})
-    assert found.seconds > 0
-    assert plan_evaluate_ner(settings("@later", data), {"@later": found}, str(tiny_bert)).disk == found.disk
+    estimate = plan_evaluate_ner(settings(student, data), {})
+    assert estimate.seconds > 0
+    assert (
+        plan_evaluate_ner(settings("@later", data), {"@later": estimate}, str(tiny_bert)).disk
+        == estimate.disk
+    )

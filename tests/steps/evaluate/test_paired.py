@@ -24,9 +24,9 @@ def write(folder, *, documents=150, queries=60, relevant=1):
     """A set in BEIR's layout whose queries are two words of the document that answers them, or of none."""
     rng = np.random.default_rng(3)
     texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(documents)]
-    asked = [" ".join([*rng.choice(texts[n].split(), 2), rng.choice(WORDS)]) for n in range(queries)]
+    query_texts = [" ".join([*rng.choice(texts[n].split(), 2), rng.choice(WORDS)]) for n in range(queries)]
     (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", texts), ("queries", asked)):
+    for name, rows in (("corpus", texts), ("queries", query_texts)):
         lines = (json.dumps({"_id": f"{name[0]}{n}", "text": text}) + "\n" for n, text in enumerate(rows))
         (folder / f"{name}.jsonl").write_text("".join(lines))
     table = (f"q{n}\tc{n}\t{relevant}\n" for n in range(queries))
@@ -53,9 +53,9 @@ def lines(out):
     return [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
 
 
-def by_numpy(here, there, name, seed):
+def by_numpy(folder, there, name, seed):
     """The mean difference and its interval: of each resample the means of both over the same queries."""
-    x, y = (np.array([line[name] for line in lines(out)]) for out in (here, there))
+    x, y = (np.array([line[name] for line in lines(out)]) for out in (folder, there))
     rng = np.random.default_rng(seed)
     draws = []
     for _ in range(1000):
@@ -71,18 +71,18 @@ def test_each_difference_is_over_the_same_queries(measured, tmp_path, capsys):
     results = evaluate("bm25", measured / "data", out, Progress(), against=str(measured / "random"))
     assert (out / "predictions.jsonl").stat().st_mtime_ns == before  # what is there is not computed again
     assert json.loads((out / "results.json").read_text()) == results
-    found = results["against"]
-    assert (found["folder"], found["model"]) == (str(measured / "random"), "bert")
+    comparison = results["against"]
+    assert (comparison["folder"], comparison["model"]) == (str(measured / "random"), "bert")
     for name in MEASURES:
         difference, limits = by_numpy(out, measured / "random", name, seed=0)
-        assert found[name]["difference"] == pytest.approx(difference, abs=1e-4)
-        assert found[name]["difference_ci"] == pytest.approx(list(limits), abs=1e-4)
+        assert comparison[name]["difference"] == pytest.approx(difference, abs=1e-4)
+        assert comparison[name]["difference_ci"] == pytest.approx(list(limits), abs=1e-4)
         verdict = "better" if limits[0] > 0 else "within noise"  # the other has never learned anything
-        assert found[name]["verdict"] == verdict
-    assert found["recall@100"]["verdict"] == "better"
+        assert comparison[name]["verdict"] == verdict
+    assert comparison["recall@100"]["verdict"] == "better"
     shown = capsys.readouterr().out.splitlines()
-    low, high = found["recall@100"]["difference_ci"]
-    figure = f"{found['recall@100']['difference']:+.2f}"
+    low, high = comparison["recall@100"]["difference_ci"]
+    figure = f"{comparison['recall@100']['difference']:+.2f}"
     assert f"recall@100    {figure:>6}  [{low:+.2f}, {high:+.2f}]  better" in shown
     assert f"compared with {measured / 'random'} (bert), over the same queries" in shown
     other = evaluate(
@@ -107,11 +107,11 @@ def test_each_difference_is_over_the_same_queries(measured, tmp_path, capsys):
 )
 def test_verdicts_by_hand(each, verdict, limits):
     there = {name: [40.0 + 3 * n for n in range(len(each))] for name in MEASURES}
-    here = {name: [a + b for a, b in zip(values, each, strict=True)] for name, values in there.items()}
-    found = compared(Earlier(place("before"), "m", there), here, bootstrap=200, seed=0)["map"]
-    assert found["verdict"] == verdict
-    assert found["difference"] == sum(each) / len(each)
-    assert limits is None or found["difference_ci"] == limits
+    figures = {name: [a + b for a, b in zip(values, each, strict=True)] for name, values in there.items()}
+    comparison = compared(Earlier(place("before"), "m", there), figures, bootstrap=200, seed=0)["map"]
+    assert comparison["verdict"] == verdict
+    assert comparison["difference"] == sum(each) / len(each)
+    assert limits is None or comparison["difference_ci"] == limits
 
 
 def changed(out, **about):

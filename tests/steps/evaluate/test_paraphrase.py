@@ -47,29 +47,29 @@ def run(tmp_path, tiny_bert, name="out", fresh=False, **settings):
 
 
 def test_equal_texts_are_above_all_others(tmp_path, tiny_bert, data):
-    found = run(tmp_path, tiny_bert, data=data)
-    assert found["auroc"] == 100.0
-    assert (found["count"], found["positives"], found["layer"]) == (10, 5, 2)
-    assert found["negatives"] == "people"
+    results = run(tmp_path, tiny_bert, data=data)
+    assert results["auroc"] == 100.0
+    assert (results["count"], results["positives"], results["layer"]) == (10, 5, 2)
+    assert results["negatives"] == "people"
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert lines[0]["score"] == pytest.approx(1.0, abs=1e-6)
     assert lines[0]["label"] is True
-    assert run(tmp_path, tiny_bert, data=data) == found  # it lies there
+    assert run(tmp_path, tiny_bert, data=data) == results  # it lies there
 
 
 @pytest.mark.parametrize("layer", [1, 2])
 def test_the_layer_is_the_one_that_people_agree_with(tmp_path, tiny_bert, data, layer):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    pairs = [(TEXTS[0], each) for each in TEXTS[1:]]
+    pairs = [(TEXTS[0], text) for text in TEXTS[1:]]
     every = pair_scores(encoder, pairs, [1, 2]).astype(float)
     people = every[:, layer - 1] - 0.9 * every[:, 2 - layer]
     path = tmp_path / "judged.tsv"
     rows = [f"{a}\t{b}\t{score}\n" for (a, b), score in zip(pairs, people.tolist(), strict=True)]
     path.write_text("".join(["sentence1\tsentence2\tscore\n", *rows]))
-    found = run(tmp_path, tiny_bert, data=data, judgements=str(path))
-    assert found["layer"] == layer
+    results = run(tmp_path, tiny_bert, data=data, judgements=str(path))
+    assert results["layer"] == layer
     expected = [round(100 * np.corrcoef(column, people)[0, 1], 2) for column in every.T]
-    assert list(found["layers"].values()) == pytest.approx(expected)
+    assert list(results["layers"].values()) == pytest.approx(expected)
 
 
 def test_each_language_counts_alike_in_the_choice_of_the_layer(tmp_path, tiny_bert, data):
@@ -85,12 +85,12 @@ def test_each_language_counts_alike_in_the_choice_of_the_layer(tmp_path, tiny_be
         for (a, b), score, lp in zip(pairs, people.tolist(), languages, strict=True)
     ]
     path.write_text("".join(["sentence1\tsentence2\tscore\tlp\n", *rows]))
-    found = run(tmp_path, tiny_bert, data=data, judgements=str(path))
+    results = run(tmp_path, tiny_bert, data=data, judgements=str(path))
     expected = [
         100 * np.mean([np.corrcoef(column[part], people[part])[0, 1] for part in (slice(15), slice(15, 20))])
         for column in every.T
     ]
-    assert list(found["layers"].values()) == pytest.approx(expected, abs=0.01)
+    assert list(results["layers"].values()) == pytest.approx(expected, abs=0.01)
     assert abs(expected[0] - 100 * np.corrcoef(every[:, 0], people)[0, 1]) > 1
 
 
@@ -118,26 +118,26 @@ def test_pairs_of_one_label_are_refused(tmp_path, tiny_bert):
 
 def test_without_labels_negatives_are_sampled_and_said_to_be(tmp_path, tiny_bert):
     pairs = [(f"{text} {number}", f"{text} {number} again") for number, text in enumerate(TEXTS)]
-    found = run(tmp_path, tiny_bert, data=write(tmp_path / "pairs.tsv", pairs, label=False))
-    assert (found["count"], found["positives"], found["negatives"]) == (10, 5, "sampled")
+    results = run(tmp_path, tiny_bert, data=write(tmp_path / "pairs.tsv", pairs, label=False))
+    assert (results["count"], results["positives"], results["negatives"]) == (10, 5, "sampled")
 
 
 def test_a_sampled_negative_is_near_and_never_a_known_paraphrase():
     pairs = [Paraphrase(f"word{n} common", f"word{n} shared", None) for n in range(200)]
     pairs.append(Paraphrase("word0 common", "word1 shared", None))
-    found = with_negatives(pairs, seed=1)
+    labelled_pairs = with_negatives(pairs, seed=1)
     known = {(pair.sentence1, pair.sentence2) for pair in pairs}
-    assert [pair.label for pair in found] == [True] * 201 + [False] * 201
-    assert all((pair.sentence1, pair.sentence2) not in known for pair in found[201:])
-    assert found == with_negatives(pairs, seed=1) != with_negatives(pairs, seed=2)
+    assert [pair.label for pair in labelled_pairs] == [True] * 201 + [False] * 201
+    assert all((pair.sentence1, pair.sentence2) not in known for pair in labelled_pairs[201:])
+    assert labelled_pairs == with_negatives(pairs, seed=1) != with_negatives(pairs, seed=2)
 
 
 def test_a_few_examples_of_equal_and_of_other_texts_teach_to_tell_them_apart(tmp_path, tiny_bert, data):
-    found = run(tmp_path, tiny_bert, data=data, train=data, shots=3, splits=[1, 2], tune=True)["few_shot"]
-    assert found["frozen"]["f1"] == 100.0
-    assert found["frozen"]["error"] == 0.0
-    assert set(found["tuned"]["splits"]) == {"1", "2"}
-    assert found["tuned"]["shots"] == 3
+    figures = run(tmp_path, tiny_bert, data=data, train=data, shots=3, splits=[1, 2], tune=True)["few_shot"]
+    assert figures["frozen"]["f1"] == 100.0
+    assert figures["frozen"]["error"] == 0.0
+    assert set(figures["tuned"]["splits"]) == {"1", "2"}
+    assert figures["tuned"]["shots"] == 3
     with pytest.raises(InputError, match="5 pairs with the label 0, but 6"):
         run(tmp_path, tiny_bert, "more", data=data, train=data, shots=6)
 
@@ -165,9 +165,9 @@ def test_settings_that_would_do_nothing_are_refused(settings, message):
 
 def test_examples_are_drawn_of_each_class_and_by_the_seed():
     pairs = [Paraphrase(str(n), str(n), n % 3 == 0) for n in range(60)]
-    found = drawn(pairs, 4, seed=13)
-    assert [pair.label for pair in found] == [False] * 4 + [True] * 4
-    assert found == drawn(pairs, 4, seed=13) != drawn(pairs, 4, seed=21)
+    examples = drawn(pairs, 4, seed=13)
+    assert [pair.label for pair in examples] == [False] * 4 + [True] * 4
+    assert examples == drawn(pairs, 4, seed=13) != drawn(pairs, 4, seed=21)
 
 
 def split_files(folder, name, lines_of, shots=2, splits=(13, 21)):
@@ -189,9 +189,9 @@ def test_splits_may_be_files_as_gao_et_al_give_them(tmp_path):
         yield from (f"{n % 2}\t{n}\t{n}\tfirst {split} {n}\tsecond\n" for n in range(4))
 
     folder = split_files(tmp_path / "MRPC", "train.tsv", rows)
-    found = training_splits(given(folder))
-    assert found.negatives == "people"
-    assert {n: [(pair.sentence1, pair.label) for pair in pairs] for n, pairs in found.pairs.items()} == {
+    splits = training_splits(given(folder))
+    assert splits.negatives == "people"
+    assert {n: [(pair.sentence1, pair.label) for pair in pairs] for n, pairs in splits.pairs.items()} == {
         split: [(f"first {split} {n}", bool(n % 2)) for n in range(4)] for split in (13, 21)
     }
     with pytest.raises(InputError, match="2-42/train.tsv does not exist; expected a file 2-N/train.tsv"):
@@ -202,8 +202,8 @@ def test_splits_may_be_lists_of_ids_as_for_paws(tmp_path):
     rows = ["id\tsentence1\tsentence2\tlabel\n", *(f"{10 * n}\ta{n}\tb\t{n % 2}\n" for n in range(6))]
     (tmp_path / "train.tsv").write_text("".join(rows))
     ids = split_files(tmp_path / "ids", "train_ids.tsv", lambda split: [f"{split % 4 * 10}\n", "40\n", "\n"])
-    found = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
-    assert {n: [pair.sentence1 for pair in pairs] for n, pairs in found.pairs.items()} == {
+    splits = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+    assert {n: [pair.sentence1 for pair in pairs] for n, pairs in splits.pairs.items()} == {
         13: ["a1", "a4"],
         21: ["a1", "a4"],
     }
@@ -230,8 +230,8 @@ def test_lists_of_ids_may_be_compressed_and_begin_with_a_mark(tmp_path):
         file = tmp_path / "ids" / f"2-{split}" / "train_ids.tsv"
         file.with_name("train_ids.tsv.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()
-    found = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
-    assert [pair.sentence1 for pair in found.pairs[21]] == ["a0", "a1"]
+    splits = training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
+    assert [pair.sentence1 for pair in splits.pairs[21]] == ["a0", "a1"]
 
 
 def test_changed_splits_are_another_evaluation(tmp_path, tiny_bert, data):
@@ -241,9 +241,9 @@ def test_changed_splits_are_another_evaluation(tmp_path, tiny_bert, data):
 
     folder = split_files(tmp_path / "splits", "train.tsv", rows)
     few = {"data": data, "train": folder, "shots": 2, "splits": [13, 21]}
-    found = run(tmp_path, tiny_bert, **few)
-    assert set(found["about"]["inputs"]) == {"data", "train, 13", "train, 21"}
-    assert list(found["few_shot"]["frozen"]["splits"]) == ["13", "21"]
+    results = run(tmp_path, tiny_bert, **few)
+    assert set(results["about"]["inputs"]) == {"data", "train, 13", "train, 21"}
+    assert list(results["few_shot"]["frozen"]["splits"]) == ["13", "21"]
     path = tmp_path / "splits" / "2-13" / "train.tsv"
     path.write_text(path.read_text().replace(TEXTS[0], "Another."))
     with pytest.raises(FolderError, match="train, 13"):
@@ -256,16 +256,16 @@ def test_the_state_of_batch_normalisation_is_the_mean_over_all_batches():
     batches = [0.9 + 1e-4 * rng.standard_normal((16, 8)) for _ in range(40)]
     head = Head(8).double().train()
     for batch in batches:
-        found = head.norm(torch.from_numpy(batch)).numpy()
+        outputs = head.norm(torch.from_numpy(batch)).numpy()
         expected = (batch - batch.mean(axis=0)) / np.sqrt(batch.var(axis=0) + 1e-8)
-        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(outputs, expected, rtol=1e-7, atol=1e-9)
     mean = np.mean([batch.mean(axis=0) for batch in batches], axis=0)
     variance = np.mean([batch.var(axis=0, ddof=1) for batch in batches], axis=0)
     np.testing.assert_allclose(head.norm.running_mean.numpy(), mean, rtol=1e-7)
     np.testing.assert_allclose(head.norm.running_var.numpy(), variance, rtol=1e-7)
     some = batches[0]
-    found = head.eval().norm(torch.from_numpy(some)).numpy()
-    np.testing.assert_allclose(found, (some - mean) / np.sqrt(variance + 1e-8), rtol=1e-7)
+    outputs = head.eval().norm(torch.from_numpy(some)).numpy()
+    np.testing.assert_allclose(outputs, (some - mean) / np.sqrt(variance + 1e-8), rtol=1e-7)
 
 
 def test_tuning_moves_the_encoder_and_leaves_it_able(tiny_bert):
@@ -291,20 +291,20 @@ def test_the_head_standardises_and_starts_at_nothing():
 
 
 def test_f1_by_hand():
-    found = np.array([True, True, False, False])
-    assert f1(found, np.array([True, False, True, False])) == 0.5
-    assert f1(~found & found, found) == 0.0
+    predictions = np.array([True, True, False, False])
+    assert f1(predictions, np.array([True, False, True, False])) == 0.5
+    assert f1(~predictions & predictions, predictions) == 0.0
 
 
 def test_a_plan_scores_some_pairs_and_tunes_for_one_pass(tiny_bert, data):
     settings = EvaluateParaphraseSettings(
         model=str(tiny_bert), data=data, train=data, shots=3, splits=[1], tune=True, device="cpu"
     )
-    found = plan_evaluate_paraphrase(settings, {})
-    assert found.seconds > 0
-    assert found.disk > 4096
+    estimate = plan_evaluate_paraphrase(settings, {})
+    assert estimate.seconds > 0
+    assert estimate.disk > 4096
     trained = settings.model_copy(update={"model": "@later"})
-    assert plan_evaluate_paraphrase(trained, {"@later": found}, str(tiny_bert)).disk == found.disk
+    assert plan_evaluate_paraphrase(trained, {"@later": estimate}, str(tiny_bert)).disk == estimate.disk
 
 
 @pytest.mark.parametrize(("labels", "times"), [({"label": ["1", "0"]}, 1), ({}, 2)])
@@ -326,5 +326,5 @@ def test_a_layer_that_judges_all_alike_agrees_with_nobody(tmp_path, tiny_bert, d
     path = tmp_path / "judged.tsv"
     rows = [f"{TEXTS[0]}\t{TEXTS[1]}\t{score}\n" for score in (1, 2)]
     path.write_text("".join(["sentence1\tsentence2\tscore\n", *rows]))
-    found = run(tmp_path, tiny_bert, data=data, judgements=str(path))
-    assert found["layers"] == {"1": None, "2": None}
+    results = run(tmp_path, tiny_bert, data=data, judgements=str(path))
+    assert results["layers"] == {"1": None, "2": None}

@@ -97,8 +97,8 @@ def answered(*worth):
 
 
 def test_figures_are_means_in_hundreds():
-    found = qa_figures(answered((True, 1.0), (False, 0.5), (False, 0.0), (False, 0.25)), bootstrap=0)
-    assert found == {"exact": 25.0, "exact_ci": None, "f1": 43.75, "f1_ci": None, "count": 4}
+    figures = qa_figures(answered((True, 1.0), (False, 0.5), (False, 0.0), (False, 0.25)), bootstrap=0)
+    assert figures == {"exact": 25.0, "exact_ci": None, "f1": 43.75, "f1_ci": None, "count": 4}
 
 
 def test_the_interval_is_that_of_the_resampled_means():
@@ -106,22 +106,22 @@ def test_the_interval_is_that_of_the_resampled_means():
     worth = [
         (bool(exact), float(f1)) for exact, f1 in zip(rng.integers(0, 2, 60), rng.random(60), strict=True)
     ]
-    found = qa_figures(answered(*worth), bootstrap=2000, seed=3)
+    figures = qa_figures(answered(*worth), bootstrap=2000, seed=3)
     for column, name in enumerate(("exact", "f1")):
         values = 100 * np.array(worth, float)[:, column]
-        low, high = found[f"{name}_ci"]
+        low, high = figures[f"{name}_ci"]
         # The normal approximation; 60 questions are enough for it.
         spread = 1.96 * values.std() / np.sqrt(60)
         assert low == pytest.approx(values.mean() - spread, abs=1.5)
         assert high == pytest.approx(values.mean() + spread, abs=1.5)
-    assert found == qa_figures(answered(*worth), bootstrap=2000, seed=3)
-    assert found != qa_figures(answered(*worth), bootstrap=2000, seed=4)
+    assert figures == qa_figures(answered(*worth), bootstrap=2000, seed=3)
+    assert figures != qa_figures(answered(*worth), bootstrap=2000, seed=4)
 
 
 def test_both_figures_are_of_the_same_resamples():
     # Where F1 equals exact match, so do its intervals.
-    found = qa_figures(answered(*[(bool(n % 3), float(bool(n % 3))) for n in range(30)]), bootstrap=40)
-    assert found["exact_ci"] == found["f1_ci"]
+    figures = qa_figures(answered(*[(bool(n % 3), float(bool(n % 3))) for n in range(30)]), bootstrap=40)
+    assert figures["exact_ci"] == figures["f1_ci"]
 
 
 def test_a_table_shows_the_figures():
@@ -182,7 +182,7 @@ def test_of_a_folder_the_split_test_is_measured_on(reader, data, tmp_path, sayin
         pq.write_table(part, tmp_path / "in" / "data" / f"{split}-00000.parquet")
     saying("on the beach")
     assert evaluate_qa(settings(reader, tmp_path / "in"), Run(tmp_path / "out", Progress()))["count"] == 1
-    assert [each["id"] for each in predictions(tmp_path / "out")] == ["d"]
+    assert [prediction["id"] for prediction in predictions(tmp_path / "out")] == ["d"]
     assert "in: its split test is measured on; train is not" in capsys.readouterr().err
 
 
@@ -190,8 +190,8 @@ def test_the_batch_size_changes_nothing(reader, data, tmp_path):
     for size in (1, 8):
         evaluate_qa(settings(reader, data, batch_size=size), Run(tmp_path / str(size), Silent()))
     assert predictions(tmp_path / "1") == predictions(tmp_path / "8")
-    found = [json.loads((tmp_path / size / "results.json").read_text()) for size in ("1", "8")]
-    assert found[0]["about"]["fingerprint"] == found[1]["about"]["fingerprint"]
+    results = [json.loads((tmp_path / size / "results.json").read_text()) for size in ("1", "8")]
+    assert results[0]["about"]["fingerprint"] == results[1]["about"]["fingerprint"]
 
 
 def test_answers_are_no_longer_than_asked_for(reader, data, tmp_path):

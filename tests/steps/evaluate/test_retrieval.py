@@ -37,7 +37,9 @@ def write(folder, documents, queries, judged):
         lines = (json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows.items())
         (folder / f"{name}.jsonl").write_text("".join(lines))
     table = [
-        f"{query}\t{each}\t{grade}\n" for query, found in judged.items() for each, grade in found.items()
+        f"{query}\t{document}\t{grade}\n"
+        for query, grades in judged.items()
+        for document, grade in grades.items()
     ]
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(table))
     return folder
@@ -79,12 +81,12 @@ def of_trec_eval(out, data, depth):
         judged.setdefault(query, {})[document] = int(grade)
     run = {row["query"]: row["retrieved"] for row in predicted(out)}
     assert max(map(len, run.values())) <= depth
-    found = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "recall.10,100", "P.10", "map"}).evaluate(
-        run
-    )
+    by_query = pytrec_eval.RelevanceEvaluator(
+        judged, {"ndcg_cut.10", "recall.10,100", "P.10", "map"}
+    ).evaluate(run)
     return {
-        name: 100 * sum(each[name] for each in found.values()) / len(found)
-        for name in next(iter(found.values()))
+        name: 100 * sum(figures[name] for figures in by_query.values()) / len(by_query)
+        for name in next(iter(by_query.values()))
     }
 
 
@@ -92,15 +94,15 @@ def of_trec_eval(out, data, depth):
 def test_the_figures_are_those_of_trec_eval(model, data, tmp_path, request):
     model = model if model == "bm25" else request.getfixturevalue(model)
     out = tmp_path / "out"
-    found = evaluate_retrieval(settings(model, data, keep=120, depth=120), Run(out, Silent()))
+    results = evaluate_retrieval(settings(model, data, keep=120, depth=120), Run(out, Silent()))
     theirs = of_trec_eval(out, data, 120)
-    assert (found["queries"], found["documents"]) == (20, 300)
-    for ours, other in [("ndcg@10", "ndcg_cut_10"), ("recall@100", "recall_100"), ("recall@10", "recall_10"),
+    assert (results["queries"], results["documents"]) == (20, 300)
+    for name, other in [("ndcg@10", "ndcg_cut_10"), ("recall@100", "recall_100"), ("recall@10", "recall_10"),
                         ("precision@10", "P_10"), ("map", "map")]:  # fmt: skip
-        assert found[ours] == pytest.approx(theirs[other], abs=1e-4), ours  # four places are written
-        low, high = found[f"{ours}_ci"]
-        assert low <= found[ours] <= high
-    assert 0 < found["ndcg@10"] < 100
+        assert results[name] == pytest.approx(theirs[other], abs=1e-4), name  # four places are written
+        low, high = results[f"{name}_ci"]
+        assert low <= results[name] <= high
+    assert 0 < results["ndcg@10"] < 100
 
 
 def test_what_is_written_for_each_query(data, tiny_bert, tmp_path, capsys):
@@ -134,8 +136,8 @@ def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_b
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     documents, queries = list(dict.fromkeys(texts(300))), texts(20, 1)
     vectors = [
-        encoder.encode(each, normalize_embeddings=True, show_progress_bar=False)
-        for each in (queries, documents)
+        encoder.encode(side, normalize_embeddings=True, show_progress_bar=False)
+        for side in (queries, documents)
     ]
     expected = -np.sort(-(vectors[0] @ vectors[1].T), axis=1)[:, :100]
     whole = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
@@ -239,25 +241,27 @@ def test_prompts_are_put_before_queries_and_documents(tiny_bert, tmp_path):
         y = encoder.encode([tell + text for text in documents.values()], normalize_embeddings=True)
         return sorted((x @ y.T)[0], reverse=True)
 
-    def found(model, **more):
+    def best_scores(model, **more):
         return [
             score
             for _, score in retrieve(settings(model, "x", **more), documents, queries, Silent()).best(0, 9)
         ]
 
-    given = found(tiny_bert, query_prompt="find: ", document_prompt="text: ")
+    given = best_scores(tiny_bert, query_prompt="find: ", document_prompt="text: ")
     assert given == pytest.approx(scores("find: ", "text: "), abs=1e-5)
-    assert found(tiny_bert) == pytest.approx(scores("", ""), abs=1e-5)
+    assert best_scores(tiny_bert) == pytest.approx(scores("", ""), abs=1e-5)
     encoder.prompts = {"query": "ask: ", "document": "tell: "}
     encoder.save(str(tmp_path / "prompted"), create_model_card=False)
-    assert found(tmp_path / "prompted") == pytest.approx(scores("ask: ", "tell: "), abs=1e-5)
-    assert found(tmp_path / "prompted", query_prompt="") == pytest.approx(scores("", "tell: "), abs=1e-5)
+    assert best_scores(tmp_path / "prompted") == pytest.approx(scores("ask: ", "tell: "), abs=1e-5)
+    assert best_scores(tmp_path / "prompted", query_prompt="") == pytest.approx(
+        scores("", "tell: "), abs=1e-5
+    )
 
 
 def test_fewer_dimensions(tiny_bert):
     documents, queries = {"d1": "A horn.", "d2": "A lute."}, {"q": "which horn?"}
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
-    x, y = (torch.tensor(encoder.encode(list(each.values())))[:, :4] for each in (queries, documents))
+    x, y = (torch.tensor(encoder.encode(list(side.values())))[:, :4] for side in (queries, documents))
     expected = torch.nn.functional.cosine_similarity(x, y).sort(descending=True).values.tolist()
     rankings = retrieve(settings(tiny_bert, "x", dimensions=4), documents, queries, Silent())
     assert [score for _, score in rankings.best(0, 2)] == pytest.approx(expected, abs=1e-5)
@@ -291,14 +295,14 @@ def test_the_document_of_a_query_is_left_out_of_its_ranking(tiny_bert, tmp_path,
     queries = {"d7": documents["d7"], "q": documents["d8"]}
     folder = write(tmp_path / "set", documents, queries, {"d7": {"d7": 1, "d3": 1}, "q": {"d8": 1}})
     for model in ("bm25", tiny_bert):
-        found = []
+        rankings = []
         for own in (False, True):
             out = tmp_path / f"{model == 'bm25'}-{own}"
             evaluate_retrieval(
                 settings(model, folder, keep=200, depth=100, exclude_own=own), Run(out, Progress())
             )
-            found.append([list(line["retrieved"]) for line in predicted(out)])
-        with_own, without = found
+            rankings.append([list(line["retrieved"]) for line in predicted(out)])
+        with_own, without = rankings
         assert with_own[0][0] == "d7"
         assert without[0][:99] == with_own[0][1:100]  # and one more in the place that became free
         assert len(without[0]) == 100 or model == "bm25"
@@ -315,13 +319,13 @@ def test_what_cannot_be_used_is_told_and_counted(data, tmp_path, capsys):
         {"q1": "horn", "q2": "lute"},
         {"q1": {"d1": 1, "d9": 1}, "q2": {"d1": 0}},
     )
-    found = evaluate_retrieval(settings("bm25", folder), Run(tmp_path / "out", Progress()))
-    assert found["faults"] == {
+    results = evaluate_retrieval(settings("bm25", folder), Run(tmp_path / "out", Progress()))
+    assert results["faults"] == {
         "queries without a relevant document": 1,
         "relevant documents that are not in the corpus": 1,
         "documents without text": 1,
     }
-    assert (found["recall@100"], found["map"]) == (50.0, 50.0)
+    assert (results["recall@100"], results["map"]) == (50.0, 50.0)
     said = capsys.readouterr().err
     assert "documents without text: 1 (d2); they are never retrieved" in said
     assert "queries without a relevant document: 1 (q2); they are left out" in said
@@ -332,10 +336,10 @@ def test_figures_by_hand():
         "x", {"c": "", "b": "", "a": ""}, {"q": "", "r": ""}, {"q": {"a": 1, "c": 1}, "r": {"b": 2}}
     )
     rankings = Rankings(["c", "b", "a"], np.array([[1, 0], [0, -1]]), np.zeros((2, 2), np.float32))
-    found = figures_of_queries(data, rankings)
-    assert found["recall@10"] == [50.0, 0.0]
-    assert found["mrr@10"] == [50.0, 0.0]
-    assert found["map"] == [25.0, 0.0]
+    figures = figures_of_queries(data, rankings)
+    assert figures["recall@10"] == [50.0, 0.0]
+    assert figures["mrr@10"] == [50.0, 0.0]
+    assert figures["map"] == [25.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -369,9 +373,9 @@ def test_models_that_cannot_rank_are_refused(data, tmp_path, monkeypatch):
 def test_the_plan(model, data, tiny_bert):
     before = {"@later": Estimate(seconds=1, memory=1, disk=1, rows={})}
     named = str(tiny_bert) if model == "tiny_bert" else model
-    found = plan_evaluate_retrieval(settings(named, data), before, base=str(tiny_bert))
-    assert 0 < found.seconds < 60
-    assert found.disk > 20 * 300
+    estimate = plan_evaluate_retrieval(settings(named, data), before, base=str(tiny_bert))
+    assert 0 < estimate.seconds < 60
+    assert estimate.disk > 20 * 300
 
 
 def jsonl(path, rows):
@@ -396,11 +400,11 @@ def test_the_plan_counts_what_earlier_steps_will_make_and_what_exists(tmp_path, 
         ranked.clear()
         return plan_evaluate_retrieval(settings(tiny_bert, data, corpus=[*given], keep=0), before)
 
-    found = planned("@queries", corpus)
-    assert (found.seconds, found.disk) == (1 + 30 + 1000, 4096 + 1000 * 300)
+    estimate = planned("@queries", corpus)
+    assert (estimate.seconds, estimate.disk) == (1 + 30 + 1000, 4096 + 1000 * 300)
     assert {"text 29", "asked later"} <= set(ranked)
-    found = planned(queries, "@chunks")
-    assert (found.seconds, found.disk) == (1 + 1000 + 5, 4096 + 5 * 300)
+    estimate = planned(queries, "@chunks")
+    assert (estimate.seconds, estimate.disk) == (1 + 1000 + 5, 4096 + 5 * 300)
     assert ranked == ["cut later", *(f"query {n}" for n in range(5))]
     before["@chunks"] = Estimate(1, 1, 1, rows={"train": 1000})  # a step that gives no sample only counts
     assert planned(queries, "@chunks").seconds == 1 + 1000 + 5

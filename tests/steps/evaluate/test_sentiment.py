@@ -100,8 +100,8 @@ def test_the_ranking_tells_classes_apart_that_a_bias_hides():
 
 
 def test_accuracies_and_their_standard_error_by_hand():
-    found = np.array([[True, True], [True, False]])
-    assert accuracies(found, np.array([True, False])) == {
+    predictions = np.array([[True, True], [True, False]])
+    assert accuracies(predictions, np.array([True, False])) == {
         "accuracy": 75.0, "error": 25.0, "prompts": [50.0, 100.0],
     }  # fmt: skip
 
@@ -133,17 +133,17 @@ def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_text
 def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
     from pairsmith.core.progress import Progress
 
-    found = evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Progress()))
-    assert found["count"] == 3
+    results = evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Progress()))
+    assert results["count"] == 3
     for name in ("calibrated", "centred", "plain", "ranking"):
-        assert len(found[name]["prompts"]) == 6
+        assert len(results[name]["prompts"]) == 6
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert [line["positive"] for line in lines] == [False, True, False]
     assert all(len(line["taken_for_positive"]) == 6 for line in lines)
     shown = capsys.readouterr().out
     assert "calibrated" in shown
     assert "AUROC" in shown
-    assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == found
+    assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == results
 
 
 def test_a_rationale_answers_the_fifth_question_of_the_side_that_it_takes_the_text_for(quick_bert, tmp_path):
@@ -157,10 +157,10 @@ def test_a_rationale_answers_the_fifth_question_of_the_side_that_it_takes_the_te
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert {line["rationale_side"] for line in lines} == {"positive", "negative"}
     encoder, by_sides = pairsmith.load_student(student, device="cpu"), set()
-    asked = [question.format(item="movie") for question in PROMPTS[4]]
+    questions = [question.format(item="movie") for question in PROMPTS[4]]
     for line in lines:
         assert line["rationale_side"] == ("positive" if line["taken_for_positive"][4] else "negative")
-        bad, good = pairsmith.answer_with_student(encoder, asked, [line["text"]] * 2, max_answer_tokens=5)
+        bad, good = pairsmith.answer_with_student(encoder, questions, [line["text"]] * 2, max_answer_tokens=5)
         assert line["rationale"] == (good if line["rationale_side"] == "positive" else bad).text
         by_sides.add(bad.text == good.text)
     assert False in by_sides  # the other side's would be another one
@@ -178,11 +178,11 @@ def test_a_reader_scores_the_tokens_of_a_text_after_each_question(tiny_bert):
     both = reader.tokenizer(question, TEXTS[1], return_tensors="pt")
     of_text = torch.tensor([part == 1 for part in both.sequence_ids(0)])
     with torch.inference_mode():
-        found = reader.model(**both)
-    expected = found.start_logits[0, of_text].max() + found.end_logits[0, of_text].max()
+        outputs = reader.model(**both)
+    expected = outputs.start_logits[0, of_text].max() + outputs.end_logits[0, of_text].max()
     assert judged.scores[4, 1, 1] == pytest.approx(float(expected), rel=1e-5)
     assert judged.scores[:, 3].tolist() == [[0.0, 0.0]] * 6
-    assert all(each in text for each, text in zip(judged.rationales[:3], TEXTS, strict=True))
+    assert all(rationale in text for rationale, text in zip(judged.rationales[:3], TEXTS, strict=True))
     assert judged.rationales[3] == ""
 
 
@@ -292,7 +292,7 @@ def test_opinions_in_two_files_or_in_one(tmp_path):
     path.write_text(
         '{"text": "a", "label": 1.0}\n{"text": "b", "label": "0.0"}\n{"text": "c", "label": false}\n'
     )
-    assert [each.positive for each in read_opinions(path)] == [True, False, False]
+    assert [opinion.positive for opinion in read_opinions(path)] == [True, False, False]
     path.write_text('{"text": "good", "stars": 3}\n')
     with pytest.raises(
         InputError, match="columns label, sentiment; rename the column that holds them to one"
@@ -308,11 +308,11 @@ def test_opinions_in_two_files_or_in_one(tmp_path):
 
 def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
     for some in (settings(student, data), settings(masked, data, method="mask")):
-        found = plan_evaluate_sentiment(some, {})
-        assert found.seconds > 0
-        assert found.disk > 4096
-    later = plan_evaluate_sentiment(settings("@later", data), {"@later": found}, str(tiny_bert))
-    assert later.disk == found.disk
+        estimate = plan_evaluate_sentiment(some, {})
+        assert estimate.seconds > 0
+        assert estimate.disk > 4096
+    later = plan_evaluate_sentiment(settings("@later", data), {"@later": estimate}, str(tiny_bert))
+    assert later.disk == estimate.disk
 
 
 def test_a_plan_reads_texts_that_an_earlier_step_will_make(student):

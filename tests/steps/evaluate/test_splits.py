@@ -23,17 +23,17 @@ def folder(tmp_path):
 
 def test_the_split_is_said(folder):
     said = []
-    found = at_splits(EvaluateQaSettings(model="m", data=folder), said.append)
-    assert found.data == f"{folder}:test"
+    settings = at_splits(EvaluateQaSettings(model="m", data=folder), said.append)
+    assert settings.data == f"{folder}:test"
     assert said == ["in: its split test is measured on; train, validation is not"]
-    assert at_splits(found, said.append) == found
+    assert at_splits(settings, said.append) == settings
     assert len(said) == 1
 
 
 def test_what_is_learned_from_is_train(folder):
     given = EvaluateParaphraseSettings(model="m", data=folder, train=folder, judgements=folder)
-    found = at_splits(given)
-    assert (found.data, found.train, found.judgements) == (
+    settings = at_splits(given)
+    assert (settings.data, settings.train, settings.judgements) == (
         f"{folder}:test",
         f"{folder}:train",
         f"{folder}:test",

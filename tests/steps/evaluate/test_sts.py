@@ -215,9 +215,9 @@ def test_results_of_other_settings_are_kept(evaluated, tiny_bert, graded, tmp_pa
             (model / file.name).write_bytes(file.read_bytes())
         (model / "model.safetensors").write_bytes(b"others")
     before = (evaluated / "results.json").read_bytes()
-    asked = settings(model, graded, seed=3 if change == "seed" else 0)
+    other_settings = settings(model, graded, seed=3 if change == "seed" else 0)
     with pytest.raises(FolderError, match=rf"(?s){message}.*--fresh to start over"):
-        evaluate_sts(asked, Run(evaluated, Silent()))
+        evaluate_sts(other_settings, Run(evaluated, Silent()))
     assert (evaluated / "results.json").read_bytes() == before
 
 

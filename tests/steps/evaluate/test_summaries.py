@@ -85,14 +85,16 @@ def test_lsum_compares_sentences():
 def test_an_interval_holds_the_middle_of_the_means_of_resamples():
     rng = np.random.default_rng(3)
     rows = rng.normal(40, 10, size=400)
-    found = mean_intervals({"a": rows, "b": rows + 7, "c": np.full(400, 5.0)}, bootstrap=1000, seed=1)
-    low, high = found["a_ci"]
+    intervals = mean_intervals({"a": rows, "b": rows + 7, "c": np.full(400, 5.0)}, bootstrap=1000, seed=1)
+    low, high = intervals["a_ci"]
     # The mean of 400 rows has a standard error of 10 / 20, and 95 % lie within 1.96 of them.
     half = 1.96 * rows.std() / 20
     assert [low, high] == pytest.approx([rows.mean() - half, rows.mean() + half], abs=0.12)
-    assert found["b_ci"] == pytest.approx([low + 7, high + 7], abs=1e-3)  # the same resamples
-    assert found["c_ci"] == [5.0, 5.0]
-    assert found == mean_intervals({"a": rows, "b": rows + 7, "c": np.full(400, 5.0)}, bootstrap=1000, seed=1)
+    assert intervals["b_ci"] == pytest.approx([low + 7, high + 7], abs=1e-3)  # the same resamples
+    assert intervals["c_ci"] == [5.0, 5.0]
+    assert intervals == mean_intervals(
+        {"a": rows, "b": rows + 7, "c": np.full(400, 5.0)}, bootstrap=1000, seed=1
+    )
     assert mean_intervals({"a": rows}, bootstrap=1000, seed=2)["a_ci"] != [low, high]
     assert mean_intervals({"a": [1.0]}, bootstrap=0, seed=0) == {"a_ci": None}
 
@@ -269,9 +271,9 @@ def test_fresh_computes_again(evaluated, bart, data):
 )
 def test_results_of_other_settings_are_kept(evaluated, bart, data, change, message):
     before = (evaluated / "results.json").read_bytes()
-    asked = settings(**({"model": bart, "data": data} | change))
+    other_settings = settings(**({"model": bart, "data": data} | change))
     with pytest.raises(FolderError, match=rf"(?s){message}.*--fresh to start over"):
-        evaluate_summaries(asked, Run(evaluated, Silent()))
+        evaluate_summaries(other_settings, Run(evaluated, Silent()))
     assert (evaluated / "results.json").read_bytes() == before
 
 

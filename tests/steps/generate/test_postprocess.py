@@ -281,15 +281,15 @@ def test_rows_of_any_file_are_processed(tmp_path):
         "\ufeffsentence1,sentence2,score\nA dog runs,A hound runs,1\nA dog runs,A dog runs,1\nA cat,A car,0\n"
     )
     settings = PostprocessSettings(data=str(tmp_path / "pairs.csv"), validation=0, augment=1)
-    made = postprocess(settings, Run(tmp_path / "out", Silent()))
-    rows = [(row["sentence1"], row["sentence2"], row["score"]) for row in made.table().to_pylist()]
+    dataset = postprocess(settings, Run(tmp_path / "out", Silent()))
+    rows = [(row["sentence1"], row["sentence2"], row["score"]) for row in dataset.table().to_pylist()]
     assert rows == [
         ("A dog runs", "A hound runs", 0.9),
         ("A cat", "A car", 0.1),
         ("A dog runs", "A car", 0.0),
         ("A cat", "A hound runs", 0.0),
     ]
-    assert made.manifest.counts.rejects_by_reason == {"copy: the texts are equal": 1}
+    assert dataset.manifest.counts.rejects_by_reason == {"copy: the texts are equal": 1}
     assert "Labelled rows, without duplicates." in (tmp_path / "out" / "README.md").read_text()
 
 
@@ -298,10 +298,10 @@ def test_scores_are_not_smoothed_twice(tmp_path):
     again = {"data": str(tmp_path / "out"), "validation": 0}
     with pytest.raises(SettingsError, match="has smoothed its scores already; give --smoothing 0"):
         postprocess(PostprocessSettings(**again), Run(tmp_path / "again", Silent()))
-    made = postprocess(
+    dataset = postprocess(
         PostprocessSettings(**again, smoothing=0, augment=0), Run(tmp_path / "again", Silent())
     )
-    assert sorted(set(made.table()["score"].to_pylist())) == [0.0, 0.1, 0.9]
+    assert sorted(set(dataset.table()["score"].to_pylist())) == [0.0, 0.1, 0.9]
 
 
 def test_texts_with_a_placeholder_are_rejects(tmp_path):
@@ -310,7 +310,7 @@ def test_texts_with_a_placeholder_are_rejects(tmp_path):
         LabelledText("b", "I love Rome [1].", "x"),
         LabelledText("c", "I love Rome.", "y"),
     ]
-    made = run_on(tmp_path, rows, LABELLED_TEXT, task="topic", validation=0)
-    assert [row["id"] for row in made.table().to_pylist()] == ["b", "c"]
+    dataset = run_on(tmp_path, rows, LABELLED_TEXT, task="topic", validation=0)
+    assert [row["id"] for row in dataset.table().to_pylist()] == ["b", "c"]
     reason = "placeholder: the text holds a placeholder in square brackets"
-    assert made.manifest.counts.rejects_by_reason == {reason: 1}
+    assert dataset.manifest.counts.rejects_by_reason == {reason: 1}

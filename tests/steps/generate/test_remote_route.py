@@ -40,8 +40,8 @@ def test_rows_equal_those_of_the_model_itself(server, settings_for, tmp_path):
     stream = StringIO()
     remote = generate(settings_for(), Run(tmp_path / "remote", Progress(stream)))
     assert f"{server.name} takes requests in vLLM's form; steering: certified" in stream.getvalue()
-    here = generate(settings_for(model=TINY), Run(tmp_path / "here", Silent()))
-    assert rows(remote) == rows(here)
+    local = generate(settings_for(model=TINY), Run(tmp_path / "here", Silent()))
+    assert rows(remote) == rows(local)
     assert remote.table().num_rows > 0
 
 
@@ -50,9 +50,9 @@ def test_rows_equal_those_of_the_model_itself(server, settings_for, tmp_path):
 def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, steering):
     settings = settings_for(steering=steering)
     whole = generate(settings, Run(tmp_path / "whole", Silent()))
-    asked = len(server.seen)
+    requests = len(server.seen)
     server.seen.clear()
-    server.faults.extend([""] * (asked // 2) + ["500"] * 300)
+    server.faults.extend([""] * (requests // 2) + ["500"] * 300)
     with pytest.raises(RemoteError, match="run the same command again to continue"):
         generate(settings, Run(tmp_path / "cut", Silent()))
     server.faults.clear()
@@ -60,17 +60,17 @@ def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, s
     again = generate(settings, Run(tmp_path / "cut", Silent()))
     assert rows(again) == rows(whole)
     # What was answered is not asked again, but for what two threads asked at the same moment.
-    assert len(server.seen) <= asked - asked // 2 + settings.concurrency
+    assert len(server.seen) <= requests - requests // 2 + settings.concurrency
     assert (tmp_path / "cut" / ANSWERS).is_file()
 
 
 def test_answers_serve_other_settings_that_ask_the_same(server, settings_for, tmp_path):
     generate(settings_for(), Run(tmp_path / "out", Silent()))
-    asked = len(server.seen)
+    requests = len(server.seen)
     server.seen.clear()
     # One more try for each text: the earlier ones are answered already.
     generate(settings_for(tries=3), Run(tmp_path / "out", Silent(), fresh=True))
-    assert len(server.seen) < asked / 2
+    assert len(server.seen) < requests / 2
 
 
 @pytest.mark.parametrize(

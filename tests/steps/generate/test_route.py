@@ -61,9 +61,9 @@ def test_a_folder_with_shards_rejects_and_card(world):
     out = generate(settings(), Run(tmp / "out", Silent()))
     assert [entry.shard for entry in out.manifest.shards] == [0, 1, 2]
     assert out.table().column_names == ["id", "sentence1", "sentence2", "score"]
-    asked = 12 * 2 * 2
-    assert out.rows <= asked
-    assert out.rows + out.manifest.counts.rejects >= asked
+    count = 12 * 2 * 2
+    assert out.rows <= count
+    assert out.rows + out.manifest.counts.rejects >= count
     assert "Same. 1" in (tmp / "out/README.md").read_text()
     assert list(out.manifest.inputs) == ["inputs 1"]
     opened = load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))
@@ -163,7 +163,7 @@ def test_two_columns_are_first_texts_in_turn(world):
     given = settings(inputs=str(tmp / "in.tsv"), column=["first", "second"], limit=5)
     shards = shards_of(given, read_task(tmp / "task.yaml").decoding)
     assert [list(shard.items) for shard in shards] == [["you", "they", "we", "it"]]
-    assert [json.loads(each.row) for each in shards[0].duplicates] == [
+    assert [json.loads(duplicate.row) for duplicate in shards[0].duplicates] == [
         {"sentence1": "they", "where": "in.tsv:4"}
     ]
     out = generate(given, Run(tmp / "out", Silent()))
@@ -293,10 +293,10 @@ def test_the_batch_that_is_halved_is_the_one_that_the_model_chose(world, monkeyp
 
     def cramped(*arguments, **options):
         budgets.append(arguments[5])
-        made = real(*arguments, **options)
+        rows = real(*arguments, **options)
         if budgets[-1] is None:
             raise OutOfMemoryError("CUDA out of memory")
-        return made
+        return rows
 
     monkeypatch.setattr(TransformersModel, "rows_that_fit", lambda model, tokens: 1_000)
     monkeypatch.setattr(worker, "write", cramped)
@@ -355,15 +355,15 @@ def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
     generate(settings(limit=7), Run(tmp / "out", Silent()))
     from pairsmith.steps.generate import worker
 
-    real, asked = worker.write, []
+    real, calls = worker.write, []
 
     def counting(task, model, wanted, decoding, seed, rows, on_done, **options):
-        asked.append((len(wanted), sum(bool(request.texts or request.rejects) for request in wanted)))
+        calls.append((len(wanted), sum(bool(request.texts or request.rejects) for request in wanted)))
         return real(task, model, wanted, decoding, seed, rows, on_done, **options)
 
     monkeypatch.setattr(worker, "write", counting)
     generate(settings(), Run(tmp / "out", Silent()))
-    assert asked == [(10, 4), (4, 0)], "of the second shard two of five inputs were there"
+    assert calls == [(10, 4), (4, 0)], "of the second shard two of five inputs were there"
 
 
 def test_more_lines_in_the_file_are_more_work_and_other_lines_are_refused(world):
@@ -427,7 +427,7 @@ def pair_task(tmp_path, *labels):
     lines = ["name: stars", "kind: pair", "labels:"]
     instruction = r'{instruction: "Same: \"<X1>\" and \""}'
     (tmp_path / "stars.yaml").write_text(
-        "\n".join([*lines, *(f"  {each}: {instruction}" for each in labels)])
+        "\n".join([*lines, *(f"  {label}: {instruction}" for label in labels)])
     )
     return load_task(str(tmp_path / "stars.yaml"))
 

@@ -24,8 +24,8 @@ def texts(tmp_path):
 
 def test_each_label_gets_its_rows_and_a_stopped_run_the_same_bytes(texts, tmp_path):
     heard = Heard()
-    made = generate(texts(), Run(tmp_path / "whole", heard))
-    assert min(label_counts(made).values()) >= 6
+    dataset = generate(texts(), Run(tmp_path / "whole", heard))
+    assert min(label_counts(dataset).values()) >= 6
     assert sum("going on" in line for line in heard.lines) >= 1  # six texts of each label were not enough
     stopped = Heard()
 
@@ -38,15 +38,15 @@ def test_each_label_gets_its_rows_and_a_stopped_run_the_same_bytes(texts, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         generate(texts(), Run(tmp_path / "cut", stopped))
     again = generate(texts(), Run(tmp_path / "cut", Silent()))
-    assert again.table().equals(made.table())
-    assert generate(texts(), Run(tmp_path / "cut", Silent())).table().equals(made.table())
+    assert again.table().equals(dataset.table())
+    assert generate(texts(), Run(tmp_path / "cut", Silent())).table().equals(dataset.table())
 
 
 def test_it_ends_within_bounds(texts, tmp_path):
     heard = Heard()
-    made = generate(texts(max_tokens=1), Run(tmp_path / "out", heard))
-    assert made.rows == 0
-    assert made.manifest.counts.rejects == 5 * 6 * 5  # five labels, five times six texts
+    dataset = generate(texts(max_tokens=1), Run(tmp_path / "out", heard))
+    assert dataset.rows == 0
+    assert dataset.manifest.counts.rejects == 5 * 6 * 5  # five labels, five times six texts
     assert "has 0 of 6 rows after 30 texts, which is all there may be" in heard.lines[-1]
 
 
@@ -55,10 +55,10 @@ def test_a_pair_task_takes_more_inputs(tmp_path):
     given = {"task": "sts", "inputs": [str(tmp_path / "in.txt")], "per_input": 1, "tries": 1, "labels": ["1"]}
     settings = GenerateSettings(**given, until=3, max_tokens=12, shard_size=2)
     heard = Heard()
-    made = generate(settings, Run(tmp_path / "out", heard))
-    rows = made.table().num_rows
+    dataset = generate(settings, Run(tmp_path / "out", heard))
+    rows = dataset.table().num_rows
     assert rows >= 3 or "after 12 inputs, which is all there may be" in heard.lines[-1]
-    assert {row["score"] for row in made.table().to_pylist()} == {1.0}
+    assert {row["score"] for row in dataset.table().to_pylist()} == {1.0}
 
 
 def test_a_plan_counts_the_least_work(texts):

@@ -100,7 +100,9 @@ def test_what_was_learned_by_heart_is_asked(asker, texts, tmp_path):
 def test_workers_and_batches_do_not_change_what_is_asked(asker, texts, tmp_path):
     one = ask(settings(asker, texts, shard_size=2), Run(tmp_path / "one", Silent()))
     two = ask(settings(asker, texts, shard_size=2, workers=2), Run(tmp_path / "two", Silent()))
-    files = [[file.read_bytes() for file in sorted((each.path / "data").iterdir())] for each in (one, two)]
+    files = [
+        [file.read_bytes() for file in sorted((folder.path / "data").iterdir())] for folder in (one, two)
+    ]
     assert files[0] == files[1]
     other = ask(settings(asker, texts, shard_size=2, batch_size=1), Run(tmp_path / "other", Silent()))
     assert other.table().to_pylist() == one.table().to_pylist()
@@ -157,8 +159,8 @@ def test_sequences_are_taken_apart(asker, text, answer, question, fault):
     loaded = load_summarizer(asker, device="cpu")
     end = loaded.tokenizer.eos_token_id
     tokens = [*loaded.tokenizer(text, add_special_tokens=False)["input_ids"], end]
-    found = parse(loaded, tokens, separator_of(loaded), end)
-    assert (found.answer, found.question, found.fault) == (answer, question, fault)
+    sequence = parse(loaded, tokens, separator_of(loaded), end)
+    assert (sequence.answer, sequence.question, sequence.fault) == (answer, question, fault)
 
 
 def test_a_sequence_without_an_end_is_unfinished(asker):
@@ -243,8 +245,8 @@ def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
     some = some.model_copy(update={"validation": str(path), "eval_steps": 80})
     asker = str(train_question_generator(some, Run(tmp_path / "asker", Silent())))
     limits = [
-        load_generator(settings(asker, path).model_copy(update={"device": each})).limit
-        for each in ("cpu", META)
+        load_generator(settings(asker, path).model_copy(update={"device": device})).limit
+        for device in ("cpu", META)
     ]
     assert limits[0] == limits[1]
     curve = json.loads((tmp_path / "asker" / "training.json").read_text())["validation"]
@@ -254,8 +256,8 @@ def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
         AskSettings(inputs=[str(tmp_path / "texts.txt")], model=asker, questions=1, device="cpu"),
         Run(tmp_path / "out", Silent()),
     )
-    found = {(row["context"], row["written"].casefold()) for row in folder.table().to_pylist()}
-    assert found == {(contexts[0], "a man"), (contexts[1], "two dogs")}
+    answers = {(row["context"], row["written"].casefold()) for row in folder.table().to_pylist()}
+    assert answers == {(contexts[0], "a man"), (contexts[1], "two dogs")}
 
 
 def test_answers_outside_every_passage_are_left_out(asker, tmp_path):
@@ -299,9 +301,9 @@ def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
     assert passage_limit(tokenizer, None, 1024) == 456
     assert passage_limit(tokenizer, 30) == 30
     text = " ".join(document(number) for number in range(4))
-    found = passages(text, 30, tokenizer)
-    assert " ".join(window.text for window in found) == text
-    assert all(len(tokenizer(window.text)["input_ids"]) <= 32 for window in found)
+    windows = passages(text, 30, tokenizer)
+    assert " ".join(window.text for window in windows) == text
+    assert all(len(tokenizer(window.text)["input_ids"]) <= 32 for window in windows)
 
 
 def test_a_text_that_stands_there_twice_is_asked_about_once(asker, tmp_path, capsys):

@@ -102,9 +102,9 @@ def test_the_likeliest_sequences_are_found(asker):
             written = scores.gather(1, whole[0, 1:, None])[len(begin) :]
             return float(written.sum()) / len(tokens)
 
-        (greedy,), found = search(1, 1), search(4, 3)
-        assert [row[-1] for row in found] == [end] * 3
-        likely = [likelihood(row) for row in found]
+        (greedy,), sequences = search(1, 1), search(4, 3)
+        assert [row[-1] for row in sequences] == [end] * 3
+        likely = [likelihood(row) for row in sequences]
         assert likely == sorted(likely, reverse=True)
         assert likely[0] >= likelihood(greedy) - 1e-6
         step = network(
@@ -124,9 +124,9 @@ def test_a_search_goes_on_from_what_is_given(asker):
         loaded.tokenizer(f"{text.split()[place]}{SEPARATOR}", add_special_tokens=False)["input_ids"]
         for place in (1, 9)
     ]
-    asked = []
+    questions = []
     for row, begin in enumerate(begins):
-        ((found,),) = search_sequences(
+        ((tokens,),) = search_sequences(
             loaded.model,
             states[[row]],
             features["attention_mask"][[row]],
@@ -136,8 +136,8 @@ def test_a_search_goes_on_from_what_is_given(asker):
             max_tokens=20,
             end=loaded.tokenizer.eos_token_id,
         )
-        asked.append(loaded.tokenizer.decode(found, skip_special_tokens=True).strip())
-    assert asked == ["What was heard?", "Who was it?"]
+        questions.append(loaded.tokenizer.decode(tokens, skip_special_tokens=True).strip())
+    assert questions == ["What was heard?", "Who was it?"]
 
 
 def test_two_searches_ask_what_was_learned_each_answer_once(asker, texts, tmp_path):
@@ -146,8 +146,8 @@ def test_two_searches_ask_what_was_learned_each_answer_once(asker, texts, tmp_pa
     rows = folder.table().to_pylist()
     expected = {(document(n), document(n).split()[1], "What was heard?") for n in range(4)}
     assert len({row["context"] for row in rows} & {text for text, *_ in expected}) == 4
-    found = {(row["context"], row["written"], row["question"]) for row in rows}
-    assert len(found & expected) >= 3
+    questions = {(row["context"], row["written"], row["question"]) for row in rows}
+    assert len(questions & expected) >= 3
     answers = [(row["context"], row["written"].casefold()) for row in rows]
     assert len(set(answers)) == len(answers)
     small = some.model_copy(update={"batch_size": 1})
@@ -188,9 +188,9 @@ def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
     generate = loaded.model.generate
 
     def watched(**given):
-        found = generate(**given)
-        longest.append(found.shape[1])
-        return found
+        sequences = generate(**given)
+        longest.append(sequences.shape[1])
+        return sequences
 
     loaded.model.generate = watched
     SequenceGenerator(loaded, some.options).generate([Passage("p", document(0))])
@@ -468,7 +468,7 @@ def test_passages_are_asked_about_some_at_a_time():
 
 
 def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, tmp_path):
-    def asked(out, inputs, **rest):
+    def drawn_rows(out, inputs, **rest):
         some = AskSettings(
             inputs=[str(inputs)], model=str(tiny_gpt2), questions=2, tries=1, device="cpu", top_p=1.0,
             instruction="{passage}", **rest,
@@ -478,12 +478,12 @@ def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, 
         return {row["id"]: row for row in rows}
 
     # The tiny model's context is short: pieces of texts.
-    every = asked("every", texts)
+    every = drawn_rows("every", texts)
     assert every
     one = tmp_path / "one.txt"
     one.write_text(document(2) + "\n")
-    alone = asked("alone", one)
+    alone = drawn_rows("alone", one)
     assert alone
     assert all(every[name] == row for name, row in alone.items() if "where" not in row.get("row", ""))
-    assert asked("other", texts, seed=2) != every
-    assert asked("shards", texts, shard_size=1) == every
+    assert drawn_rows("other", texts, seed=2) != every
+    assert drawn_rows("shards", texts, shard_size=1) == every

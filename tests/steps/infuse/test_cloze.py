@@ -125,9 +125,11 @@ def test_words_are_dropped_moved_a_little_and_blanked(seed):
 def test_words_are_dropped_and_blanked_as_often_as_said():
     text = " ".join([*WORDS, "Anna"]) + "."
     answer = Entity("Anna", text.index("Anna"))
-    found = [noisy_cloze(text, answer, np.random.default_rng(seed)).split()[1:] for seed in range(500)]
-    assert np.mean([len(words) for words in found]) == pytest.approx(36, abs=0.3)
-    assert np.mean([word in ("_", "_?") for words in found for word in words]) == pytest.approx(0.1, abs=0.01)
+    questions = [noisy_cloze(text, answer, np.random.default_rng(seed)).split()[1:] for seed in range(500)]
+    assert np.mean([len(words) for words in questions]) == pytest.approx(36, abs=0.3)
+    assert np.mean([word in ("_", "_?") for words in questions for word in words]) == pytest.approx(
+        0.1, abs=0.01
+    )
 
 
 def test_questions_without_a_model_have_places_and_do_not_change(tmp_path):
@@ -155,10 +157,10 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
     passage = Passage("p", text)
     asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=9).options)
     assert asker.generate([passage]) == []
-    rows = [each.columns() for each in passage.questions.values()]
+    rows = [question.columns() for question in passage.questions.values()]
     for row in rows:
-        (found,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
-        assert found == row["written"] == text[start : start + len(found)]
+        (answer,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
+        assert answer == row["written"] == text[start : start + len(answer)]
     assert not any(row["answers"]["text"] == ["bank"] for row in rows)
 
 

@@ -62,11 +62,11 @@ def recipe(tmp_path, tiny_bert):
 
 def test_what_steps_make_is_what_later_ones_read(recipe, monkeypatch):
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
-    found = plan_recipe(recipe, Silent())
-    assert found["asked"].rows == {"train": 6}
-    assert found["answered"].rows == {"train": 6}
-    assert all(each.seconds > 0 for each in found.values())
-    assert found["student"].disk > 10_000
+    estimates = plan_recipe(recipe, Silent())
+    assert estimates["asked"].rows == {"train": 6}
+    assert estimates["answered"].rows == {"train": 6}
+    assert all(estimate.seconds > 0 for estimate in estimates.values())
+    assert estimates["student"].disk > 10_000
 
 
 def test_an_untrained_model_is_taken_to_ask_for_all_its_answers():

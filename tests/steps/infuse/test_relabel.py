@@ -92,8 +92,8 @@ def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path)
     rows = folder.table().to_pylist()
     assert [row["question"] for row in rows] == QUESTIONS
     assert [row["written"] for row in rows] == ["beach"] * 3
-    asked = list(read_generated_questions(str(folder.path)))
-    for question in asked:
+    questions = list(read_generated_questions(str(folder.path)))
+    for question in questions:
         assert len(question.starts.positions) == 8
         assert list(question.starts.probabilities) == sorted(question.starts.probabilities, reverse=True)
         assert 0 < sum(question.ends.probabilities) <= 1 + 1e-6
@@ -105,7 +105,9 @@ def test_only_sure_answers_and_those_that_were_written_are_kept_if_that_is_asked
     every = relabel(settings(teacher, data), Run(tmp_path / "every", Silent())).table().to_pylist()
     reader = load_reader(str(teacher), device="cpu")
     told = predict_spans(reader, QUESTIONS, [TEXT] * 3)
-    assert [row["confidence"] for row in every] == pytest.approx([each.best.score for each in told])
+    assert [row["confidence"] for row in every] == pytest.approx(
+        [prediction.best.score for prediction in told]
+    )
     middle = sorted(row["confidence"] for row in every)[1]
     given = settings(teacher, data, least_confidence=middle * (1 - 1e-6))
     folder = relabel(given, Run(tmp_path / "sure", Silent()))
@@ -132,11 +134,11 @@ def test_what_was_kept_for_validation_stays_there(teacher, data, tmp_path, capsy
     writer = FolderWriter.start(run, step="mix", schema=RELABELLED, settings={}, inputs={}, models={})
     writer.commit(0, {"train": table[:2], "validation": table[2:]}, REJECT.empty_table())
     writer.finish(Card("t", "d"))
-    for source, asked in ((str(run.out), QUESTIONS[:2]), (f"{run.out}:validation", QUESTIONS[2:])):
+    for source, questions in ((str(run.out), QUESTIONS[:2]), (f"{run.out}:validation", QUESTIONS[2:])):
         given = settings(teacher, source)
-        found = relabel(given, Run(tmp_path / f"of {len(asked)}", Progress()))
-        assert found.table()["question"].to_pylist() == asked
-        assert plan_relabel(given, {}).rows == {"train": len(asked)}
+        folder = relabel(given, Run(tmp_path / f"of {len(questions)}", Progress()))
+        assert folder.table()["question"].to_pylist() == questions
+        assert plan_relabel(given, {}).rows == {"train": len(questions)}
     assert "split: its split train is answered; validation is not" in capsys.readouterr().err
 
 
@@ -145,11 +147,14 @@ def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(te
     row = {"id": "1", "context": TEXT, "question": QUESTIONS[0], "written": "A"}
     rows = [row | {"answers": {"text": ["A"], "answer_start": [second]}}, row | {"id": "2"}]
     source = tmp_path / "asked.jsonl"
-    source.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name in ("once", "twice"):
         folder = relabel(settings(teacher, str(source)), Run(tmp_path / name, Silent()))
         source = folder.path
-        assert [each.before for each in read_generated_questions(str(source))] == [(second, second + 1), None]
+        assert [question.before for question in read_generated_questions(str(source))] == [
+            (second, second + 1),
+            None,
+        ]
         assert [row["written_answers"]["answer_start"] for row in folder.table().to_pylist()] == [
             [second],
             [],
@@ -221,10 +226,10 @@ def test_no_questions_are_told_before_a_folder_is_made(teacher, tmp_path):
 
 def test_letters_of_several_tokens_count_once_in_windows():
     offsets = [
-        torch.tensor(each)
-        for each in ([[0, 1], [1, 2], [2, 3], [2, 3], [3, 4]], [[1, 2], [2, 3], [2, 3], [3, 4], [4, 5]])
+        torch.tensor(window)
+        for window in ([[0, 1], [1, 2], [2, 3], [2, 3], [3, 4]], [[1, 2], [2, 3], [2, 3], [3, 4], [4, 5]])
     ]
     kept = [torch.ones(5, dtype=torch.bool) for _ in offsets]
     keep_max_context(offsets, kept)
-    found = [place for each, mask in zip(offsets, kept, strict=True) for place in each[mask].tolist()]
-    assert found == [[0, 1], [1, 2], [2, 3], [2, 3], [3, 4], [4, 5]]
+    places = [place for window, mask in zip(offsets, kept, strict=True) for place in window[mask].tolist()]
+    assert places == [[0, 1], [1, 2], [2, 3], [2, 3], [3, 4], [4, 5]]

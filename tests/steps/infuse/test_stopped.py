@@ -25,7 +25,7 @@ def files(out):
 
 
 @pytest.fixture
-def asked(tmp_path):
+def ask_settings(tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     settings = AskSettings(inputs=[str(tmp_path / "texts.txt")], model="cloze", questions=2, shard_size=2)
     ask(settings, Run(tmp_path / "asked", Silent()))
@@ -42,13 +42,13 @@ def failing_at(real, turn, calls):
     return work
 
 
-def test_asking(asked, tmp_path, monkeypatch):
+def test_asking(ask_settings, tmp_path, monkeypatch):
     calls = []
     real = ClozeGenerator.generate
     monkeypatch.setattr(ClozeGenerator, "generate", failing_at(real, 2, calls))
     with pytest.raises(StorageError):
-        ask(asked, Run(tmp_path / "out", Silent()))
-    ask(asked, Run(tmp_path / "out", Silent()))
+        ask(ask_settings, Run(tmp_path / "out", Silent()))
+    ask(ask_settings, Run(tmp_path / "out", Silent()))
     # One before, one that failed, two after.
     assert [len(passages) for _, passages, *_ in calls] == [2, 2, 2, 2]
     assert files(tmp_path / "out") == files(tmp_path / "asked")
@@ -64,8 +64,8 @@ def test_asking_with_a_network(tmp_path, monkeypatch):
         shard_size=2,
         device="cpu",
     )
-    found = ask(settings, Run(tmp_path / "whole", Silent()))
-    assert found.rows > 2
+    folder = ask(settings, Run(tmp_path / "whole", Silent()))
+    assert folder.rows > 2
     calls = []
     real = SequenceGenerator.generate
     monkeypatch.setattr(SequenceGenerator, "generate", failing_at(real, 2, calls))
@@ -76,7 +76,7 @@ def test_asking_with_a_network(tmp_path, monkeypatch):
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_answering(asked, tiny_bert, tmp_path, monkeypatch):
+def test_answering(ask_settings, tiny_bert, tmp_path, monkeypatch):
     teacher = load_reader(str(tiny_bert), device="cpu", fresh_head=True, perceptrons=True)
     save_teacher(teacher, "A random teacher.", tmp_path / "teacher")
     settings = RelabelSettings(

@@ -52,7 +52,7 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
         patched.setattr(candidates, "PAIRS_AT_ONCE", at_once)
         _, unscored = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
     of_x, of_y = map(torch.from_numpy, (group.x, group.y))
-    whole = [Pairs(of_x[each.x], of_y[each.y], each.similarity, each.margin) for each in search(x, y, k)]
+    whole = [Pairs(of_x[pairs.x], of_y[pairs.y], pairs.similarity, pairs.margin) for pairs in search(x, y, k)]
     assert all(same(file, pairs) for file, pairs in zip(files, whole, strict=True))
     compared = len(x) * min(k, len(y)) + len(y) * min(k, len(x))
     assert unscored == compared - len(whole[0]) - len(whole[1])
@@ -66,7 +66,7 @@ def search(x, y, k):
 def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
     of = Neighbours(torch.tensor([[0]]), torch.tensor([[0.5]]))
     tables = [rows_of(group, side, 0, of) for group in (0, 1) for side in ("x", "y")]
-    groups = [SearchGroup(np.array([each]), np.array([each])) for each in (0, 1)]
+    groups = [SearchGroup(np.array([number]), np.array([number])) for number in (0, 1)]
     corpora = [
         SimpleNamespace(firsts=lambda first=first: np.array(first, np.uint32)) for first in ([0, 0], [0, 1])
     ]

@@ -27,9 +27,9 @@ def folder(tmp_path):
     )
     for shard, rows in enumerate((ROWS[:3], ROWS[3:5], ROWS[5:])):
         columns = {
-            "id": [each[1] for each in rows],
-            "text": [f"text {each[1]}" for each in rows],
-            "group": [each[2] for each in rows],
+            "id": [row[1] for row in rows],
+            "text": [f"text {row[1]}" for row in rows],
+            "group": [row[2] for row in rows],
             "vector": [[float(3 * shard + place), 0.5] for place in range(len(rows))],
         } | {name: [None] * len(rows) for name in ("context", "answer", "answer_start")}
         writer.commit(
@@ -41,17 +41,17 @@ def folder(tmp_path):
 @pytest.mark.parametrize("at_once", [2, 2**22])
 def test_the_first_of_each_text_and_group(folder, tmp_path, at_once, monkeypatch):
     monkeypatch.setattr(encoded, "ROWS", at_once)
-    found = Encoded.of(folder, tmp_path / "file")
-    assert len(found) == 5
-    assert np.flatnonzero(found.distinct).tolist() == [0, 1, 3, 5, 7]
-    groups = {name: numbers.tolist() for name, numbers in found.groups().items()}
+    corpus = Encoded.of(folder, tmp_path / "file")
+    assert len(corpus) == 5
+    assert np.flatnonzero(corpus.distinct).tolist() == [0, 1, 3, 5, 7]
+    groups = {name: numbers.tolist() for name, numbers in corpus.groups().items()}
     assert groups == {"mon": [0, 3, 4], "tue": [1, 2]}
     assert list(groups) == ["mon", "tue"]
-    assert found.firsts().tolist() == [0, 1, 0, 3, 1]
-    assert found.vectors.of(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
-    assert found.vectors.of(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
-    assert found.copy_count == 3
+    assert corpus.firsts().tolist() == [0, 1, 0, 3, 1]
+    assert corpus.vectors.of(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
+    assert corpus.vectors.of(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
+    assert corpus.copy_count == 3
     for first, stop in ((0, 9), (0, 3), (0, 1), (1, 3), (2, 9), (3, 9)):
-        assert found.copies("inputs", first, stop)["id"].to_pylist() == ["a", "b", "a"][first:stop]
-    assert [row for table in found.texts() for row in table["id"].to_pylist()] == ["a", "b", "a", "c", "b"]
+        assert corpus.copies("inputs", first, stop)["id"].to_pylist() == ["a", "b", "a"][first:stop]
+    assert [row for table in corpus.texts() for row in table["id"].to_pylist()] == ["a", "b", "a", "c", "b"]
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["file"]

@@ -89,15 +89,15 @@ def world(tmp_path, judge):
 
 def test_the_best_are_kept_in_the_order_of_their_scores(world, judge):
     tmp, settings = world
-    found = filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
+    folder = filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
     cross = load_cross_encoder(judge, device="cpu")
     scores = score_pairs(cross, [row.input for row in ROWS], [row.output for row in ROWS])
     order = np.argsort(-scores, kind="stable")
-    rows = found.table().to_pylist()
+    rows = folder.table().to_pylist()
     assert [row["id"] for row in rows] == [ROWS[i].id for i in order[:4]]
     assert [row["score"] for row in rows] == pytest.approx(scores[order[:4]].tolist(), abs=1e-5)
     assert [row["margin"] for row in rows] == [ROWS[i].margin for i in order[:4]]
-    lost = found.rejects().to_pylist()
+    lost = folder.rejects().to_pylist()
     assert [row["id"] for row in lost] == [ROWS[i].id for i in order[4:]]
     assert {row["filter"] for row in lost} == {"score"}
     assert {row["reason"] for row in lost} == {"not among the best"}
@@ -175,7 +175,7 @@ def test_winners_against_plain_loops(pairs, column, seed):
 
 def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
     tmp, settings = world
-    rows = [replace(each, input_id=str(each.input_id), output_id=str(each.output_id)) for each in CANDIDATES]
+    rows = [replace(row, input_id=str(row.input_id), output_id=str(row.output_id)) for row in CANDIDATES]
     mined = {"retrieval": "candidates"}
     run = Run(tmp / "candidates", Silent())
     writer = FolderWriter.start(run, step="mine", schema=MINED_PAIR, settings=mined, inputs={}, models={})
@@ -186,9 +186,9 @@ def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
     best: dict[str, str] = {}
     for row in every.table().to_pylist():
         best.setdefault(row["input"], row["id"])
-    found = filter_pairs(settings(pairs=pairs, best=2), Run(tmp / "out", Silent()))
-    assert [row["id"] for row in found.table().to_pylist()] == list(best.values())[:2]
-    reasons = Counter(row["reason"] for row in found.rejects().to_pylist())
+    folder = filter_pairs(settings(pairs=pairs, best=2), Run(tmp / "out", Silent()))
+    assert [row["id"] for row in folder.table().to_pylist()] == list(best.values())[:2]
+    reasons = Counter(row["reason"] for row in folder.rejects().to_pylist())
     assert reasons == {"a pair with the same text ranks higher": 3, "not among the best": 1}
 
 
@@ -202,8 +202,8 @@ def test_a_threshold(world):
     every = filter_pairs(settings(), Run(tmp / "every", Silent())).table().to_pylist()
     assert len(every) == 12
     border = (every[6]["score"] + every[7]["score"]) / 2
-    found = filter_pairs(settings(threshold=border), Run(tmp / "out", Silent()))
-    assert found.table().to_pylist() == every[:7]
+    folder = filter_pairs(settings(threshold=border), Run(tmp / "out", Silent()))
+    assert folder.table().to_pylist() == every[:7]
     assert filter_pairs(settings(threshold=1e9), Run(tmp / "none", Silent())).rows == 0
 
 
@@ -221,11 +221,11 @@ def test_stopped_it_goes_on_to_the_same_bytes(world, monkeypatch):
     monkeypatch.setattr(judges, "score_pairs", failing)
     with pytest.raises(StorageError):
         filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
-    found = filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
+    folder = filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
     assert calls == [5, 5, 5, 2]
     for path in (tmp / "whole").rglob("*.parquet"):
         assert path.read_bytes() == (tmp / "out" / path.relative_to(tmp / "whole")).read_bytes()
-    assert filter_pairs(settings(best=4), Run(tmp / "out", Silent())).rows == found.rows
+    assert filter_pairs(settings(best=4), Run(tmp / "out", Silent())).rows == folder.rows
     with pytest.raises(FolderError, match="best"):
         filter_pairs(settings(best=5), Run(tmp / "out", Silent()))
 
@@ -259,11 +259,11 @@ def test_by_their_scores_other_pairs_keep_their_labels(world, judge):
     tmp, settings = world
     folder_of(tmp / "scored", CLAIMED, SCORED_PAIR)
     given = settings(pairs=str(tmp / "scored"), best=2, by="score")
-    found = filter_pairs(given, Run(tmp / "out", Progress())).table().to_pylist()
+    rows = filter_pairs(given, Run(tmp / "out", Progress())).table().to_pylist()
     cross = load_cross_encoder(judge, device="cpu")
     scores = score_pairs(cross, [row.sentence1 for row in CLAIMED], [row.sentence2 for row in CLAIMED])
     best = [CLAIMED[i] for i in np.argsort(-scores, kind="stable")[:2]]
-    assert [(row["id"], row["score"]) for row in found] == [(row.id, row.score) for row in best]
+    assert [(row["id"], row["score"]) for row in rows] == [(row.id, row.score) for row in best]
 
 
 def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypatch):
@@ -283,26 +283,26 @@ def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypat
         0.95,
         0.3,
     ]  # of the labels 1, 0.5, 0, 1, …
-    taken = iter(judged)
+    probabilities = iter(judged)
     monkeypatch.setattr(
         judges,
         "score_pairs",
         lambda cross, inputs, outputs, **more: np.array(
-            [np.log(p / (1 - p)) for p in (next(taken) for _ in inputs)], np.float32
+            [np.log(p / (1 - p)) for p in (next(probabilities) for _ in inputs)], np.float32
         ),
     )
     given = settings(pairs=str(tmp / "scored"), best=6)
-    found = filter_pairs(given, Run(tmp / "out", Silent()))
+    folder = filter_pairs(given, Run(tmp / "out", Silent()))
     # 1: r0 0.9, r3 0.6, r6 0.3, r9 0.2; 0.5: r1 1, r7 0.9, r4 0.7, r10 0.55; 0: r8 1, r5 0.88, r11 0.7, r2
-    assert [row["id"] for row in found.table().to_pylist()] == ["r1", "r8", "r0", "r7", "r5", "r3"]
-    assert [row["score"] for row in found.table().to_pylist()] == [0.5, 0.0, 1.0, 0.5, 0.0, 1.0]
-    lost = found.rejects().to_pylist()
+    assert [row["id"] for row in folder.table().to_pylist()] == ["r1", "r8", "r0", "r7", "r5", "r3"]
+    assert [row["score"] for row in folder.table().to_pylist()] == [0.5, 0.0, 1.0, 0.5, 0.0, 1.0]
+    lost = folder.rejects().to_pylist()
     assert {row["filter"] for row in lost} == {"agreement"}
     assert {row["id"]: round(json.loads(row["row"])["agreement"], 5) for row in lost} == pytest.approx(
         {"r6": 0.3, "r9": 0.2, "r4": 0.7, "r10": 0.55, "r11": 0.7, "r2": 0.6}
     )
     assert json.loads(lost[0]["row"])["score"] in (0.0, 0.5, 1.0)
-    taken = iter(judged)
+    probabilities = iter(judged)
     near = filter_pairs(
         settings(pairs=str(tmp / "scored"), threshold=0.85, best=4), Run(tmp / "near", Silent())
     )
@@ -318,24 +318,24 @@ def test_an_encoder_keeps_the_pairs_whose_similarity_has_the_rank_that_their_lab
     ]
     folder_of(tmp / "scored", rows, SCORED_PAIR)
     given = settings(pairs=str(tmp / "scored"), judge="encoder", model=str(tiny_bert), share=0.5)
-    found = filter_pairs(given, Run(tmp / "out", Silent()))
+    folder = filter_pairs(given, Run(tmp / "out", Silent()))
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     first, second = (encoder.encode([pair[side] for pair in texts[:8]]) for side in (0, 1))
-    first, second = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (first, second))
+    first, second = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (first, second))
     cosines = (first * second).sum(axis=1)
     places = [(np.sum(cosines < c - 1e-6) + np.sum(cosines < c + 1e-6) - 1) / 2 / 7 for c in cosines]
     agreed = 1 - np.abs(np.array(places) - labels)
     expected = best_of_each(agreed, np.array(labels))[:4]
-    assert [row["id"] for row in found.table().to_pylist()] == [f"r{n}" for n in expected]
-    lost = {row["id"]: json.loads(row["row"])["agreement"] for row in found.rejects().to_pylist()}
+    assert [row["id"] for row in folder.table().to_pylist()] == [f"r{n}" for n in expected]
+    lost = {row["id"]: json.loads(row["row"])["agreement"] for row in folder.rejects().to_pylist()}
     assert lost == pytest.approx({f"r{n}": agreed[n] for n in range(8) if n not in expected}, abs=1e-5)
     assert plan_filter(given, {}).rows == {"train": 4}
 
 
 def test_an_encoder_judges_mined_pairs_by_their_cosine_and_refuses_blank_texts(world, tiny_bert):
     tmp, settings = world
-    found = filter_pairs(settings(judge="encoder", model=str(tiny_bert), best=3), Run(tmp / "out", Silent()))
-    scores = [row["score"] for row in found.table().to_pylist()]
+    folder = filter_pairs(settings(judge="encoder", model=str(tiny_bert), best=3), Run(tmp / "out", Silent()))
+    scores = [row["score"] for row in folder.table().to_pylist()]
     assert scores == sorted(scores, reverse=True)
     assert all(-1 <= score <= 1 for score in scores)
     folder_of(tmp / "blank", [MinedPair("r", "who?", " ", 1.0, 0.5)], MINED_PAIR)
@@ -350,15 +350,15 @@ def test_an_encoder_that_knows_queries_and_documents_judges_mined_pairs_as_mine_
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     encoder.prompts = {"query": "who asks: ", "document": "it says: "}
     encoder.save(str(tmp / "prompted"), create_model_card=False)
-    found = filter_pairs(settings(judge="encoder", model=str(tmp / "prompted")), Run(tmp / "out", Silent()))
-    scores = {row["id"]: row["score"] for row in found.table().to_pylist()}
-    asked = encoder.encode([row.input for row in ROWS], prompt_name="query")
+    folder = filter_pairs(settings(judge="encoder", model=str(tmp / "prompted")), Run(tmp / "out", Silent()))
+    scores = {row["id"]: row["score"] for row in folder.table().to_pylist()}
+    queries = encoder.encode([row.input for row in ROWS], prompt_name="query")
     said = encoder.encode([row.output for row in ROWS], prompt_name="document")
-    cosines = (asked * said).sum(axis=1) / np.linalg.norm(asked, axis=1) / np.linalg.norm(said, axis=1)
+    cosines = (queries * said).sum(axis=1) / np.linalg.norm(queries, axis=1) / np.linalg.norm(said, axis=1)
     expected = {row.id: cosine for row, cosine in zip(ROWS, cosines, strict=True)}
     assert scores == pytest.approx(expected, abs=1e-5)
     plain = encoder.encode([row.input for row in ROWS])
-    assert not np.allclose(plain, asked)  # the prompts do matter
+    assert not np.allclose(plain, queries)  # the prompts do matter
 
 
 @pytest.mark.parametrize("by", ["score", "agreement"])
@@ -405,9 +405,9 @@ def test_agreement_wants_scores_between_0_and_1(world):
 def test_what_was_kept_for_validation_stays_there(world, capsys):
     tmp, settings = world
     folder_of(tmp / "split", ROWS[:5], MINED_PAIR, validation=ROWS[5:8], test=ROWS[8:])
-    found = filter_pairs(settings(pairs=str(tmp / "split")), Run(tmp / "out", Progress()))
-    assert sorted(found.table()["id"].to_pylist()) == sorted(row.id for row in ROWS[:5])
-    assert not found.rejects().num_rows
+    folder = filter_pairs(settings(pairs=str(tmp / "split")), Run(tmp / "out", Progress()))
+    assert sorted(folder.table()["id"].to_pylist()) == sorted(row.id for row in ROWS[:5])
+    assert not folder.rejects().num_rows
     assert "split: its split train is judged; test, validation is not" in capsys.readouterr().err
     given = settings(pairs=str(tmp / "split"), best=2)
     assert plan_filter(given.model_copy(update={"best": None}), {}).rows == {"train": 5}
@@ -416,7 +416,7 @@ def test_what_was_kept_for_validation_stays_there(world, capsys):
     # What is judged counts: other rows for validation are the same work.
     folder_of(tmp / "less", ROWS[:5], MINED_PAIR, validation=ROWS[5:6])
     again = filter_pairs(settings(pairs=str(tmp / "less")), Run(tmp / "out", Silent()))
-    assert again.manifest == found.manifest
+    assert again.manifest == folder.manifest
 
 
 def test_a_folder_without_rows_for_training_is_refused(world):
@@ -444,10 +444,10 @@ def test_what_cannot_be_filtered_is_said(world, tiny_bert):
 
 def test_by_likelihood_the_output_after_the_input(world, tiny_gpt2):
     tmp, settings = world
-    found = filter_pairs(settings(judge="likelihood", model=str(tiny_gpt2)), Run(tmp / "out", Silent()))
+    folder = filter_pairs(settings(judge="likelihood", model=str(tiny_gpt2)), Run(tmp / "out", Silent()))
     model = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
     ratios = likelihood_ratios(model, [r.input for r in ROWS], [r.output for r in ROWS], cue="\n\n")
-    rows = found.table().to_pylist()
+    rows = folder.table().to_pylist()
     assert [row["id"] for row in rows] == [ROWS[i].id for i in np.argsort(-ratios, kind="stable")]
     assert [row["score"] for row in rows] == pytest.approx(np.sort(ratios)[::-1].tolist(), abs=1e-3)
     assert "language model" in (tmp / "out" / "README.md").read_text(encoding="utf-8")
@@ -463,12 +463,12 @@ def test_by_likelihood_a_question_after_its_passage_and_answer(world, tiny_gpt2)
     ]
     folder_of(tmp / "answers", answers, MINED_ANSWER)
     changes = {"pairs": str(tmp / "answers"), "judge": "likelihood", "model": str(tiny_gpt2)}
-    found = filter_pairs(settings(**changes), Run(tmp / "out", Silent()))
+    folder = filter_pairs(settings(**changes), Run(tmp / "out", Silent()))
     model = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
     questions, passages = [row.input for row in ROWS], [f"{row.output}." for row in ROWS]
     ratios = question_likelihoods(model, questions, ["it"] * len(ROWS), passages)
     expected = dict(zip((row.id for row in ROWS), ratios.tolist(), strict=True))
-    for row in found.table().to_pylist():
+    for row in folder.table().to_pylist():
         assert row["score"] == pytest.approx(expected[row["id"]], abs=1e-3)
     with pytest.raises(InputError, match="--cue has no effect on questions"):
         filter_pairs(settings(**changes, cue="\n"), Run(tmp / "cued", Silent()))
@@ -476,13 +476,13 @@ def test_by_likelihood_a_question_after_its_passage_and_answer(world, tiny_gpt2)
 
 def test_the_margin_may_count_beside_the_judge(world, judge):
     tmp, settings = world
-    found = filter_pairs(settings(beside=["margin"]), Run(tmp / "out", Silent())).table().to_pylist()
+    rows = filter_pairs(settings(beside=["margin"]), Run(tmp / "out", Silent())).table().to_pylist()
     cross = load_cross_encoder(judge, device="cpu")
     scores = score_pairs(cross, [row.input for row in ROWS], [row.output for row in ROWS]).astype(float)
     margins = np.array([row.margin for row in ROWS])
     both = (scores - scores.mean()) / scores.std() + (margins - margins.mean()) / margins.std()
-    assert [row["id"] for row in found] == [ROWS[i].id for i in np.argsort(-both, kind="stable")]
-    assert [row["score"] for row in found] == pytest.approx(sorted(both, reverse=True), abs=1e-2)
+    assert [row["id"] for row in rows] == [ROWS[i].id for i in np.argsort(-both, kind="stable")]
+    assert [row["score"] for row in rows] == pytest.approx(sorted(both, reverse=True), abs=1e-2)
 
 
 def test_equal_values_beside_the_judge_decide_nothing():
@@ -521,21 +521,21 @@ def candidates(tmp):
 def test_the_judge_chooses_for_each_input_and_columns_rank_the_inputs(world, judge):
     tmp, settings = world
     rows = candidates(tmp)
-    asked = settings(pairs=str(tmp / "candidates"), rank_by=["margin"])
-    found = filter_pairs(asked, Run(tmp / "out", Silent()))
+    options = settings(pairs=str(tmp / "candidates"), rank_by=["margin"])
+    folder = filter_pairs(options, Run(tmp / "out", Silent()))
     cross = load_cross_encoder(judge, device="cpu")
     scores = score_pairs(cross, [row.input for row in rows], [row.output for row in rows]).reshape(3, 3)
     best = [3 * i + int(scores[i].argmax()) for i in (2, 1, 0)]
-    assert found.table()["id"].to_pylist() == [rows[i].id for i in best]
+    assert folder.table()["id"].to_pylist() == [rows[i].id for i in best]
     margins = standardised(np.array([row.margin for row in rows]))
-    assert found.table()["score"].to_pylist() == pytest.approx(margins[best].tolist())
-    reasons = {row["reason"] for row in found.rejects().to_pylist()}
+    assert folder.table()["score"].to_pylist() == pytest.approx(margins[best].tolist())
+    reasons = {row["reason"] for row in folder.rejects().to_pylist()}
     assert reasons == {"the judge chose another pair of its input"}
     card = (tmp / "out" / "README.md").read_text(encoding="utf-8")
     assert "chose for their inputs, and that are the best of these by margin" in card
     least = float(margins[best[1]])
     some = filter_pairs(
-        asked.model_copy(update={"threshold": least, "share": None}), Run(tmp / "some", Silent())
+        options.model_copy(update={"threshold": least, "share": None}), Run(tmp / "some", Silent())
     )
     assert some.table()["id"].to_pylist() == [rows[i].id for i in best[:2]]
 
@@ -555,16 +555,16 @@ def test_the_margin_may_choose_and_what_an_earlier_filter_gave_rank(tmp_path):
         for row, score in zip(candidates(tmp_path), (5, 0, 7, 0, 9, 1, 0, 0, 3), strict=True)
     ]
     folder_of(tmp_path / "scored", rows, MINED_PAIR)
-    asked = FilterSettings(
+    options = FilterSettings(
         pairs=str(tmp_path / "scored"), judge="margin", rank_by=["score"], best=1, one_per="both"
     )
-    found = filter_pairs(asked, Run(tmp_path / "out", Silent()))
+    folder = filter_pairs(options, Run(tmp_path / "out", Silent()))
     # The largest margins are those of output 2, of which the second pair has the score 1, the first 7.
     scores = standardised(np.array([row.score for row in rows]))
-    assert found.table().select(["id", "score"]).to_pylist() == [
+    assert folder.table().select(["id", "score"]).to_pylist() == [
         {"id": "02", "score": pytest.approx(scores[2])}
     ]
-    reasons = Counter(row["reason"] for row in found.rejects().to_pylist())
+    reasons = Counter(row["reason"] for row in folder.rejects().to_pylist())
     assert reasons == {
         "a pair with the same text ranks higher": 2,
         "the judge chose another pair of its input": 6,
@@ -580,11 +580,11 @@ def test_what_leaves_nothing_to_choose_is_refused(world):
     with pytest.raises(InputError, match="--rank-by nothing needs a column"):
         filter_pairs(settings(rank_by=["nothing"]), Run(tmp / "out", Silent()))
     folder_of(tmp / "scored", [ScoredPair("a", "one", "two", 1.0)], SCORED_PAIR)
-    asked = settings(pairs=str(tmp / "scored"), rank_by=["score"])
+    options = settings(pairs=str(tmp / "scored"), rank_by=["score"])
     with pytest.raises(InputError, match="--rank-by has no effect; give --by score"):
-        filter_pairs(asked, Run(tmp / "out", Silent()))
+        filter_pairs(options, Run(tmp / "out", Silent()))
     with pytest.raises(InputError, match="--rank-by needs pairs with the columns input and output; found id"):
-        filter_pairs(asked.model_copy(update={"by": "score"}), Run(tmp / "out", Silent()))
+        filter_pairs(options.model_copy(update={"by": "score"}), Run(tmp / "out", Silent()))
 
 
 def test_the_cue_fits_the_pairs(world, tiny_gpt2):
@@ -612,12 +612,12 @@ def test_the_margin_alone_takes_each_text_once(world):
     changes = {"pairs": str(tmp / "candidates"), "model": None, "judge": "margin", "one_per": "both"}
     changes["dtype"] = "auto"
     given = settings(**changes, best=3)
-    found = filter_pairs(given, Run(tmp / "out", Silent())).table().to_pylist()
+    kept = filter_pairs(given, Run(tmp / "out", Silent())).table().to_pylist()
     ranked = sorted(rows, key=lambda row: -row.margin)
     first = {row.input: row for row in reversed(ranked)}
     expected = sorted(first.values(), key=lambda row: -row.margin)[:3]
-    assert [row["id"] for row in found] == [row.id for row in expected]
-    assert {row["score"] for row in found} == {0.5}  # the cosine, as it was
+    assert [row["id"] for row in kept] == [row.id for row in expected]
+    assert {row["score"] for row in kept} == {0.5}  # the cosine, as it was
     lost = DatasetFolder.open(tmp / "out").rejects().to_pylist()
     assert {json.loads(row["row"])["score"] for row in lost} == {0.5}
     assert not (tmp / "out" / "scores").exists()
@@ -645,7 +645,7 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
 
     write([1, 1, 1, 1, 1, 0.2])  # the last is no positive
     given = settings(judge="likeness", model=str(tiny_bert), seeds=str(tmp / "seeds.jsonl"), best=4)
-    found = filter_pairs(given, Run(tmp / "out", Silent())).table()
+    table = filter_pairs(given, Run(tmp / "out", Silent())).table()
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     pairs = [(row.input, row.output) for row in ROWS]
     of_seeds, of_pairs = (
@@ -653,8 +653,8 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     )
     scores = SeedClassifier.learn(of_seeds, of_pairs).log_odds(*of_pairs)
     best = np.argsort(-scores)[:4]
-    assert [row["id"] for row in found.to_pylist()] == [ROWS[i].id for i in best]
-    assert found["score"].to_pylist() == pytest.approx(scores[best].tolist(), abs=1e-3)
+    assert [row["id"] for row in table.to_pylist()] == [ROWS[i].id for i in best]
+    assert table["score"].to_pylist() == pytest.approx(scores[best].tolist(), abs=1e-3)
 
     write([1] * 6)
     with pytest.raises(OtherWorkError, match="seeds"):
@@ -672,10 +672,10 @@ def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
         for n, play in enumerate(PLAYS[:12])
     ]
     folder_of(tmp / "scored", scored, SCORED_PAIR)
-    (tmp / "seeds.jsonl").write_text("".join(json.dumps(as_columns(each)) + "\n" for each in scored))
+    (tmp / "seeds.jsonl").write_text("".join(json.dumps(as_columns(row)) + "\n" for row in scored))
     given = {"judge": "likeness", "model": str(tiny_bert), "seeds": str(tmp / "seeds.jsonl"), "best": 4}
-    found = filter_pairs(settings(**given, pairs=str(tmp / "scored")), Run(tmp / "out", Progress()))
-    assert {row["filter"] for row in found.rejects().to_pylist()} == {"score"}
+    folder = filter_pairs(settings(**given, pairs=str(tmp / "scored")), Run(tmp / "out", Progress()))
+    assert {row["filter"] for row in folder.rejects().to_pylist()} == {"score"}
     said = capsys.readouterr().err
     assert "8 of 12 seeds are scored below 0.7, so they are left out" in said
     assert "learns to tell 4 seeds from 12 of the pairs" in said

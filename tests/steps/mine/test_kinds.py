@@ -58,8 +58,8 @@ def rejects(folder):
 
 def test_answers_and_their_passages(world):
     tmp, settings = world
-    found = mine(settings("reading", "questions.jsonl", "passages.jsonl"), Run(tmp / "out", Silent()))
-    rows = found.table().to_pylist()
+    folder = mine(settings("reading", "questions.jsonl", "passages.jsonl"), Run(tmp / "out", Silent()))
+    rows = folder.table().to_pylist()
     assert rows
     for row in rows:
         (answer,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
@@ -74,11 +74,11 @@ def test_answers_and_their_passages(world):
 def test_an_answer_in_the_question_is_no_candidate(world, capsys):
     tmp, settings = world
     write(tmp / "asked.jsonl", [{"question": f"{play}: {' '.join(PEOPLE)}?"} for play in PLAYS])
-    found = mine(
+    folder = mine(
         settings("reading", "asked.jsonl", "passages.jsonl", k=3, retrieval="candidates"),
         Run(tmp / "out", Progress()),
     )
-    rows = found.table().to_pylist()
+    rows = folder.table().to_pylist()
     assert min(Counter(row["input"] for row in rows).values()) >= 3  # names take no place of other answers
     assert all(row["answers"]["text"][0].casefold() not in row["input"].casefold() for row in rows)
     assert "nearer neighbours are left out" in capsys.readouterr().err
@@ -99,16 +99,16 @@ def test_a_document_with_more_own_sentences_than_were_looked_up_is_searched_agai
     tmp, settings = world
     given = settings("summaries", "documents.jsonl", "documents.jsonl", k=3, retrieval="candidates")
     at_once = mine(given, Run(tmp / "at-once", Silent())).table().to_pylist()
-    asked, real = [], candidates.nearest
+    searches, real = [], candidates.nearest
 
     def counting(queries, others, more):
-        asked.append((len(queries), more))
+        searches.append((len(queries), more))
         return real(queries, others, more)
 
     monkeypatch.setattr(candidates, "nearest", counting)
     monkeypatch.setattr(neighbours, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
     again = mine(given, Run(tmp / "again", Silent())).table().to_pylist()
-    assert asked
+    assert searches
     assert {row["id"] for row in again} == {row["id"] for row in at_once}
     margins = {row["id"]: row["margin"] for row in at_once}
     assert all(row["margin"] == pytest.approx(margins[row["id"]], abs=1e-5) for row in again)
@@ -126,8 +126,8 @@ def test_long_passages_are_cut_and_those_without_an_answer_rejected(world):
 def test_sentences_of_the_documents_of_one_day(world):
     tmp, settings = world
     given = settings("summaries", "documents.jsonl", "documents.jsonl", group_column="day", k=20)
-    found = mine(given, Run(tmp / "out", Silent()))
-    rows = found.table().to_pylist()
+    mined = mine(given, Run(tmp / "out", Silent()))
+    rows = mined.table().to_pylist()
     assert rows
     days = {document(n): n % 3 for n in range(12)}
     said = {line: n % 3 for n in range(12) for line in document(n).split("\n")}
@@ -158,10 +158,10 @@ def test_a_text_of_two_days_that_is_paired_on_one_is_in_a_pair(world):
     write(tmp / "both.jsonl", rows)
     write(tmp / "one.jsonl", [{"document": document(n), "day": "a"} for n in range(3, 6)])
     heard = Heard()
-    found = mine(
+    folder = mine(
         settings("summaries", "both.jsonl", "one.jsonl", group_column="day", k=5), Run(tmp / "out", heard)
     )
-    assert found.rows
+    assert folder.rows
     assert not any("which are in no pair" in line for line in heard.lines)
 
 
@@ -179,9 +179,9 @@ def test_a_sentence_of_two_days_is_there_on_both(world):
     rows = [{"document": document(n), "day": day} for n in range(4) for day in ("a", "b")]
     write(tmp / "twice.jsonl", rows)
     given = settings("summaries", "twice.jsonl", "twice.jsonl", group_column="day", k=2)
-    found = mine(given, Run(tmp / "out", Silent())).table().to_pylist()
+    pairs = mine(given, Run(tmp / "out", Silent())).table().to_pylist()
     for column in ("id", "input", "output"):  # each is taken once all the same
-        assert len({row[column] for row in found}) == len(found) > 0
+        assert len({row[column] for row in pairs}) == len(pairs) > 0
     near = DatasetFolder.open(tmp / "out" / "search").table()
     sides = [(row["cell"], row["side"]) for row in near.to_pylist()]
     assert sides.count((0, "x")) == sides.count((1, "x")) == 4
@@ -274,22 +274,22 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
 
 def test_parts_have_so_many_inputs_or_little_more():
     groups = [SearchGroup(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
-    found = parts(groups, 4)
-    assert [part.number for part in found] == list(range(len(found)))
-    blocks = [block for part in found for block in part.blocks]
+    all_parts = parts(groups, 4)
+    assert [part.number for part in all_parts] == list(range(len(all_parts)))
+    blocks = [block for part in all_parts for block in part.blocks]
     assert [(p.group, *p.queries) for p in blocks] == [
         (0, 0, 4), (0, 4, 5), (1, 0, 1), (2, 0, 2), (3, 0, 4), (3, 4, 8), (3, 8, 9),
     ]  # fmt: skip
     assert {p.others for p in blocks} == {(0, 3)}
-    assert [part.size for part in found] == [4, 4, 4, 4, 1]
+    assert [part.size for part in all_parts] == [4, 4, 4, 4, 1]
     assert {block.side for block in blocks} == {"both"}
 
 
 def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
     groups = [SearchGroup(np.arange(5), np.arange(3)), SearchGroup(np.arange(2), np.arange(1))]
-    found = parts_by_index(groups, 2, 0, {"x": 4, "y": 4})
-    assert [part.number for part in found] == list(range(7))
-    assert [part.blocks for part in found] == [
+    all_parts = parts_by_index(groups, 2, 0, {"x": 4, "y": 4})
+    assert [part.number for part in all_parts] == list(range(7))
+    assert [part.blocks for part in all_parts] == [
         (block,) for block in (
             SearchBlock(0, "x", (0, 5), (0, 1)), SearchBlock(0, "x", (0, 5), (1, 3)),
             SearchBlock(0, "y", (0, 3), (0, 1)), SearchBlock(0, "y", (0, 3), (1, 3)), SearchBlock(0, "y", (0, 3), (3, 5)),
@@ -297,11 +297,11 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
         )
     ]  # fmt: skip
     monkeypatch.setattr(neighbours, "QUERIES", 3)
-    asked = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
-    assert asked == [(0, 2), (2, 5), (0, 3)]
+    queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
+    assert queries == [(0, 2), (2, 5), (0, 3)]
     monkeypatch.setattr(neighbours, "SAVED", 2_048)
-    asked = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 1_024, "y": 900})]
-    assert asked == [(0, 1), (1, 3), (3, 5), (0, 1), (1, 3)]
+    queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 1_024, "y": 900})]
+    assert queries == [(0, 1), (1, 3), (3, 5), (0, 1), (1, 3)]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(11, [5, 6]), (9, [9]), (4, [4]), (20, [5, 5, 5, 5])])
@@ -362,10 +362,10 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
     said = capsys.readouterr().err
     assert "is trained on 9,984 vectors; 1" in said  # the 500, to which all outputs are held
     of_x = 4 * 500
-    found = set(zip(by_index[0].x.tolist(), by_index[0].y.tolist(), strict=True))
+    pairs = set(zip(by_index[0].x.tolist(), by_index[0].y.tolist(), strict=True))
     true = set(zip(exact[0].x.tolist(), exact[0].y.tolist(), strict=True))
-    assert len(found) == len(true) == of_x
-    assert len(found & true) > 0.93 * of_x
+    assert len(pairs) == len(true) == of_x
+    assert len(pairs & true) > 0.93 * of_x
     assert torch.allclose(by_index[1].similarity.sort().values, exact[1].similarity.sort().values, atol=1e-6)
 
     before = files(tmp_path / "index" / "search")
@@ -433,11 +433,11 @@ def test_pairs_are_saved_in_shards_and_go_on_between_them(world, monkeypatch):
     monkeypatch.setattr(route, "split_by_threshold", failing)
     with pytest.raises(StorageError):
         mine(given, Run(tmp / "out", Silent()))
-    found = mine(given, Run(tmp / "out", Silent()))
-    assert len(found.shard_rows()) == len(calls) - 1 >= 3
-    assert found.table().equals(whole.table())
+    folder = mine(given, Run(tmp / "out", Silent()))
+    assert len(folder.shard_rows()) == len(calls) - 1 >= 3
+    assert folder.table().equals(whole.table())
     key = [("id", "ascending"), ("filter", "ascending"), ("row", "ascending")]
-    assert found.rejects().sort_by(key).equals(whole.rejects().sort_by(key))
+    assert folder.rejects().sort_by(key).equals(whole.rejects().sort_by(key))
 
 
 def test_what_is_begun_afresh_and_stopped_goes_on_without_being_asked_to_begin_afresh(world, monkeypatch):
@@ -476,15 +476,15 @@ def test_vectors_in_float16_are_half_as_large_and_are_what_is_compared(world, in
     sides = []
     for dtype in ("float32", "float16"):
         given = settings("reading", "questions.jsonl", "passages.jsonl", index=index, vector_dtype=dtype)
-        found = mine(given, Run(tmp / dtype, Silent()))
+        mined = mine(given, Run(tmp / dtype, Silent()))
         folders = [DatasetFolder.open(tmp / dtype / name) for name in ("inputs", "outputs")]
         sides.append([Encoded.of(folder, tmp / f"{dtype}-{folder.path.name}") for folder in folders])
     for long, short in zip(*sides, strict=True):
         assert short.vectors.every().equal(long.vectors.every().half())
-        sizes = [each.vectors.file.stat().st_size - each.vectors.start for each in (long, short)]
+        sizes = [side.vectors.file.stat().st_size - side.vectors.start for side in (long, short)]
         assert sizes[0] == 2 * sizes[1]
     products = (sides[1][0].vectors.every().double() @ sides[1][1].vectors.every().double().T).float()
-    scores = torch.tensor(found.table()["score"].to_pylist())
+    scores = torch.tensor(mined.table()["score"].to_pylist())
     assert len(scores)
     assert (scores[:, None, None] == products).any(dim=2).any(dim=1).all()
 
@@ -497,9 +497,9 @@ def test_vectors_on_another_machine_are_read_from_the_folder(world):
     before = there.vectors.of(every).clone()
     assert there.local() is there
     (tmp / "vectors").unlink()
-    here = there.local()
-    assert here.vectors.file != there.vectors.file
-    assert here.vectors.of(every).equal(before)
+    copy = there.local()
+    assert copy.vectors.file != there.vectors.file
+    assert copy.vectors.of(every).equal(before)
     some = np.array([0, 3, 7])
-    assert here.vectors.of(some).equal(before[some])
-    here.vectors.file.unlink()
+    assert copy.vectors.of(some).equal(before[some])
+    copy.vectors.file.unlink()

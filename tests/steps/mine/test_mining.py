@@ -52,14 +52,14 @@ def files(folder):
 
 def test_pairs_margins_and_scores(world, tiny_bert):
     tmp, settings = world
-    found = mine(settings(retrieval="forward"), Run(tmp / "out", Silent()))
+    folder = mine(settings(retrieval="forward"), Run(tmp / "out", Silent()))
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     x, y = (torch.nn.functional.normalize(torch.tensor(encode_texts(encoder, t))) for t in (INPUTS, OUTPUTS))
     cosines = x @ y.T
     usual = (cosines.topk(3, dim=1).values.mean(1)[:, None] + cosines.topk(3, dim=0).values.mean(0)) / 2
     margins = cosines / usual
     near = cosines.topk(3, dim=1).indices
-    rows = found.table().to_pylist()
+    rows = folder.table().to_pylist()
     assert sorted(row["input"] for row in rows) == sorted(INPUTS)
     assert [row["margin"] for row in rows] == sorted((row["margin"] for row in rows), reverse=True)
     for row in rows:  # a random encoder's cosines are all alike: which of two is taken hangs on rounding
@@ -71,18 +71,18 @@ def test_pairs_margins_and_scores(world, tiny_bert):
 
 def test_the_folder(world):
     tmp, settings = world
-    found = mine(settings(), Run(tmp / "out", Silent()))
+    folder = mine(settings(), Run(tmp / "out", Silent()))
     names = ["id", "input", "output", "margin", "score", "input_id", "output_id"]
-    assert found.table().column_names == names
-    rows = found.table().to_pylist()
+    assert folder.table().column_names == names
+    rows = folder.table().to_pylist()
     assert all(row["id"] == f"{row['input_id']}-{row['output_id']}" for row in rows)
     assert len({row["input"] for row in rows}) == len({row["output"] for row in rows}) == len(rows) >= 2
-    assert [r["filter"] for r in found.rejects().to_pylist()] == ["duplicate"]
-    assert set(found.manifest.inputs) == {"inputs 1", "outputs 1"}
+    assert [r["filter"] for r in folder.rejects().to_pylist()] == ["duplicate"]
+    assert set(folder.manifest.inputs) == {"inputs 1", "outputs 1"}
     card = (tmp / "out/README.md").read_text()
     assert "put together by a program" in card
     assert "- synthetic" not in card
-    assert load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))["train"].num_rows == found.rows
+    assert load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))["train"].num_rows == folder.rows
     assert not list((tmp / "out").glob(".pairsmith-*"))
 
 
@@ -113,21 +113,21 @@ def test_many_copies_are_saved_in_parts(world, monkeypatch):
 
 def test_all_candidates_input_by_input(world):
     tmp, settings = world
-    found = mine(settings(retrieval="candidates", k=2), Run(tmp / "out", Silent())).table().to_pylist()
-    of_input = Counter(row["input"] for row in found)
+    rows = mine(settings(retrieval="candidates", k=2), Run(tmp / "out", Silent())).table().to_pylist()
+    of_input = Counter(row["input"] for row in rows)
     assert set(of_input) == set(INPUTS)
     assert min(of_input.values()) >= 2
-    assert min(Counter(row["output"] for row in found).values()) >= 2
-    assert len({row["id"] for row in found}) == len(found)
-    order = [(INPUTS.index(row["input"]), -row["margin"]) for row in found]
+    assert min(Counter(row["output"] for row in rows).values()) >= 2
+    assert len({row["id"] for row in rows}) == len(rows)
+    order = [(INPUTS.index(row["input"]), -row["margin"]) for row in rows]
     assert order == sorted(order)
     some = (
         mine(settings(retrieval="candidates", k=2, best=3), Run(tmp / "some", Silent())).table().to_pylist()
     )
     for name in ("out", "some"):
         assert "| inputs without a candidate | 0 |" in (tmp / name / "README.md").read_text()
-    largest = sorted(found, key=lambda row: -row["margin"])[:3]
-    assert some == [row for row in found if row in largest]
+    largest = sorted(rows, key=lambda row: -row["margin"])[:3]
+    assert some == [row for row in rows if row in largest]
 
 
 def test_verbatim_pairs_are_no_pairs():
@@ -167,8 +167,8 @@ def test_other_settings_of_the_search_keep_the_vectors(world, monkeypatch):
     mine(settings(), Run(tmp / "out", Silent()))  # nothing to do
     with pytest.raises(FolderError, match="margin"):
         mine(settings(margin="distance"), Run(tmp / "out", Silent()))
-    found = mine(settings(margin="distance"), Run(tmp / "out", Silent(), fresh=True))
-    assert all(row["margin"] < 1 for row in found.table().to_pylist())
+    folder = mine(settings(margin="distance"), Run(tmp / "out", Silent(), fresh=True))
+    assert all(row["margin"] < 1 for row in folder.table().to_pylist())
 
 
 @pytest.mark.long
@@ -253,5 +253,5 @@ def test_shards_are_read_in_order_and_finished_ones_skipped(world):
         shards = list(record_shards(records, 3, numbers))
         assert [shard.number for shard in shards] == numbers
         for shard in shards:
-            found = [record.document for record in shard.records]
-            assert found == every[3 * shard.number : 3 * shard.number + 3]
+            texts = [record.document for record in shard.records]
+            assert texts == every[3 * shard.number : 3 * shard.number + 3]

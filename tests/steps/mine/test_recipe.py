@@ -78,18 +78,18 @@ def test_texts_are_compared_within_their_group_if_the_style_lets_them():
 def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(plan, "CALIBRATION_STEPS", 1)
-    found = plan_recipe(recipe, Silent())
+    estimates = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
-    assert list(found) == [planned.name for planned in recipe.steps]
+    assert list(estimates) == [planned.name for planned in recipe.steps]
     run_recipe(recipe, tmp_path / "run", Silent())
     mined = DatasetFolder.open(tmp_path / "run" / "mined").rows
-    assert mined <= found["mined"].rows["train"] <= 12
-    assert found["kept"].rows == {"train": 3}
+    assert mined <= estimates["mined"].rows["train"] <= 12
+    assert estimates["kept"].rows == {"train": 3}
     weights = json.loads((tmp_path / "run/biencoder/training.json").read_text())["files"]
     size = sum((tmp_path / "run/biencoder" / name).stat().st_size for name in weights)
-    assert size <= found["biencoder"].disk <= size + 400_000
-    assert all(estimate.seconds > 0 for estimate in found.values())
+    assert size <= estimates["biencoder"].disk <= size + 400_000
+    assert all(estimate.seconds > 0 for estimate in estimates.values())
     monkeypatch.setattr(plan, "MOST_SECONDS", 0.0)  # every step is slow: a part of each is tried
     slow = plan_recipe(recipe, Silent())
-    assert all(slow[name].disk == found[name].disk for name in ("biencoder", "crossencoder", "reader"))
-    assert "crossencoder" in plan_table(found, 1)
+    assert all(slow[name].disk == estimates[name].disk for name in ("biencoder", "crossencoder", "reader"))
+    assert "crossencoder" in plan_table(estimates, 1)

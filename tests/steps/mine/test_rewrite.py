@@ -80,9 +80,9 @@ def test_questions_are_written_of_answers_in_passages_and_the_rows_are_read_as_q
     given = settings(pairs, bart, "reading", best=3)
     folder = rewrite(given, Run(pairs / "out", Silent()))
     assert read_texts(folder.table(), "reading") == [pair.output for pair in ANSWERS[:3]]
-    found = list(read_questions(str(pairs / "out")))
-    assert [question.context for question in found] == [passage(n) for n in range(3)]
-    assert all(question.question != ANSWERS[n].input for n, question in enumerate(found))
+    questions = list(read_questions(str(pairs / "out")))
+    assert [question.context for question in questions] == [passage(n) for n in range(3)]
+    assert all(question.question != ANSWERS[n].input for n, question in enumerate(questions))
 
 
 def test_where_nothing_is_written_the_pair_is_rejected(pairs):
@@ -97,9 +97,9 @@ def test_of_several_pairs_with_one_document_one_is_written(pairs, bart):
     again = [MinedPair("again", document(1), "another", 1.1, 0.4)]
     folder_of(pairs / "copies", [*SUMMARIES, *again], MINED_PAIR)
     whole = rewrite(settings(pairs, bart), Run(pairs / "out", Silent()))
-    found = rewrite(settings(pairs, bart, pairs=str(pairs / "copies")), Run(pairs / "more", Silent()))
-    assert found.table().equals(whole.table())
-    assert found.rejects()["id"].to_pylist() == ["again"]
+    folder = rewrite(settings(pairs, bart, pairs=str(pairs / "copies")), Run(pairs / "more", Silent()))
+    assert folder.table().equals(whole.table())
+    assert folder.rejects()["id"].to_pylist() == ["again"]
 
 
 def test_what_was_kept_for_validation_stays_there(pairs, bart, capsys):
@@ -155,10 +155,10 @@ def test_of_no_pairs_nothing_is_written(pairs, bart):
 
 
 def test_its_plan_counts_the_pairs(pairs, bart):
-    found = plan_rewrite(settings(pairs, bart, best=4), {})
-    assert found.rows == {"train": 4}
-    assert found.seconds > 0
-    assert found.shards == 2
+    estimate = plan_rewrite(settings(pairs, bart, best=4), {})
+    assert estimate.rows == {"train": 4}
+    assert estimate.seconds > 0
+    assert estimate.shards == 2
 
 
 # An encoder with a decoder of its own weights.
@@ -229,10 +229,10 @@ def test_it_is_planned_before_its_model_is_trained_and_run(tiny_bert, pairs, mon
 @pytest.mark.parametrize(("kind", "side"), [("summaries", "output"), ("reading", "input")])
 def test_tokens_are_those_of_what_was_written(pairs, bart, kind, side):
     out = pairs / "rewritten"
-    made = rewrite(settings(pairs, bart, kind), Run(out, Silent()))
-    texts = [row[side] for row in made.table().to_pylist()]
+    folder = rewrite(settings(pairs, bart, kind), Run(out, Silent()))
+    texts = [row[side] for row in folder.table().to_pylist()]
     texts += [
-        json.loads(row["row"])[side] for row in made.rejects().to_pylist() if row["filter"] != "duplicate"
+        json.loads(row["row"])[side] for row in folder.rejects().to_pylist() if row["filter"] != "duplicate"
     ]
     tokenizer = AutoTokenizer.from_pretrained(bart)
     expected = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)

@@ -50,21 +50,21 @@ def mixed(tmp_path, *data, out="out", **settings):
 
 def test_all_rows_of_all_sources_run_evenly(tmp_path):
     one, two = pairs(tmp_path / "a.jsonl", 4, "red"), pairs(tmp_path / "b.jsonl", 2, "blue")
-    found = mixed(tmp_path, one, two).table().to_pylist()
-    assert [row["source"][0] for row in found] == list("abaaba")
-    assert [row["sentence1"] for row in found if row["source"] == "a.jsonl"] == [f"red {i}" for i in range(4)]
-    assert len({row["id"] for row in found}) == 6
+    rows = mixed(tmp_path, one, two).table().to_pylist()
+    assert [row["source"][0] for row in rows] == list("abaaba")
+    assert [row["sentence1"] for row in rows if row["source"] == "a.jsonl"] == [f"red {i}" for i in range(4)]
+    assert len({row["id"] for row in rows}) == 6
 
 
 def test_a_mixture_of_mixtures_says_where_each_row_was_first(tmp_path):
     names = "abc"
     one, two, three = (pairs(tmp_path / f"{name}.jsonl", 2, name) for name in names)
     inner = mixed(tmp_path, one, two, out="ab")
-    made = mixed(tmp_path, str(inner.path), three, out="abc")
-    found = {row["sentence1"]: row["source"] for row in made.table().to_pylist()}
+    mixture = mixed(tmp_path, str(inner.path), three, out="abc")
+    sources = {row["sentence1"]: row["source"] for row in mixture.table().to_pylist()}
     wanted = {"a": "ab/a.jsonl", "b": "ab/b.jsonl", "c": "c.jsonl"}
-    assert found == {f"{name} {i}": wanted[name] for name in names for i in range(2)}
-    again = mixed(tmp_path, str(made.path), one, out="again")
+    assert sources == {f"{name} {i}": wanted[name] for name in names for i in range(2)}
+    again = mixed(tmp_path, str(mixture.path), one, out="again")
     assert {json.loads(row["row"])["source"] for row in again.rejects().to_pylist()} == {"a.jsonl"}
     assert {row["source"].count("/") for row in again.table().to_pylist()} == {1, 2}
 
@@ -73,8 +73,8 @@ def test_postprocess_keeps_where_rows_of_a_mixture_are_from(tmp_path):
     one, two = pairs(tmp_path / "a.jsonl", 8, "red", 1.0), pairs(tmp_path / "b.jsonl", 8, "blue", 0.0)
     inner = mixed(tmp_path, one, two, out="in")
     settings = PostprocessSettings(data=str(inner.path), augment=1, validation=0.25)
-    made = postprocess(settings, Run(tmp_path / "clean", Silent()))
-    rows = [row for split in made.splits for row in made.table(split).to_pylist()]
+    dataset = postprocess(settings, Run(tmp_path / "clean", Silent()))
+    rows = [row for split in dataset.splits for row in dataset.table(split).to_pylist()]
     colours = {"red": "a.jsonl", "blue": "b.jsonl"}
     wanted = [
         "sampled negatives" if "negative" in row["id"] else colours[row["sentence1"].split()[0]]
@@ -82,24 +82,24 @@ def test_postprocess_keeps_where_rows_of_a_mixture_are_from(tmp_path):
     ]
     assert [row["source"] for row in rows] == wanted
     assert set(wanted) == {"a.jsonl", "b.jsonl", "sampled negatives"}
-    assert made.splits == ("train", "validation")
-    unseen = mixed(tmp_path, f"{made.path}:validation", out="unseen").table().to_pylist()
+    assert dataset.splits == ("train", "validation")
+    unseen = mixed(tmp_path, f"{dataset.path}:validation", out="unseen").table().to_pylist()
     assert {row["source"] for row in unseen} <= {f"clean:validation/{name}" for name in set(wanted)}
 
 
 def test_weights_take_the_first_rows(tmp_path):
     one, two = pairs(tmp_path / "a.jsonl", 10, "red"), pairs(tmp_path / "b.jsonl", 10, "blue")
-    made = mixed(tmp_path, one, two, weight=[3, 1], rows=8)
-    found = made.table().to_pylist()
-    assert [row["sentence1"] for row in found if row["source"] == "b.jsonl"] == ["blue 0", "blue 1"]
-    assert len(found) == 8
-    assert made.manifest.counts.rejects_by_reason == {"share: the source has more rows than its share": 12}
+    mixture = mixed(tmp_path, one, two, weight=[3, 1], rows=8)
+    rows = mixture.table().to_pylist()
+    assert [row["sentence1"] for row in rows if row["source"] == "b.jsonl"] == ["blue 0", "blue 1"]
+    assert len(rows) == 8
+    assert mixture.manifest.counts.rejects_by_reason == {"share: the source has more rows than its share": 12}
 
 
 def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
     ranked, drawn = pairs(tmp_path / "a.jsonl", 30, "red"), pairs(tmp_path / "b.jsonl", 30, "blue")
-    made = mixed(tmp_path, ranked, drawn, rows=20, weight=[1, 1], pick=["first", "random"])
-    texts = [row["sentence1"] for row in made.table().to_pylist()]
+    mixture = mixed(tmp_path, ranked, drawn, rows=20, weight=[1, 1], pick=["first", "random"])
+    texts = [row["sentence1"] for row in mixture.table().to_pylist()]
     reds, blues = ([text for text in texts if text.startswith(word)] for word in ("red", "blue"))
     assert reds == [f"red {i}" for i in range(10)]
     assert len(blues) == 10
@@ -109,7 +109,7 @@ def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
 
 
 def test_questions_without_an_answer_are_rejects(tmp_path):
-    asked = [
+    questions = [
         {
             "context": "A man plays.",
             "question": "Who plays?",
@@ -117,23 +117,23 @@ def test_questions_without_an_answer_are_rejects(tmp_path):
         },
         {"context": "A man plays.", "question": "What for?", "answers": {"text": [], "answer_start": []}},
     ]
-    made = mixed(tmp_path, lines(tmp_path / "asked.jsonl", asked))
-    assert [row["question"] for row in made.table().to_pylist()] == ["Who plays?"]
-    assert made.manifest.counts.rejects_by_reason == {"no answer: none occurs in its context": 1}
+    mixture = mixed(tmp_path, lines(tmp_path / "asked.jsonl", questions))
+    assert [row["question"] for row in mixture.table().to_pylist()] == ["Who plays?"]
+    assert mixture.manifest.counts.rejects_by_reason == {"no answer: none occurs in its context": 1}
 
 
 def test_one_way_to_pick_is_the_same_work_however_it_is_written(tmp_path):
     one, two = pairs(tmp_path / "a.jsonl", 3, "red"), pairs(tmp_path / "b.jsonl", 3, "blue")
-    made = mixed(tmp_path, one, two, pick="first")
-    assert made.manifest.settings["pick"] == "first"
-    assert mixed(tmp_path, one, two, pick=["first", "first"]).manifest == made.manifest
+    mixture = mixed(tmp_path, one, two, pick="first")
+    assert mixture.manifest.settings["pick"] == "first"
+    assert mixed(tmp_path, one, two, pick=["first", "first"]).manifest == mixture.manifest
 
 
 def test_where_the_sources_lie_decides_nothing(tmp_path, monkeypatch):
     source = pairs(tmp_path / "a.jsonl", 3, "red")
-    made = mixed(tmp_path, source)
+    mixture = mixed(tmp_path, source)
     monkeypatch.chdir(tmp_path)
-    assert mixed(tmp_path, "a.jsonl").manifest == made.manifest
+    assert mixed(tmp_path, "a.jsonl").manifest == mixture.manifest
 
 
 def test_pairs_as_wants_pairs(tmp_path):
@@ -174,9 +174,9 @@ def test_rows_that_stand_in_two_sources_are_kept_once(tmp_path):
             {"sentence1": "new", "sentence2": "row", "score": 1},
         ],
     )
-    made = mixed(tmp_path, one, two)
-    assert [row["sentence1"] for row in made.table().to_pylist()] == ["A dog.", "new", "x y"]
-    reasons = {row["reason"]: json.loads(row["row"])["source"] for row in made.rejects().to_pylist()}
+    mixture = mixed(tmp_path, one, two)
+    assert [row["sentence1"] for row in mixture.table().to_pylist()] == ["A dog.", "new", "x y"]
+    reasons = {row["reason"]: json.loads(row["row"])["source"] for row in mixture.rejects().to_pylist()}
     assert reasons == {
         "the same texts occur in a.jsonl": "b.jsonl",
         "the same texts occur in a.jsonl with another score": "b.jsonl",
@@ -211,15 +211,18 @@ def test_mined_asked_and_labelled_questions_become_one_training_set(tmp_path):
         ],
     }
     squad.write_text(json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [paragraph]}]}))
-    made = mixed(tmp_path, people, str(mined.path), str(squad))
-    found = list(read_questions(str(made.path)))
-    assert [question.question for question in found] == ["Capital of which country?", "What is the capital?"]
-    assert made.manifest.counts.rejects == 1
+    mixture = mixed(tmp_path, people, str(mined.path), str(squad))
+    questions = list(read_questions(str(mixture.path)))
+    assert [question.question for question in questions] == [
+        "Capital of which country?",
+        "What is the capital?",
+    ]
+    assert mixture.manifest.counts.rejects == 1
 
 
 def test_mined_pairs_are_completed_by_pairs_written_for_the_other_labels(tmp_path):
-    found = [MinedPair(f"r{n}", f"who {n}?", f"{n} who?", 1.2, 0.7) for n in range(3)]
-    folder(tmp_path / "mined", [{"train": found}], MINED_PAIR)
+    mined_pairs = [MinedPair(f"r{n}", f"who {n}?", f"{n} who?", 1.2, 0.7) for n in range(3)]
+    folder(tmp_path / "mined", [{"train": mined_pairs}], MINED_PAIR)
     written = pairs(tmp_path / "written.jsonl", 3, "red", 0.0)
     mined = str(tmp_path / "mined")
     rows = mixed(tmp_path, mined, written, pairs_as=1.0, weight=[1, 1]).table().to_pylist()
@@ -231,7 +234,9 @@ def test_mined_pairs_are_completed_by_pairs_written_for_the_other_labels(tmp_pat
     with pytest.raises(InputError, match=r"has scored pairs, .*mined has pairs of inputs and outputs"):
         mixed(tmp_path, mined, written, out="other")
     settings = MixSettings(data=["@mined", written], pairs_as=1.0)
-    before = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 3}, sample=to_table(found, MINED_PAIR))
+    before = Estimate(
+        seconds=1.0, memory=1, disk=1, rows={"train": 3}, sample=to_table(mined_pairs, MINED_PAIR)
+    )
     planned = plan_mix(settings, {"@mined": before})
     assert planned.rows == {"train": 6}
     assert planned.sample["score"].to_pylist() == [1.0, 0.0] * 3
@@ -326,21 +331,21 @@ def test_shares_by_hand():
 )
 def test_shares_are_had_and_in_proportion(given_):
     there, weights, rows = given_
-    found = shares(there, weights, rows)
-    assert all(0 <= count <= most for count, most in zip(found, there, strict=True))
-    assert rows is None or sum(found) <= rows
-    whole = sum(found)
-    for count, weight in zip(found, weights, strict=True):
+    counts = shares(there, weights, rows)
+    assert all(0 <= count <= most for count, most in zip(counts, there, strict=True))
+    assert rows is None or sum(counts) <= rows
+    whole = sum(counts)
+    for count, weight in zip(counts, weights, strict=True):
         assert abs(count - whole * weight / sum(weights)) <= len(there)
 
 
 def test_its_plan_foretells_the_rows(tmp_path):
     one, two = pairs(tmp_path / "a.jsonl", 10, "red"), pairs(tmp_path / "b.jsonl", 30, "blue")
     settings = MixSettings(data=[one, two], weight=[1, 1])
-    found = plan_mix(settings, {})
-    assert found.rows == {"train": mix(settings, Run(tmp_path / "out", Silent())).rows} == {"train": 20}
-    assert found.sample.num_rows == 20
-    later = Estimate(1.0, 1, 1, {"train": 4000}, sample=found.sample.drop_columns(["source"]))
+    estimate = plan_mix(settings, {})
+    assert estimate.rows == {"train": mix(settings, Run(tmp_path / "out", Silent())).rows} == {"train": 20}
+    assert estimate.sample.num_rows == 20
+    later = Estimate(1.0, 1, 1, {"train": 4000}, sample=estimate.sample.drop_columns(["source"]))
     planned = plan_mix(MixSettings(data=["@a", two]), {"@a": later})
     assert planned.rows == {"train": 4030}
 
@@ -351,8 +356,8 @@ def test_mined_answers_of_a_step_before_are_planned_as_questions():
         "answers": {"text": ["Ann"], "answer_start": [7]},
     }  # fmt: skip
     later = Estimate(1.0, 1, 1, {"train": 5}, sample=to_table([MinedAnswer(**row)], MINED_ANSWER))
-    found = plan_mix(MixSettings(data=["@a"]), {"@a": later})
-    assert found.sample.column("question").to_pylist() == ["Who?"]
+    estimate = plan_mix(MixSettings(data=["@a"]), {"@a": later})
+    assert estimate.sample.column("question").to_pylist() == ["Who?"]
 
 
 def test_what_was_kept_for_validation_and_tests_stays_there(tmp_path, capsys):
@@ -363,8 +368,8 @@ def test_what_was_kept_for_validation_and_tests_stays_there(tmp_path, capsys):
         rows = [{"id": text, "text": text, "label": "a"} for text in texts]
         pq.write_table(pa.Table.from_pylist(rows), data / f"{split}-00000-of-00001.parquet")
     settings = MixSettings(data=[str(tmp_path / "in")], weight=[1], rows=1)
-    found = mix(settings, Run(tmp_path / "out", Progress()))
-    assert [row["text"] for row in found.table().to_pylist()] == ["r0"]
+    mixture = mix(settings, Run(tmp_path / "out", Progress()))
+    assert [row["text"] for row in mixture.table().to_pylist()] == ["r0"]
     assert "in: its split train is mixed; test, validation is not" in capsys.readouterr().err
     assert plan_mix(settings.model_copy(update={"rows": None}), {}).rows == {"train": 2}
     (data / "train-00000-of-00001.parquet").unlink()
@@ -377,15 +382,15 @@ def test_every_row_has_an_id_of_its_own(tmp_path):
     rows = [
         {"id": name, "text": f"text {n}", "label": "a"} for n, name in enumerate(["a", "a", "a-2", "", "4"])
     ]
-    found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
-    assert [row["id"] for row in found] == ["a", "a-3", "a-2", "4", "4-2"]
+    mixed_rows = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
+    assert [row["id"] for row in mixed_rows] == ["a", "a-3", "a-2", "4", "4-2"]
 
 
 def test_documents_without_a_summary_are_rejects(tmp_path):
     rows = [{"document": "It rained.", "summary": "Rain."}, {"document": "It snowed.", "summary": " "}]
-    found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows))
-    assert [row["summary"] for row in found.table().to_pylist()] == ["Rain."]
-    assert found.manifest.counts.rejects_by_reason == {"no summary: it is blank": 1}
+    mixture = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows))
+    assert [row["summary"] for row in mixture.table().to_pylist()] == ["Rain."]
+    assert mixture.manifest.counts.rejects_by_reason == {"no summary: it is blank": 1}
 
 
 @pytest.mark.parametrize(
@@ -399,11 +404,11 @@ def test_half_a_character_is_told_with_its_place(tmp_path, row):
 
 
 def test_questions_in_the_form_of_mrqa(tmp_path):
-    asked = {"qid": "q", "question": "Who?", "answers": ["Ann"]}
-    asked["detected_answers"] = [{"text": "Ann", "char_spans": [[0, 2]], "token_spans": [[0, 0]]}]
-    rows = [{"header": {"dataset": "x"}}, {"id": "1", "context": "Ann is here.", "qas": [asked]}]
-    found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
-    assert [(row["question"], row["answers"]["text"]) for row in found] == [("Who?", ["Ann"])]
+    question = {"qid": "q", "question": "Who?", "answers": ["Ann"]}
+    question["detected_answers"] = [{"text": "Ann", "char_spans": [[0, 2]], "token_spans": [[0, 0]]}]
+    rows = [{"header": {"dataset": "x"}}, {"id": "1", "context": "Ann is here.", "qas": [question]}]
+    mixed_rows = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
+    assert [(row["question"], row["answers"]["text"]) for row in mixed_rows] == [("Who?", ["Ann"])]
 
 
 def test_many_rows_of_one_id_take_no_longer():

@@ -30,7 +30,7 @@ def encoder(words_encoder):
     return load_sentence_encoder(str(words_encoder), device="cpu")
 
 
-def made(tmp, settings, out="out", **how):
+def dataset(tmp, settings, out="out", **how):
     return negatives(settings, Run(tmp / out, Silent(), **how))
 
 
@@ -49,23 +49,23 @@ def files(folder):
 
 
 def cosines(encoder, queries, corpus):
-    x, y = (encode_texts(encoder, each).astype(np.float64) for each in (queries, corpus))
+    x, y = (encode_texts(encoder, side).astype(np.float64) for side in (queries, corpus))
     return (x / np.linalg.norm(x, axis=1)[:, None]) @ (y / np.linalg.norm(y, axis=1)[:, None]).T
 
 
 def defined(encoder, pairs, corpus, *, count, ranks, share, compare="lowest"):
     """The negatives of each pair, by computing everything."""
-    found = {}
+    by_pair = {}
     for pair in pairs:
-        own = [each["positive"] for each in pairs if each["query"] == pair["query"]]
+        own = [other["positive"] for other in pairs if other["query"] == pair["query"]]
         (scores,) = cosines(encoder, [pair["query"]], corpus)
         limits = [scores[corpus.index(text)] for text in own]
         mine = scores[corpus.index(pair["positive"])]
         limit = min(limits) if compare == "lowest" else mine
         ranked = [i for i in np.argsort(-scores) if corpus[i] not in own][ranks[0] - 1 : ranks[1]]
         kept = [i for i in ranked if scores[i] <= limit - (1 - share) * abs(limit)][:count]
-        found[pair["query"], pair["positive"]] = [corpus[i] for i in kept], mine, scores[kept]
-    return {key: value for key, value in found.items() if value[0]}
+        by_pair[pair["query"], pair["positive"]] = [corpus[i] for i in kept], mine, scores[kept]
+    return {key: value for key, value in by_pair.items() if value[0]}
 
 
 @pytest.mark.parametrize("compare", ["lowest", "own"])
@@ -77,9 +77,9 @@ def test_negatives_are_those_of_the_definition(world, encoder, compare, count, r
     given = settings(
         negatives=count, first_rank=ranks[0], last_rank=ranks[1], positive_share=share, compare=compare
     )
-    found = made(tmp, given)
+    folder = dataset(tmp, given)
     expected = defined(encoder, pairs, corpus, count=count, ranks=ranks, share=share, compare=compare)
-    rows = rows_of(found)
+    rows = rows_of(folder)
     assert [(row["query"], row["positive"]) for row in rows] == list(expected)
     for row in rows:
         texts_there, score, scores = expected[row["query"], row["positive"]]
@@ -87,12 +87,12 @@ def test_negatives_are_those_of_the_definition(world, encoder, compare, count, r
         assert row["score"] == pytest.approx(score, abs=1e-5)
         assert row["scores"] == pytest.approx(scores, abs=1e-5)
         assert row["id"] == f"{row['query_id']}-{row['positive_id']}"
-    assert found.manifest.counts.rejects == len(pairs) - len(rows)
+    assert folder.manifest.counts.rejects == len(pairs) - len(rows)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(
-    ("ours", "theirs"),
+    ("options", "theirs"),
     [
         ({}, {}),
         ({"first_rank": 3}, {"range_min": 2}),
@@ -102,12 +102,13 @@ def test_negatives_are_those_of_the_definition(world, encoder, compare, count, r
         ({"positive_share": 0.9, "margin": 0.05}, {"relative_margin": 0.1, "absolute_margin": 0.05}),
     ],
 )
-def test_the_same_negatives_as_sentence_transformers(world, encoder, ours, theirs):
+def test_the_same_negatives_as_sentence_transformers(world, encoder, options, theirs):
     from sentence_transformers.util import mine_hard_negatives
 
     tmp, settings, pairs, corpus = world
-    found = {
-        (row["query"], row["positive"]): row for row in rows_of(made(tmp, settings(last_rank=40, **ours)))
+    by_pair = {
+        (row["query"], row["positive"]): row
+        for row in rows_of(dataset(tmp, settings(last_rank=40, **options)))
     }
     expected = mine_hard_negatives(
         Dataset.from_list(pairs),
@@ -123,8 +124,8 @@ def test_the_same_negatives_as_sentence_transformers(world, encoder, ours, their
         **theirs,
     )
     there = {(row["query"], row["positive"][0]): row for row in expected}
-    assert found.keys() == there.keys()
-    for key, row in found.items():
+    assert by_pair.keys() == there.keys()
+    for key, row in by_pair.items():
         assert row["negatives"] == there[key]["positive"][1:]
         assert [row["score"], *row["scores"]] == pytest.approx(there[key]["scores"], abs=1e-5)
 
@@ -144,7 +145,7 @@ def test_copies_titles_and_the_query_itself_are_no_negatives(tmp_path, words_enc
     lines(tmp_path / "beir" / "corpus.jsonl", corpus)
     lines(tmp_path / "p.jsonl", [{"query": "bal bam", "positive": "del dem den"}])
     given = settings(pairs=str(tmp_path / "p.jsonl"), corpus=str(tmp_path / "beir"), positive_share=0)
-    (row,) = rows_of(made(tmp_path, given))
+    (row,) = rows_of(dataset(tmp_path, given))
     # The positive has its title as the negatives have theirs; of copies the nearest counts.
     assert row["positive"] == "Del, dem den!"
     assert [folded(text) for text in row["negatives"]] == ["balbamfil", "gorbalbamfil", "golgom"]
@@ -157,7 +158,7 @@ def test_a_positive_is_written_with_the_title_that_it_has_in_the_corpus(tmp_path
     )
     lines(tmp_path / "p.jsonl", [{"query": "bal", "positive": "del  dem den."}])
     given = settings(pairs=str(tmp_path / "p.jsonl"), corpus=str(tmp_path / "c.jsonl"))
-    (row,) = rows_of(made(tmp_path, given))
+    (row,) = rows_of(dataset(tmp_path, given))
     assert row["positive"] == "Bal Bam\ndel dem den"
     assert row["negatives"] == ["gom\nfil"]
 
@@ -172,26 +173,26 @@ def test_a_positive_that_is_not_in_the_corpus_keeps_its_own_title(tmp_path, worl
     lines(tmp_path / "p.jsonl", rows)
     lines(tmp_path / "c.jsonl", corpus)
     given = settings(pairs=str(tmp_path / "p.jsonl"), corpus=str(tmp_path / "c.jsonl"), negatives=2)
-    found = {row["query"]: row for row in rows_of(made(tmp_path, given))}
-    assert found["bal bam"]["positive"] == "gor\nbal bam del"
-    assert found["fil"]["positive"] == "gor\nfil gom"
-    assert "gor\nfil gom" not in found["fil"]["negatives"]
+    by_query = {row["query"]: row for row in rows_of(dataset(tmp_path, given))}
+    assert by_query["bal bam"]["positive"] == "gor\nbal bam del"
+    assert by_query["fil"]["positive"] == "gor\nfil gom"
+    assert "gor\nfil gom" not in by_query["fil"]["negatives"]
 
 
 def test_positives_that_are_not_in_the_corpus_are_compared_by_their_text(world, encoder):
     tmp, settings, pairs, corpus = world
     new = [{"question": row["query"], "context": f"{row['positive']} bal"} for row in pairs]
     given = settings(pairs=lines(tmp / "new.jsonl", new), positive_share=0.9)
-    found = {(row["query"], row["positive"]): row for row in rows_of(made(tmp, given))}
+    by_pair = {(row["query"], row["positive"]): row for row in rows_of(dataset(tmp, given))}
     as_pairs = [{"query": row["question"], "positive": row["context"]} for row in new]
     whole = corpus + [row["positive"] for row in as_pairs]
     for pair in as_pairs:
-        own = {each["positive"] for each in as_pairs if each["query"] == pair["query"]}
+        own = {other["positive"] for other in as_pairs if other["query"] == pair["query"]}
         (scores,) = cosines(encoder, [pair["query"]], whole)
         limit = min(scores[whole.index(text)] for text in own)
         ranked = np.argsort(-scores[: len(corpus)])[:10]
         kept = [corpus[i] for i in ranked if scores[i] <= limit - 0.1 * abs(limit)][:3]
-        assert found.get((pair["query"], pair["positive"]), {"negatives": []})["negatives"] == kept
+        assert by_pair.get((pair["query"], pair["positive"]), {"negatives": []})["negatives"] == kept
 
 
 def test_a_list_of_positives_is_as_many_rows(world):
@@ -200,30 +201,30 @@ def test_a_list_of_positives_is_as_many_rows(world):
     for row in pairs:
         by_query.setdefault(row["query"], []).append(row["positive"])
     listed = [{"query": query, "pos": positives} for query, positives in by_query.items()]
-    one = made(tmp, settings(), "one")
-    two = made(tmp, settings(pairs=lines(tmp / "listed.jsonl", listed)), "two")
+    one = dataset(tmp, settings(), "one")
+    two = dataset(tmp, settings(pairs=lines(tmp / "listed.jsonl", listed)), "two")
     assert sorted(map(str, rows_of(one))) == sorted(map(str, rows_of(two)))
 
 
 def test_an_index_and_several_find_the_same(world):
     tmp, settings, *_ = world
-    exact = made(tmp, settings(), "exact")
+    exact = dataset(tmp, settings(), "exact")
     for out, how in (("whole", {}), ("parts", {"index_rows": 15})):
-        assert rows_of(made(tmp, settings(index="Flat", **how), out)) == rows_of(exact)
+        assert rows_of(dataset(tmp, settings(index="Flat", **how), out)) == rows_of(exact)
 
 
 def test_a_random_pick_depends_on_the_seed_and_the_pair_alone(world):
     tmp, settings, pairs, _ = world
-    one = {row["id"]: row for row in rows_of(made(tmp, settings(pick="random", seed=1), "one"))}
+    one = {row["id"]: row for row in rows_of(dataset(tmp, settings(pick="random", seed=1), "one"))}
     turned = lines(tmp / "turned.jsonl", pairs[::-1])
     other = {
         row["id"]: row
-        for row in rows_of(made(tmp, settings(pick="random", seed=1, pairs=turned, shard_size=3), "other"))
+        for row in rows_of(dataset(tmp, settings(pick="random", seed=1, pairs=turned, shard_size=3), "other"))
     }
     assert one == other
-    third = {row["id"]: row for row in rows_of(made(tmp, settings(pick="random", seed=2), "third"))}
+    third = {row["id"]: row for row in rows_of(dataset(tmp, settings(pick="random", seed=2), "third"))}
     assert any(one[name]["negatives"] != third[name]["negatives"] for name in one)
-    ten = {row["id"]: row["negatives"] for row in rows_of(made(tmp, settings(negatives=10), "ten"))}
+    ten = {row["id"]: row["negatives"] for row in rows_of(dataset(tmp, settings(negatives=10), "ten"))}
     assert all(set(row["negatives"]) <= set(ten[name]) for name, row in one.items())
     assert all(row["scores"] == sorted(row["scores"], reverse=True) for row in one.values())
 
@@ -231,8 +232,8 @@ def test_a_random_pick_depends_on_the_seed_and_the_pair_alone(world):
 def test_pairs_with_fewer_are_kept_or_rejected(world):
     tmp, settings, pairs, _ = world
     few = {"positive_share": 0.7, "last_rank": 12, "negatives": 8}
-    kept = made(tmp, settings(**few), "kept")
-    strict = made(tmp, settings(**few, fewer="reject"), "strict")
+    kept = dataset(tmp, settings(**few), "kept")
+    strict = dataset(tmp, settings(**few, fewer="reject"), "strict")
     lengths = [len(row["negatives"]) for row in rows_of(kept)]
     assert 0 < sum(length == 8 for length in lengths) < len(lengths)
     assert rows_of(strict) == [row for row in rows_of(kept) if len(row["negatives"]) == 8]
@@ -264,10 +265,10 @@ def test_a_cross_encoder_scores_ranks_and_limits(world, encoder, cross_encoder):
     given = settings(
         judge=str(cross_encoder), positive_share=0, margin=0.0, negatives=4, last_rank=9, shard_size=5
     )
-    found = {(row["query"], row["positive"]): row for row in rows_of(made(tmp, given))}
+    by_pair = {(row["query"], row["positive"]): row for row in rows_of(dataset(tmp, given))}
     judge = load_cross_encoder(str(cross_encoder), device="cpu")
     for pair in pairs:
-        own = [each["positive"] for each in pairs if each["query"] == pair["query"]]
+        own = [other["positive"] for other in pairs if other["query"] == pair["query"]]
         (near,) = cosines(encoder, [pair["query"]], corpus)
         ranked = [corpus[i] for i in np.argsort(-near) if corpus[i] not in own][:9]
         scores = dict(zip(ranked, score_pairs(judge, [pair["query"]] * 9, ranked).tolist(), strict=True))
@@ -275,7 +276,7 @@ def test_a_cross_encoder_scores_ranks_and_limits(world, encoder, cross_encoder):
         allowed = sorted((text for text in ranked if scores[text] <= of_own.min()), key=lambda t: -scores[t])[
             :4
         ]
-        row = found.get((pair["query"], pair["positive"]))
+        row = by_pair.get((pair["query"], pair["positive"]))
         assert (row["negatives"] if row else []) == allowed
         if row:
             assert row["scores"] == pytest.approx([scores[text] for text in allowed], abs=1e-5)
@@ -287,7 +288,7 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 
     tmp, settings, *_ = world
     given = settings(judge=str(tiny_gpt2), judge_kind="likelihood", negatives=2, last_rank=3)
-    row = rows_of(made(tmp, given))[0]
+    row = rows_of(dataset(tmp, given))[0]
     judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32", max_length=None)
     both = [row["positive"], *row["negatives"]]
     scores = likelihood_ratios(judge, both, [row["query"]] * 3, cue="\n\n")
@@ -304,7 +305,7 @@ def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encode
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])
     given = settings(pairs=new, pick="random", **({"judge": str(cross_encoder)} if judged else {}))
-    whole = files(made(tmp, given, "whole").path)
+    whole = files(dataset(tmp, given, "whole").path)
     real, left = FolderWriter.commit, 0
 
     def commit(self, *what, **how):
@@ -319,7 +320,7 @@ def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encode
     while finished is None:
         left = 1 + stops % 2
         try:
-            finished = made(tmp, given, "stopped")
+            finished = dataset(tmp, given, "stopped")
         except KeyboardInterrupt:
             stops += 1
     assert stops > 8
@@ -330,14 +331,14 @@ def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encode
 @pytest.mark.long
 def test_two_workers_write_the_same_bytes(world):
     tmp, settings, *_ = world
-    one = made(tmp, settings(), "one")
-    two = made(tmp, settings(workers=2), "two")
+    one = dataset(tmp, settings(), "one")
+    two = dataset(tmp, settings(workers=2), "two")
     assert files(one.path) == files(two.path)
 
 
 def test_ranks_of_an_array_job_write_the_same_bytes(world):
     tmp, settings, *_ = world
-    one = made(tmp, settings(), "one")
+    one = dataset(tmp, settings(), "one")
     for number in (1, 0):
         given = settings(executor="array", rank=number, world_size=2)
         STEPS["negatives"].run(given, Run(tmp / "many", Silent()))
@@ -346,21 +347,21 @@ def test_ranks_of_an_array_job_write_the_same_bytes(world):
 
 def test_other_settings_are_refused_and_afresh_vectors_stay(world):
     tmp, settings, *_ = world
-    made(tmp, settings())
+    dataset(tmp, settings())
     with pytest.raises(FolderError, match="positive_share"):
-        made(tmp, settings(positive_share=0.5))
+        dataset(tmp, settings(positive_share=0.5))
     before = (tmp / "out" / "corpus" / "journal" / "00000.jsonl").stat().st_mtime_ns
-    made(tmp, settings(positive_share=0.5), fresh=True)
+    dataset(tmp, settings(positive_share=0.5), fresh=True)
     assert (tmp / "out" / "corpus" / "journal" / "00000.jsonl").stat().st_mtime_ns == before
 
 
 def test_datasets_opens_rows_and_rejects(world):
     tmp, settings, *_ = world
-    found = made(tmp, settings(positive_share=0.5))
+    folder = dataset(tmp, settings(positive_share=0.5))
     opened = load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))["train"]
-    assert opened.to_list() == rows_of(found)
+    assert opened.to_list() == rows_of(folder)
     rejects = load_dataset(str(tmp / "out"), "rejects", cache_dir=str(tmp / "cache"))["rejects"]
-    assert len(rejects) == found.manifest.counts.rejects > 0
+    assert len(rejects) == folder.manifest.counts.rejects > 0
 
 
 # labelled
@@ -368,7 +369,7 @@ def test_datasets_opens_rows_and_rejects(world):
 
 def test_the_share_of_labelled_positives_among_the_negatives(world, capsys):
     tmp, settings, _, corpus = world
-    every = rows_of(made(tmp, settings(), "unknown"))
+    every = rows_of(dataset(tmp, settings(), "unknown"))
     first = [row for row in every if row["query"] == every[0]["query"]]
     known = [
         {"query": every[0]["query"].upper(), "positive": text}
@@ -376,12 +377,12 @@ def test_the_share_of_labelled_positives_among_the_negatives(world, capsys):
     ]
     known += [{"query": "of another", "positive": "text"}]
     given = settings(labelled=lines(tmp / "known.jsonl", known))
-    found = negatives(given, Run(tmp / "out", Progress()))
-    assert rows_of(found) == every
+    folder = negatives(given, Run(tmp / "out", Progress()))
+    assert rows_of(folder) == every
     count = 3 * len(first)
     share = f"{len(first)} of {count} ({len(first) / count:.1%}) of the negatives, and 1 of 10 (10.0%) of all texts"
     assert f"for 1 labelled queries: {share}" in capsys.readouterr().err
-    assert share in found.manifest.about.description
+    assert share in folder.manifest.about.description
     assert share in (tmp / "out" / "README.md").read_text()
 
 
@@ -394,16 +395,16 @@ def test_rows_that_are_no_pairs_are_rejects_with_a_reason(world):
         {"query": " ", "positive": "bal"}, {"query": "bal", "positive": None}, pairs[0],
         {"query": "???", "positive": "bal"}, {"query": "bal bam", "positive": "unknown"},
     ]  # fmt: skip
-    found = made(tmp, settings(pairs=lines(tmp / "bad.jsonl", [*pairs, *bad])))
-    assert found.manifest.counts.rejects_by_reason == {
+    folder = dataset(tmp, settings(pairs=lines(tmp / "bad.jsonl", [*pairs, *bad])))
+    assert folder.manifest.counts.rejects_by_reason == {
         "blank: the positive is blank": 1,
         "blank: the query is blank": 1,
         "duplicate: repeats an earlier pair": 1,
         "zero vector: the encoder's vector of the positive is zero": 1,
         "zero vector: the encoder's vector of the query is zero": 1,
     }
-    assert rows_of(found) == rows_of(made(tmp, settings(), "good"))
-    (row,) = [json.loads(r["row"]) for r in found.rejects().to_pylist() if "repeats" in r["reason"]]
+    assert rows_of(folder) == rows_of(dataset(tmp, settings(), "good"))
+    (row,) = [json.loads(r["row"]) for r in folder.rejects().to_pylist() if "repeats" in r["reason"]]
     assert row["where"] == f"bad.jsonl:{len(pairs) + 3}"
 
 
@@ -425,7 +426,7 @@ def test_rows_that_are_no_pairs_are_rejects_with_a_reason(world):
 def test_pairs_that_cannot_be_used_are_told(world, rows, message):
     tmp, settings, *_ = world
     with pytest.raises(InputError, match=message):
-        made(tmp, settings(pairs=lines(tmp / "bad.jsonl", rows)))
+        dataset(tmp, settings(pairs=lines(tmp / "bad.jsonl", rows)))
 
 
 def test_a_corpus_of_nothing_but_positives_is_told(world):
@@ -433,9 +434,9 @@ def test_a_corpus_of_nothing_but_positives_is_told(world):
     corpus = lines(tmp / "few.jsonl", [{"text": "bal bam"}, {"text": "Bal bam!"}])
     pairs = lines(tmp / "p.jsonl", [{"query": "bal", "positive": "bal bam"}])
     with pytest.raises(InputError, match=r"no query has a text .* besides its positives, among 2 distinct"):
-        made(tmp, settings(corpus=corpus, pairs=pairs))
+        dataset(tmp, settings(corpus=corpus, pairs=pairs))
     with pytest.raises(InputError, match=r"at the ranks 50 to 60 besides"):
-        made(tmp, settings(first_rank=50, last_rank=60), "beyond")
+        dataset(tmp, settings(first_rank=50, last_rank=60), "beyond")
 
 
 def test_a_query_with_only_copies_as_neighbours_is_searched_deeper(world):
@@ -443,17 +444,17 @@ def test_a_query_with_only_copies_as_neighbours_is_searched_deeper(world):
     copies = [{"text": f"bal bam {'!' * i}del"} for i in range(60)]
     corpus = lines(tmp / "many.jsonl", [*copies, {"text": "gol gom"}, {"text": "gor"}])
     pairs = lines(tmp / "p.jsonl", [{"query": "bal", "positive": "bal bam del"}])
-    (row,) = rows_of(made(tmp, settings(corpus=corpus, pairs=pairs, last_rank=3)))
+    (row,) = rows_of(dataset(tmp, settings(corpus=corpus, pairs=pairs, last_rank=3)))
     assert sorted(row["negatives"]) == ["gol gom", "gor"]
 
 
 def test_ranks_beyond_the_corpus_and_labels_of_other_queries(world):
     tmp, settings, _, corpus = world
-    found = made(tmp, settings(last_rank=4_000, negatives=100))
-    assert {len(row["negatives"]) for row in rows_of(found)} == {len(corpus) - 1, len(corpus) - 2}
+    folder = dataset(tmp, settings(last_rank=4_000, negatives=100))
+    assert {len(row["negatives"]) for row in rows_of(folder)} == {len(corpus) - 1, len(corpus) - 2}
     other = lines(tmp / "other.jsonl", [{"query": "of another", "positive": "text"}])
     with pytest.raises(InputError, match="none of its 1 pairs has a query of the pairs"):
-        made(tmp, settings(labelled=other), "other")
+        dataset(tmp, settings(labelled=other), "other")
     assert not (tmp / "other" / "corpus").exists()  # it is told before anything is encoded
 
 
@@ -461,10 +462,10 @@ def test_other_columns_are_other_queries(world):
     tmp, settings, pairs, _ = world
     both = [{**row, "asked": row["query"] + " bal"} for row in pairs]
     path = lines(tmp / "both.jsonl", both)
-    made(tmp, settings(pairs=path))
-    found = made(tmp, settings(pairs=path, query_column="asked"), fresh=True)
+    dataset(tmp, settings(pairs=path))
+    folder = dataset(tmp, settings(pairs=path, query_column="asked"), fresh=True)
     new = lines(tmp / "asked.jsonl", [{"query": row["asked"], "positive": row["positive"]} for row in both])
-    assert rows_of(found) == rows_of(made(tmp, settings(pairs=new), "new"))
+    assert rows_of(folder) == rows_of(dataset(tmp, settings(pairs=new), "new"))
 
 
 @pytest.mark.parametrize(
@@ -486,7 +487,7 @@ def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, monkeypat
     tmp, settings, *_ = world
     monkeypatch.setattr("pairsmith.steps.negatives.route.encode_queries", lambda *_: pytest.fail("encoded"))
     with pytest.raises(SettingsError, match="IVF4096,Falt"):
-        made(tmp, settings(index="IVF4096,Falt"))
+        dataset(tmp, settings(index="IVF4096,Falt"))
 
 
 # planned
@@ -500,8 +501,8 @@ def test_a_plan_says_what_it_will_cost(world, cross_encoder):
     assert plain.seconds > 0
     judged = plan_negatives(settings(judge=str(cross_encoder)), {})
     assert judged.shared > plain.shared
-    asked = {"@asked": plain}
-    assert plan_negatives(settings(pairs="@asked"), asked).rows == {"train": len(pairs)}
+    estimates = {"@asked": plain}
+    assert plan_negatives(settings(pairs="@asked"), estimates).rows == {"train": len(pairs)}
 
 
 def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
@@ -516,9 +517,9 @@ def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
         ),
     }
     before = {name: Estimate(1, 1, 1, {"train": 100}, sample=sample) for name, sample in samples.items()}
-    found = plan_negatives(settings(pairs="@pairs", corpus=["@chunks"]), before)
+    estimate = plan_negatives(settings(pairs="@pairs", corpus=["@chunks"]), before)
     assert encoded == ["Who barks?", "Dogs\nThey bark."]
-    assert found.rows == {"train": 100}
+    assert estimate.rows == {"train": 100}
     before["@pairs"] = Estimate(1, 1, 1, {"train": 100}, sample=pa.table({"other": ["x"]}))
     with pytest.raises(InputError, match="@pairs has none of the columns query, .* it has: other"):
         plan_negatives(settings(pairs="@pairs"), before)

@@ -22,7 +22,7 @@ from pairsmith.steps.retrieval.settings import ChunkSettings
 
 
 def run(documents, out, progress=None, **rest):
-    given = [str(each) for each in (documents if isinstance(documents, list) else [documents])]
+    given = [str(path) for path in (documents if isinstance(documents, list) else [documents])]
     return chunk(ChunkSettings(documents=given, **rest), Run(out, progress or Silent()))
 
 
@@ -67,8 +67,8 @@ def test_a_folder_becomes_chunks_with_titles_and_places(library, tmp_path):
 
 def test_what_cannot_be_read_is_a_reject_with_the_reason(library, tmp_path):
     folder = run(library, tmp_path / "out", words=4)
-    found = {(each["filter"], json.loads(each["row"])["document"]): each for each in rejects(folder)}
-    assert set(found) == {
+    rejected = {(row["filter"], json.loads(row["row"])["document"]): row for row in rejects(folder)}
+    assert set(rejected) == {
         ("duplicate", "b/guide.md"),
         ("encoding", "b/latin.txt"),
         ("empty document", "empty.md"),
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_a_reject_with_the_reason(library, tmp_path):
         ("unknown kind", "sheet.xlsx"),
         ("unknown kind", "other.xlsx"),
     }
-    latin = found["encoding", "b/latin.txt"]
+    latin = rejected["encoding", "b/latin.txt"]
     assert latin["reason"] == "not UTF-8: byte 0xe9"
     assert json.loads(latin["row"])["byte"] == 4
     counted = folder.manifest.counts.rejects_by_reason
@@ -118,11 +118,11 @@ def test_odd_files_stop_nothing(tmp_path):
     for name, data in ODD.items():
         (folder / os.fsdecode(name)).write_bytes(data)
     heard = Heard()
-    made = run(folder, tmp_path / "out", heard, workers=2, shard_size=4)
+    dataset = run(folder, tmp_path / "out", heard, workers=2, shard_size=4)
     assert "\n".join(heard.lines).encode()
-    found = {row["document"]: (row["title"], row["text"]) for row in rows(made)}
-    assert found.pop("bomb.md")[0] == ""
-    assert found == {
+    documents = {row["document"]: (row["title"], row["text"]) for row in rows(dataset)}
+    assert documents.pop("bomb.md")[0] == ""
+    assert documents == {
         "day.md": ("", "It has a date."),
         "README.md": ("", "It looks like a card."),
         "hex.html": ("", "It has letters."),
@@ -130,7 +130,7 @@ def test_odd_files_stop_nothing(tmp_path):
         "none.html": ("", "It has no encoding."),
         "caf\\xe9.txt": ("", "It has a name."),
     }
-    lost = {json.loads(each["row"])["where"]: each["filter"] for each in rejects(made)}
+    lost = {json.loads(row["row"])["where"]: row["filter"] for row in rejects(dataset)}
     assert lost == {
         f"{folder}/manifest.json": "unknown kind",
         f"{folder}/caf\\xe9 2.txt": "encoding",
@@ -145,10 +145,10 @@ def test_a_source_may_have_an_odd_name(tmp_path):
     file = folder / os.fsdecode(b"caf\xe9.txt")
     file.write_text("Ann sails.")
     for number, sources in enumerate([file, folder, [folder, file]]):
-        made = run(sources, tmp_path / str(number))
-        (row,) = rows(made)
+        dataset = run(sources, tmp_path / str(number))
+        (row,) = rows(dataset)
         assert row["document"].endswith("caf\\xe9.txt")
-        assert "\\xe9" in (made.path / "README.md").read_text(encoding="utf-8")
+        assert "\\xe9" in (dataset.path / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_reader_that_fails_makes_a_reject_that_can_be_stored(library, tmp_path, monkeypatch):
@@ -156,9 +156,7 @@ def test_a_reader_that_fails_makes_a_reject_that_can_be_stored(library, tmp_path
         raise RuntimeError("half a letter: \ud83d")
 
     monkeypatch.setattr(reading, "READERS", {**reading.READERS, ".pdf": failing})
-    (lost,) = [
-        each for each in rejects(run(library, tmp_path / "out")) if each["filter"] == "unreadable file"
-    ]
+    (lost,) = [row for row in rejects(run(library, tmp_path / "out")) if row["filter"] == "unreadable file"]
     assert lost["reason"] == "the library that reads it failed"
     assert json.loads(lost["row"])["error"] == "half a letter: \\ud83d"
 
@@ -239,7 +237,9 @@ def test_columns_of_tables_may_be_named(tmp_path):
 
 def test_steps_that_read_documents_read_the_texts_of_chunks(library, tmp_path):
     folder = run(library, tmp_path / "out")
-    assert [each.document for each in read_documents(folder.path)] == [row["text"] for row in rows(folder)]
+    assert [document.document for document in read_documents(folder.path)] == [
+        row["text"] for row in rows(folder)
+    ]
 
 
 def test_chunks_can_be_cut_again(library, tmp_path):
@@ -308,8 +308,8 @@ def test_on_the_command_line(library, tmp_path):
 def test_a_plan_extrapolates_from_a_sample(library, tmp_path):
     settings = ChunkSettings(documents=[str(library)], words=4)
     planned = plan_chunk(settings, {})
-    made = run(library, tmp_path / "out", words=4)
-    assert planned.rows == {"train": made.rows + 1}  # with the copy
+    folder = run(library, tmp_path / "out", words=4)
+    assert planned.rows == {"train": folder.rows + 1}  # with the copy
     assert planned.sample.column_names == ["id", "title", "text", "document", "place"]
     after = plan_chunk(ChunkSettings(documents=["@made"], words=2), {"@made": planned})
     assert after.rows["train"] > planned.rows["train"]

@@ -142,21 +142,21 @@ def test_within_more_chunks_a_query_of_less_rank_is_kept(world):
 def test_near_copies_of_earlier_queries_are_dropped(world):
     tmp_path, settings = world
     folder = run(settings(within=1, duplicates=0.89), tmp_path / "out")
-    found = lost(folder)["q4"]
-    assert (found["filter"], found["reason"]) == (
+    reject = lost(folder)["q4"]
+    assert (reject["filter"], reject["reason"]) == (
         "duplicate",
         "an earlier query has a cosine of 0.89 or more with it",
     )
-    assert json.loads(found["row"])["like"] == "q1"
+    assert json.loads(reject["row"])["like"] == "q1"
 
 
 def test_queries_of_an_evaluation_are_dropped_and_counted(world):
     tmp_path, settings = world
     evaluation = [str(tmp_path / "beir" / "queries.jsonl")]
     folder = run(settings(within=1, evaluation=evaluation, contaminated=0.7), tmp_path / "out")
-    found = {name: row["reason"] for name, row in lost(folder).items() if row["filter"] == "evaluation"}
+    reasons = {name: row["reason"] for name, row in lost(folder).items() if row["filter"] == "evaluation"}
     # "dates" has a cosine of 0.707 with "dates grapes".
-    assert found == {
+    assert reasons == {
         "q6": "copies a query of the evaluation",
         "q10": "a query of the evaluation has a cosine of 0.7 or more with it",
     }
@@ -363,10 +363,10 @@ def test_rows_of_any_program_are_read(world, together, monkeypatch):
         },
     ]
     folder = run(settings(queries=lines(tmp_path / "rows.jsonl", rows), corpus=[corpus]), tmp_path / "out")
-    found = kept(folder)
-    assert found.keys() == {"b", str(2**70)}
-    assert found["b"]["more"] == '{"a": 1}'
-    assert found[str(2**70)]["half"] == '"\\ud800"'
+    by_id = kept(folder)
+    assert by_id.keys() == {"b", str(2**70)}
+    assert by_id["b"]["more"] == '{"a": 1}'
+    assert by_id[str(2**70)]["half"] == '"\\ud800"'
     assert lost(folder)["1"]["filter"] == "no chunk"
 
 
@@ -380,8 +380,8 @@ def test_a_column_has_one_type_whatever_stands_where(world, together, monkeypatc
         {"query": "bread", "positive": "apple bread", "other": True},
     ]
     source = lines(tmp_path / "rows.jsonl", rows)
-    found = written.QuerySource.find(source)
-    assert {name: str(kind) for name, kind in zip(found.schema.names, found.schema.types, strict=True)} == {
+    origin = written.QuerySource.find(source)
+    assert {name: str(kind) for name, kind in zip(origin.schema.names, origin.schema.types, strict=True)} == {
         "query": "string", "positive": "string", "some": "double", "other": "string",
     }  # fmt: skip
     table = run(settings(queries=source), tmp_path / "out").table()

@@ -137,9 +137,9 @@ def test_a_language_that_the_model_hardly_knows_is_told(tmp_path, texts, dense):
 
 def test_only_the_first_chunks_with_a_limit(model, chunks, tmp_path):
     heard = Heard()
-    made = write_queries(settings(model, chunks, limit=2, shard_size=25), Run(tmp_path / "some", heard))
-    of = {each.rsplit("-", 3)[0] for each in made.rejects()["id"].to_pylist()}  # CHUNK-QUERY-try-TRY
-    assert of | set(made.table()["chunk"].to_pylist()) == {"boat-0", "boat-1"}
+    folder = write_queries(settings(model, chunks, limit=2, shard_size=25), Run(tmp_path / "some", heard))
+    of = {row_id.rsplit("-", 3)[0] for row_id in folder.rejects()["id"].to_pylist()}  # CHUNK-QUERY-try-TRY
+    assert of | set(folder.table()["chunk"].to_pylist()) == {"boat-0", "boat-1"}
     assert not any("repeated" in line for line in heard.lines)
 
 

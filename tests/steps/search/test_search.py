@@ -52,15 +52,15 @@ def encoded(monkeypatch):
 
 
 def search(*arguments, given=None):
-    words = [str(each) for each in arguments]
+    words = [str(argument) for argument in arguments]
     return CliRunner().invoke(make_app(), ["search", *words], input=given, terminal_width=200)
 
 
-def found(result):
+def scores_of(result):
     """The ids and scores of each query, from ``--json``."""
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    return [{each["id"]: each["score"] for each in line["documents"]} for line in lines]
+    return [{document["id"]: document["score"] for document in line["documents"]} for line in lines]
 
 
 def expected(model, corpus, queries, count, *, ask="", tell=""):
@@ -69,8 +69,8 @@ def expected(model, corpus, queries, count, *, ask="", tell=""):
     texts = [tell + "\n".join(filter(None, (row["title"], row["text"]))) for row in rows]
     encoder = load_sentence_encoder(str(model), device="cpu")
     x, y = (
-        encoder.encode(each, normalize_embeddings=True, show_progress_bar=False)
-        for each in ([ask + query for query in queries], texts)
+        encoder.encode(sentences, normalize_embeddings=True, show_progress_bar=False)
+        for sentences in ([ask + query for query in queries], texts)
     )
     order = (-x @ y.T).argsort(axis=1)[:, :count]
     return [
@@ -80,10 +80,10 @@ def expected(model, corpus, queries, count, *, ask="", tell=""):
 
 def same(one, other):
     """Whether both rank the same documents with the same scores; those that are as near may change places."""
-    for ours, theirs in zip(one, other, strict=True):
-        assert sorted(ours.values(), reverse=True) == list(ours.values())
-        assert list(ours.values()) == pytest.approx(list(theirs.values()), abs=1e-5)
-        assert ours == pytest.approx(theirs, abs=1e-5)
+    for scores, theirs in zip(one, other, strict=True):
+        assert sorted(scores.values(), reverse=True) == list(scores.values())
+        assert list(scores.values()) == pytest.approx(list(theirs.values()), abs=1e-5)
+        assert scores == pytest.approx(theirs, abs=1e-5)
 
 
 @pytest.mark.parametrize("together", [7, 20_000])
@@ -92,18 +92,18 @@ def test_the_best_are_those_of_a_product_of_matrices(together, corpus, tiny_bert
     queries = ["a horn", "onions of the market"]
     given = ("--model", tiny_bert, "--corpus", corpus, "--json", *queries)
     first, again = search(*given), search(*given)
-    same(found(first), expected(tiny_bert, corpus, queries, 10))
+    same(scores_of(first), expected(tiny_bert, corpus, queries, 10))
     assert again.stdout == first.stdout
     prompts = ("--query-prompt", "find: ", "--document-prompt", "text: ", "--best", 40)
-    asked = expected(tiny_bert, corpus, queries, 40, ask="find: ", tell="text: ")
-    same(found(search(*given, *prompts)), asked)
+    rankings = expected(tiny_bert, corpus, queries, 40, ask="find: ", tell="text: ")
+    same(scores_of(search(*given, *prompts)), rankings)
     line = json.loads(first.stdout.splitlines()[1])
     assert line["query"] == queries[1]
-    assert [each["rank"] for each in line["documents"]] == list(range(1, 11))
+    assert [document["rank"] for document in line["documents"]] == list(range(1, 11))
     rows = {row["id"]: row for row in map(json.loads, corpus.read_text().splitlines())}
     assert all(
-        (each["title"], each["text"]) == (rows[each["id"]]["title"], rows[each["id"]]["text"])
-        for each in line["documents"]
+        (document["title"], document["text"]) == (rows[document["id"]]["title"], rows[document["id"]]["text"])
+        for document in line["documents"]
     )
 
 
@@ -151,7 +151,7 @@ def test_a_stopped_search_goes_on_behind_the_vectors_that_are_kept(corpus, tiny_
         stopped = search(*given)
     assert (stopped.exit_code, stopped.stderr.splitlines()[-1]) == (130, "stopped")
     encoded.clear()
-    same(found(search(*given)), expected(tiny_bert, corpus, ["a horn"], 10))
+    same(scores_of(search(*given)), expected(tiny_bert, corpus, ["a horn"], 10))
     assert len(encoded) == 3  # the two parts that were left, and the query
 
 
@@ -234,8 +234,8 @@ def test_a_folder_of_beir_and_several_files_are_searched(corpus, tmp_path):
     folder.mkdir()
     (folder / "corpus.jsonl").write_text('{"_id": "b", "title": "Zebras", "text": "They run."}\n')
     both = search("--model", "bm25", "--corpus", folder, "--corpus", corpus, "zebras horn", "--json")
-    assert next(iter(found(both)[0])) == "b"
-    assert len(found(both)[0]) == 10
+    assert next(iter(scores_of(both)[0])) == "b"
+    assert len(scores_of(both)[0]) == 10
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_mistakes_are_told_in_a_line_or_two(arguments, said, corpus, tmp_path, m
     (tmp_path / "broken" / "config.json").write_text("{}")
     names = {"CORPUS": str(corpus), "EMPTY": "empty.jsonl", "BROKEN": "broken"}
     for name, value in names.items():
-        arguments = [each.replace(name, value) for each in arguments]
+        arguments = [argument.replace(name, value) for argument in arguments]
         said = said.replace(name, value)
     model = () if "--model" in arguments else ("--model", "bm25")
     result = search(*model, *arguments)
@@ -299,13 +299,13 @@ def test_an_unwritable_cache_is_told_and_stops_nothing(corpus, tiny_bert, cache)
 def test_queries_are_asked_for_until_one_is_empty(corpus, tiny_bert, encoded, monkeypatch):
     monkeypatch.setattr(route, "_on_terminal", lambda: True)
     base = ("--model", tiny_bert, "--corpus", corpus, "--best", 2)
-    each = [line for query in ("lute", "horn") for line in search(*base, query).stdout.splitlines()]
+    answers = [line for query in ("lute", "horn") for line in search(*base, query).stdout.splitlines()]
     for given in ("lute\nhorn\n\nnot asked\n", "lute\nhorn\n"):  # an empty line, and the end
         result = search(*base, given=given)
         assert result.exit_code == 0, result.output
         assert encoded[-2:] == [1, 1]  # each query by itself
         lines = [line.split("query> ")[-1] for line in result.stdout.splitlines()]
-        assert [line for line in lines if line] == each
+        assert [line for line in lines if line] == answers
         assert "an empty line or Ctrl-D ends" in result.stderr
 
 
@@ -314,7 +314,7 @@ def test_queries_are_asked_for_until_one_is_empty(corpus, tiny_bert, encoded, mo
 def test_queries_are_asked_for_on_a_terminal(corpus):
     import pty
 
-    ours, theirs = pty.openpty()
+    controller, theirs = pty.openpty()
     command = [sys.executable, "-m", "pairsmith", "search", "--model", "bm25", "--corpus", str(corpus)]
     with subprocess.Popen(
         [*command, "--best", "1"],
@@ -324,15 +324,15 @@ def test_queries_are_asked_for_on_a_terminal(corpus):
         env={**os.environ, "TERM": "dumb"},
     ) as process:
         os.close(theirs)
-        os.write(ours, b"lute\nzebra\n\n")  # the terminal keeps them until they are asked for
+        os.write(controller, b"lute\nzebra\n\n")  # the terminal keeps them until they are asked for
         shown = b""
         while process.poll() is None:
             try:
-                shown += os.read(ours, 4096)
+                shown += os.read(controller, 4096)
             except OSError:  # the other end is closed
                 break
         assert process.wait(timeout=60) == 0
-    os.close(ours)
+    os.close(controller)
     text = shown.decode().replace("\r", "")
     assert "an empty line or Ctrl-D ends" in text
     assert text.count("query> ") == 3

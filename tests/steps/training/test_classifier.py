@@ -163,8 +163,8 @@ def test_the_validation_texts_choose_c(given, tmp_path):
     train_classifier(given(validation=validation, c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
     assert record["measured_on"] == "validation texts"
-    assert [each["c"] for each in record["choices"]] == [0.1, 1.0, 10.0]
-    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
+    assert [choice["c"] for choice in record["choices"]] == [0.1, 1.0, 10.0]
+    assert record["c"] == min(record["choices"], key=lambda choice: choice["log_loss"])["c"]
     assert set(record["inputs"]) == {"data", "validation"}
 
 
@@ -172,7 +172,7 @@ def test_cross_validation_chooses_among_several(given, tmp_path):
     train_classifier(given(c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
     assert record["measured_on"] == "cross-validation"
-    assert record["c"] == min(record["choices"], key=lambda each: each["log_loss"])["c"]
+    assert record["c"] == min(record["choices"], key=lambda choice: choice["log_loss"])["c"]
     assert "that was tried, on cross-validation;" in (tmp_path / "model" / "README.md").read_text()
 
 
@@ -212,19 +212,19 @@ def test_settings_of_c(c, words):
 
 
 def test_figures_by_hand():
-    found = classification_figures(("a", "b"), ["a", "a", "b", "b"], [0, 1, 1, 1], bootstrap=100)
-    assert found["accuracy"] == 75.0
-    assert found["macro_f1"] == pytest.approx((100 * 2 / 3 + 80) / 2, abs=1e-4)
-    assert found["labels"]["a"] == {
+    figures = classification_figures(("a", "b"), ["a", "a", "b", "b"], [0, 1, 1, 1], bootstrap=100)
+    assert figures["accuracy"] == 75.0
+    assert figures["macro_f1"] == pytest.approx((100 * 2 / 3 + 80) / 2, abs=1e-4)
+    assert figures["labels"]["a"] == {
         "precision": 100.0,
         "recall": 50.0,
         "f1": 66.6667,
         "count": 2,
         "predicted": 1,
     }
-    assert found["confusion"] == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 2}}
-    assert (found["largest"], found["count"]) == (50.0, 4)
-    assert found["accuracy_ci"][0] <= 75 <= found["accuracy_ci"][1]
+    assert figures["confusion"] == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 2}}
+    assert (figures["largest"], figures["count"]) == (50.0, 4)
+    assert figures["accuracy_ci"][0] <= 75 <= figures["accuracy_ci"][1]
     assert classification_figures(("a", "b"), ["a"], [0], bootstrap=0)["accuracy_ci"] is None
 
 
@@ -235,8 +235,8 @@ def test_an_evaluation_with_other_label_names_and_rows_that_were_trained_on(trai
         {"text": "Something else.", "label": 0},
         {"text": "", "label": 1},
     ]
-    found = measured(tmp_path, rows, said, model=str(trained), map=["0=bad", "1=good"])
-    assert (found["count"], found["blank"], found["trained_on"]) == (2, 1, 1)
+    results = measured(tmp_path, rows, said, model=str(trained), map=["0=bad", "1=good"])
+    assert (results["count"], results["blank"], results["trained_on"]) == (2, 1, 1)
     assert any(
         line.startswith("1 of 2 texts are among those that the classifier was trained on")
         for line in said.lines
@@ -244,18 +244,18 @@ def test_an_evaluation_with_other_label_names_and_rows_that_were_trained_on(trai
     predictions = [
         json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
     ]
-    assert [each["label"] for each in predictions] == ["good", "bad"]
-    assert all(0.5 <= each["score"] <= 1 for each in predictions)
+    assert [prediction["label"] for prediction in predictions] == ["good", "bad"]
+    assert all(0.5 <= prediction["score"] <= 1 for prediction in predictions)
     again = measured(tmp_path, rows, said, model=str(trained), map={"0": "bad", "1": "good"})
-    assert again == found
+    assert again == results
     assert any("already evaluated" in line for line in said.lines)
 
 
 def test_by_the_names_of_labels(tiny_bert, tmp_path):
     names = ["good=A fine film.", "good=Lovely.", "bad=A dull film."]
-    found = measured(tmp_path, ROWS, model=str(tiny_bert), name=names)
-    assert found["count"] == 12
-    assert found["labels"].keys() == {"good", "bad"}
+    results = measured(tmp_path, ROWS, model=str(tiny_bert), name=names)
+    assert results["count"] == 12
+    assert results["labels"].keys() == {"good", "bad"}
     predictions = [
         json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
     ]
@@ -408,12 +408,12 @@ def test_from_python(tiny_bert):
     encoder = pairsmith.load_encoder(str(tiny_bert), device="cpu")
     rows = [LabelledText(str(n), row["text"], row["label"]) for n, row in enumerate(ROWS)]
     classifier = pairsmith.train_classifier(encoder, rows, rows[:4], c=[1.0, 5.0])
-    found = pairsmith.evaluate_classification(classifier, rows, bootstrap=20)
-    assert found["count"] == 12
+    figures = pairsmith.evaluate_classification(classifier, rows, bootstrap=20)
+    assert figures["count"] == 12
     right = sum(
         a == b.label for a, b in zip(classifier.predict([row.text for row in rows]), rows, strict=True)
     )
-    assert found["accuracy"] == pytest.approx(100 * right / 12, abs=1e-3)
+    assert figures["accuracy"] == pytest.approx(100 * right / 12, abs=1e-3)
     with pytest.raises(
         SettingsError, match="no option 'epochs'; its options are balanced, batch_size, c, seed"
     ):

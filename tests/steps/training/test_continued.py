@@ -56,40 +56,40 @@ def tokens_of(summarizer, text):
 
 @pytest.mark.parametrize(("kind", "cue"), [("summaries", "\nTL;DR:"), ("reading", "\nQuestion:")])
 def test_a_document_is_followed_by_a_cue_and_a_summary_by_the_end(tiny_llama, kind, cue):
-    found = load_summarizer(str(tiny_llama), kind, device="cpu")
-    assert found.cue == cue
-    (read,) = encode_documents(found, ["A horn was heard."])
-    assert read == [*tokens_of(found, "A horn was heard."), *tokens_of(found, cue)]
-    (written,) = encode_summaries(found, [" Hal played.\n"], 62)
-    assert written == [*tokens_of(found, " Hal played."), END]
-    assert found.tokenizer.decode(read + written[:-1]) == f"A horn was heard.{cue} Hal played."
+    model = load_summarizer(str(tiny_llama), kind, device="cpu")
+    assert model.cue == cue
+    (read,) = encode_documents(model, ["A horn was heard."])
+    assert read == [*tokens_of(model, "A horn was heard."), *tokens_of(model, cue)]
+    (written,) = encode_summaries(model, [" Hal played.\n"], 62)
+    assert written == [*tokens_of(model, " Hal played."), END]
+    assert model.tokenizer.decode(read + written[:-1]) == f"A horn was heard.{cue} Hal played."
 
 
 @pytest.mark.parametrize("written", [16, 100])
 def test_a_document_is_cut_so_that_cue_and_summary_fit(tiny_llama, written):
-    found = load_summarizer(str(tiny_llama), device="cpu", max_length=200)
-    cue, text = tokens_of(found, found.cue), tokens_of(found, document(2) * 9)
-    (read,) = encode_documents(found, [document(2) * 9], written)
+    model = load_summarizer(str(tiny_llama), device="cpu", max_length=200)
+    cue, text = tokens_of(model, model.cue), tokens_of(model, document(2) * 9)
+    (read,) = encode_documents(model, [document(2) * 9], written)
     room = min(200, 256 - len(cue) - written)
     assert read == [*text[:room], *cue]
     assert len(read) + written <= 256
-    (summary_,) = encode_summaries(found, [document(2) * 9], written)
-    assert summary_ == [*tokens_of(found, " " + document(2) * 9)[: written - 1], END]
+    (summary_,) = encode_summaries(model, [document(2) * 9], written)
+    assert summary_ == [*tokens_of(model, " " + document(2) * 9)[: written - 1], END]
 
 
 def test_the_start_token_of_a_tokenizer_stands_first_and_an_end_token_does_not_stay(tmp_path):
-    found = load_summarizer(str(make_llama(tmp_path / "llama", starts=True)), device="cpu")
-    add_marker(found, "<mined>")
-    rows = rows_of(found, [Example("A horn.", "Hal.")], [Example("A lute.", "Fin.")], "<mined>", 62)
-    cue = tokens_of(found, found.cue)
-    assert rows[0].document == [300, *tokens_of(found, "A horn."), *cue]
-    assert rows[1].document == [300, 301, *tokens_of(found, "A lute."), *cue]
+    model = load_summarizer(str(make_llama(tmp_path / "llama", starts=True)), device="cpu")
+    add_marker(model, "<mined>")
+    rows = rows_of(model, [Example("A horn.", "Hal.")], [Example("A lute.", "Fin.")], "<mined>", 62)
+    cue = tokens_of(model, model.cue)
+    assert rows[0].document == [300, *tokens_of(model, "A horn."), *cue]
+    assert rows[1].document == [300, 301, *tokens_of(model, "A lute."), *cue]
     from tokenizers.processors import TemplateProcessing
 
-    found.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+    model.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", END)]
     )
-    assert encode_documents(found, ["A horn."]) == [[*tokens_of(found, "A horn."), *cue]]
+    assert encode_documents(model, ["A horn."]) == [[*tokens_of(model, "A horn."), *cue]]
 
 
 def test_documents_are_padded_on_the_left(summarizer):
@@ -151,15 +151,15 @@ def test_summaries_are_the_same_in_any_batch(summarizer):
 
 
 def test_three_tokens_of_the_document_may_come_again(learned):
-    found = load_summarizer(str(learned), device="cpu")
-    text = summarize(found, [document(0)], beams=2)[0]
+    model = load_summarizer(str(learned), device="cpu")
+    text = summarize(model, [document(0)], beams=2)[0]
     (read,), (written,) = (
-        encode_documents(found, [document(0) + " " + text]),
-        encode_summaries(found, [text], 62),
+        encode_documents(model, [document(0) + " " + text]),
+        encode_summaries(model, [text], 62),
     )
     triples = [read[n : n + 3] for n in range(len(read))]
     assert any(written[n : n + 3] in triples for n in range(len(written) - 3))
-    assert summarize(found, [document(0) + " " + text], beams=2)  # nothing of it is forbidden
+    assert summarize(model, [document(0) + " " + text], beams=2)  # nothing of it is forbidden
 
 
 def test_how_summaries_are_written_counts_no_start_token(summarizer):
@@ -199,9 +199,9 @@ def learned(tiny_llama, tmp_path_factory):
 
 
 def test_a_model_learns_four_documents_by_heart_and_reads_the_marker_as_one_token(learned):
-    found = load_summarizer(str(learned), device="cpu")
+    model = load_summarizer(str(learned), device="cpu")
     documents, expected = [document(n) for n in range(4)], [summary(n) for n in range(4)]
-    assert summarize(found, documents) == expected
+    assert summarize(model, documents) == expected
     tokenizer = AutoTokenizer.from_pretrained(learned)
     assert tokenizer("<mined>" + document(4))["input_ids"][0] == 301
     assert AutoModelForCausalLM.from_pretrained(learned).config.vocab_size == 302
@@ -269,11 +269,11 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_llama, tmp_path, mo
 
 def test_a_context_too_short_for_a_document_is_an_error(tmp_path):
     folder = make_llama(tmp_path / "short", max_position_embeddings=40)
-    found = load_summarizer(str(folder), device="cpu")
+    model = load_summarizer(str(folder), device="cpu")
     with pytest.raises(
         ModelError, match=r"reads 40 tokens, of which its cue takes \d and what it writes 62; "
     ):
-        summarize(found, [document(0)])
+        summarize(model, [document(0)])
     with pytest.raises(ModelError, match="have it write fewer tokens, or give a model that reads more"):
         train_summarizer(settings(folder, tmp_path), Run(tmp_path / "out", Silent()))
 

@@ -260,11 +260,11 @@ def test_training_puts_the_encoders_prompts_before_texts(corpora, tiny_bert):
     )
     model = BiEncoder(encoder, scale=20, style=None, style_weight=0).eval()
     with torch.no_grad():
-        found = side_vectors(
+        vectors = side_vectors(
             model.encoder, side_features(model.encoder, ["who plays?", "it is"], "query"), "query"
         )
     expected = encode_texts(encoder, ["who plays?", "it is"], side="query")
-    assert found.numpy() == pytest.approx(expected, abs=1e-5)
+    assert vectors.numpy() == pytest.approx(expected, abs=1e-5)
     assert expected != pytest.approx(
         encode_texts(encoder, ["who plays?", "it is"], side="document"), abs=1e-3
     )
@@ -417,9 +417,9 @@ def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong(monkeypatch):
     draw = drawn_rows(pairs, lambda *_: ["b"], ())
     monkeypatch.setattr("pairsmith.methods.mining.biencoder.side_features", lambda _, texts, side: texts)
     model = SimpleNamespace(encoder=None, side=None)
-    made = batch_of(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])
-    assert made["outputs"] == ["a", "b", "c", "b", "b", "b"]
-    assert made["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
+    batch = batch_of(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])
+    assert batch["outputs"] == ["a", "b", "c", "b", "b", "b"]
+    assert batch["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
     draw = answer_negatives(TWO_ANSWERS, (), entity_finder("rule"), 5)
     assert not [text for text in draw(0, np.random.default_rng(0)) if text.endswith("Ann met Bob Lee.")]
 
@@ -434,7 +434,7 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
     vector = [1.0] + [0.0] * 15
     rows = [
         {"id": f"{n}", "text": f"{answer}: {context}", "group": "", "context": context, "answer": answer,
-         "answer_start": 0, "vector": [each * (1 - n * 1e-3) for each in vector]}
+         "answer_start": 0, "vector": [component * (1 - n * 1e-3) for component in vector]}
         for n, (answer, context) in enumerate(texts)
     ]  # fmt: skip
     writer = FolderWriter.start(
@@ -451,9 +451,9 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
         )
     folder = writer.finish(Card(title="t", description="d"))
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")
-    found = retrieved(TWO_ANSWERS, folder, encoder, 3)
-    assert sorted(found[0]) == [f"Bob: {far}", f"met: {passage_}", f"there: {far}"]
-    assert found[0] == found[1]
+    negatives = retrieved(TWO_ANSWERS, folder, encoder, 3)
+    assert sorted(negatives[0]) == [f"Bob: {far}", f"met: {passage_}", f"there: {far}"]
+    assert negatives[0] == negatives[1]
 
 
 def test_a_documents_own_sentences_are_no_hard_negatives(tmp_path, tiny_bert):
@@ -476,8 +476,8 @@ def test_a_documents_own_sentences_are_no_hard_negatives(tmp_path, tiny_bert):
     writer.commit(0, {"train": pa.Table.from_pylist(rows, encoded_schema("float32"))}, to_table([], REJECT))
     folder = writer.finish(Card(title="t", description="d"))
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")
-    (found,) = retrieved([seed], folder, encoder, 5)
-    assert sorted(found) == ["Bob saw nothing.", "It rained all day."]
+    (negatives,) = retrieved([seed], folder, encoder, 5)
+    assert sorted(negatives) == ["Bob saw nothing.", "It rained all day."]
 
 
 def test_a_stopped_cross_encoder_goes_on_to_the_same_weights(mined, tiny_bert, monkeypatch):
@@ -591,17 +591,17 @@ def test_questions_are_the_same_by_their_text_passage_and_answers(tmp_path):
     rows = [
         {
             "id": str(n),
-            "question": asked,
+            "question": question,
             "context": "Ann and Bob.",
             "answers": {"text": [gold], "answer_start": [at]},
         }
-        for n, (asked, gold, at) in enumerate(
+        for n, (question, gold, at) in enumerate(
             [("who?", "Ann", 0), ("who?", "Bob", 8), ("who?", "Ann", 0), ("Who?", "Ann", 0)]
         )
     ]
-    found = read_question_seeds(write(tmp_path / "seeds.jsonl", rows))
-    assert [each.id for each in found.examples] == ["0", "1", "3"]
-    assert found.repeated == 1
+    seeds = read_question_seeds(write(tmp_path / "seeds.jsonl", rows))
+    assert [example.id for example in seeds.examples] == ["0", "1", "3"]
+    assert seeds.repeated == 1
 
 
 def test_a_summary_that_is_missing_is_said(corpora, tiny_bert):
@@ -656,7 +656,7 @@ def test_pairs_scored_low_are_no_positives(corpora, tiny_bert, capsys, train, co
 def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):
     seeds = write(corpora / "scored.jsonl", SCORED)
     assert len(read_seeds(seeds, "pairs", 0.05).examples) == 10
-    assert {each.score for each in read_seeds(seeds, "pairs", 0.05).examples} == {1.0}
+    assert {pair.score for pair in read_seeds(seeds, "pairs", 0.05).examples} == {1.0}
     with pytest.raises(InputError, match=r"none of the 10 pairs has a score of 0.95 or more.*--least-score"):
         read_seeds(seeds, "pairs", 0.95)
     high = write(corpora / "high.jsonl", [{**row, "score": 5 * row["score"]} for row in SCORED])
@@ -671,7 +671,7 @@ def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):
     with pytest.raises(InputError, match="the score is 'None'"):
         read_seeds(lacking, "pairs", 0.7)
     mined = write(corpora / "mined.jsonl", [{"input": "who?", "output": "he", "score": 0.2, "margin": 1.1}])
-    assert [each.score for each in read_seeds(mined, "pairs", 0.7).examples] == [1.0]  # a program's, no grade
+    assert [pair.score for pair in read_seeds(mined, "pairs", 0.7).examples] == [1.0]  # a program's, no grade
     with pytest.raises(ValidationError, match="least_score"):
         biencoder(corpora, tiny_bert, least_score=0.5)
 

@@ -58,14 +58,14 @@ MANY = [
 ]
 
 
-def write(path, asked):
+def write(path, questions):
     rows = [
         {
             "context": text,
             "question": question,
             "answers": {"text": [answer], "answer_start": [text.index(answer)]},
         }
-        for text, answer, question in asked
+        for text, answer, question in questions
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
@@ -168,8 +168,8 @@ def test_token_accuracy_counts_what_is_written(writer):
     right = count = 0
     for chunk in chunks:
         likeliest = writer.logits(chunk).argmax(dim=2)
-        for found, labels in zip(likeliest.tolist(), chunk["labels"].tolist(), strict=True):
-            right += sum(a == b for a, b in zip(found, labels, strict=True) if b != IGNORED)
+        for tokens, labels in zip(likeliest.tolist(), chunk["labels"].tolist(), strict=True):
+            right += sum(a == b for a, b in zip(tokens, labels, strict=True) if b != IGNORED)
             count += sum(b != IGNORED for b in labels)
     assert token_accuracy(writer, chunks) == pytest.approx(100 * right / count)
 
@@ -178,7 +178,7 @@ TOGETHER = [Example(text, target_text(answer, question)) for text, answer, quest
 
 
 def test_a_passage_that_is_read_once_for_its_questions_has_the_same_loss_and_gradients():
-    found = []
+    results = []
     for questions in (1, 4):
         some = TrainQuestionGeneratorSettings(base=TINY, data=["here"], questions=questions)
         sharing = CausalWriter(some, "cpu")
@@ -187,8 +187,8 @@ def test_a_passage_that_is_read_once_for_its_questions_has_the_same_loss_and_gra
         loss.backward()
         tokens = sum(chunk["input_ids"].numel() for chunk in batch["pairs"]["chunks"])
         accuracy = token_accuracy(sharing, batch["pairs"]["chunks"])
-        found.append((loss.item(), accuracy, sharing.model.get_input_embeddings().weight.grad, tokens))
-    (loss, accuracy, gradient, alone), (again, same, other, together) = found
+        results.append((loss.item(), accuracy, sharing.model.get_input_embeddings().weight.grad, tokens))
+    (loss, accuracy, gradient, alone), (again, same, other, together) = results
     assert again == pytest.approx(loss, rel=1e-5)
     assert same == pytest.approx(accuracy)
     assert torch.allclose(other, gradient, atol=1e-5)
@@ -206,8 +206,8 @@ def test_questions_of_a_passage_are_learned_together_and_a_stopped_training_goes
         train_question_generator(some, Run(tmp_path / "whole", Silent()))
     assert len(seen) == 5  # four passes over five questions, four a step
     assert all(len(step) == 4 for step in seen)
-    of_pass = [each.output for step in seen for each in step][:5]
-    assert sorted(of_pass) == sorted(each.output for each in [*TOGETHER, *EXAMPLES])
+    of_pass = [example.output for step in seen for example in step][:5]
+    assert sorted(of_pass) == sorted(example.output for example in [*TOGETHER, *EXAMPLES])
     with monkeypatch.context() as patch:
         stopped_at(patch, 3)
         with pytest.raises(Stopped):
@@ -274,8 +274,8 @@ def test_two_questions_are_learned_by_heart_and_asked(data, tmp_path):
         AskSettings(inputs=[str(tmp_path / "texts.txt")], model=asker, questions=1, device="cpu"),
         Run(tmp_path / "asked", Silent()),
     )
-    found = {(row["context"], row["written"], row["question"]) for row in folder.table().to_pylist()}
-    assert found == set(ASKED)
+    questions = {(row["context"], row["written"], row["question"]) for row in folder.table().to_pylist()}
+    assert questions == set(ASKED)
 
 
 def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypatch):
@@ -354,9 +354,9 @@ def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
 
 
 def test_a_plan_without_a_question_to_learn_says_so(tmp_path):
-    asked = write(tmp_path / "quoted.jsonl", [("A man plays.", "A man", 'Who "plays"?')])
+    path = write(tmp_path / "quoted.jsonl", [("A man plays.", "A man", 'Who "plays"?')])
     with pytest.raises(InputError, match="none of the questions can be used for training"):
-        train_question_generator.plan(settings(asked), {})
+        train_question_generator.plan(settings(path), {})
 
 
 def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monkeypatch):
@@ -377,12 +377,12 @@ def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monke
 
 def test_both_steps_are_planned(data):
     assert train_question_generator.plan(settings(data), {}).seconds > 0
-    asked = plan_ask(
+    estimate = plan_ask(
         AskSettings(inputs=[data], column="context", model="asker", questions=2, device="cpu"),
         {"asker": Estimate(seconds=1.0, memory=1, disk=1, rows={})},
         TINY,
     )
-    assert asked.rows == {"train": 4}
+    assert estimate.rows == {"train": 4}
 
 
 def test_a_plan_asks_about_texts_that_an_earlier_step_will_make(data):
@@ -392,9 +392,9 @@ def test_a_plan_asks_about_texts_that_an_earlier_step_will_make(data):
         "@chunks": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 50}, sample=chunks),
     }
     settings = AskSettings(inputs=["@chunks"], model="asker", questions=2, device="cpu")
-    asked = plan_ask(settings, before, TINY)
-    assert asked.rows == {"train": 100}
-    assert {"A man sings.", "Two dogs run."} == set(asked.sample["context"].to_pylist())
+    estimate = plan_ask(settings, before, TINY)
+    assert estimate.rows == {"train": 100}
+    assert {"A man sings.", "Two dogs run."} == set(estimate.sample["context"].to_pylist())
     both = AskSettings(inputs=["@chunks", data], column="context", model="asker", questions=2, device="cpu")
     renamed = replace(before["@chunks"], sample=chunks.rename_columns(["id", "document", "context"]))
     assert plan_ask(both, {**before, "@chunks": renamed}, TINY).rows == {"train": 2 * (50 + 2)}

@@ -49,9 +49,9 @@ FACTS = [
 ]
 
 
-def question(asked, context, *answers, number=0):
-    found = tuple(Answer(text, context.index(text)) for text in answers)
-    return Question(f"q{number}", "", context, asked, found)
+def question(wording, context, *answers, number=0):
+    gold_answers = tuple(Answer(text, context.index(text)) for text in answers)
+    return Question(f"q{number}", "", context, wording, gold_answers)
 
 
 QUESTIONS = [question(*fact, number=number) for number, fact in enumerate(FACTS)]
@@ -60,15 +60,15 @@ QUESTIONS = [question(*fact, number=number) for number, fact in enumerate(FACTS)
 def write(path, questions, column="question"):
     rows = [
         {
-            "id": each.id,
-            "context": each.context,
-            column: each.question,
+            "id": example.id,
+            "context": example.context,
+            column: example.question,
             "answers": {
-                "text": [gold.text for gold in each.answers],
-                "answer_start": [gold.start for gold in each.answers],
+                "text": [gold.text for gold in example.answers],
+                "answer_start": [gold.start for gold in example.answers],
             },
         }
-        for each in questions
+        for example in questions
     ]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return path
@@ -134,24 +134,24 @@ def bert(tiny_bert):
     return load_reader(str(tiny_bert), device="cpu", fresh_head=True)
 
 
-def spelled(reader, asked):
+def spelled(reader, example):
     """The text that each window's target covers, and how many windows there are."""
-    windows = encode_questions(reader, [asked.question], [asked.context])
-    found = [answer_tokens(window, span_of(asked.answers[0])) for window in windows]
+    windows = encode_questions(reader, [example.question], [example.context])
+    targets = [answer_tokens(window, span_of(example.answers[0])) for window in windows]
     places = [
         (window.offsets[start, 0], window.offsets[end, 1])
-        for window, (start, end) in ((w, place) for w, place in zip(windows, found, strict=True) if place)
+        for window, (start, end) in ((w, place) for w, place in zip(windows, targets, strict=True) if place)
     ]
-    return [asked.context[start:end] for start, end in places], len(windows)
+    return [example.context[start:end] for start, end in places], len(windows)
 
 
 @pytest.mark.parametrize("model", ["tiny_bert", "tiny_gpt2", "tiny_llama"])
 @pytest.mark.parametrize("number", range(len(FACTS)))
 def test_the_tokens_of_an_answer_spell_it(model, number, request):
     reader = load_reader(str(request.getfixturevalue(model)), device="cpu", fresh_head=True)
-    (found,), windows = spelled(reader, QUESTIONS[number])
+    (spelling,), windows = spelled(reader, QUESTIONS[number])
     assert windows == 1
-    assert found.strip() == FACTS[number][2]
+    assert spelling.strip() == FACTS[number][2]
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_the_tokens_of_an_answer_spell_it(model, number, request):
 def test_an_answer_is_covered_by_whole_tokens(bert, text, start, expected):
     context = "Two dogs\nrun."
     assert context.startswith(text, start)
-    asked = Question("q", "", context, "Who?", (Answer(text, start),))
+    example = Question("q", "", context, "Who?", (Answer(text, start),))
     # A word of several pieces is covered by those pieces that hold its letters.
-    ((found,), _) = spelled(bert, asked)
-    assert text.strip() in found
-    assert found in expected
+    ((spelling,), _) = spelled(bert, example)
+    assert text.strip() in spelling
+    assert spelling in expected
 
 
 def test_a_letter_that_is_two_tokens_is_covered_from_the_first_to_the_last(tiny_gpt2):
@@ -188,9 +188,9 @@ FILLER = "The stock market fell again today; the weather was not good, they said
 
 def test_every_window_that_holds_all_of_an_answer_is_learned_from(bert):
     context = FILLER * 3 + "Two dogs run on the beach. " + FILLER * 3
-    asked = question("What run on the beach?", context, "Two dogs")
-    windows = encode_questions(bert, [asked.question], [context])
-    (targets,) = training_windows(bert, marked([asked]))
+    example = question("What run on the beach?", context, "Two dogs")
+    windows = encode_questions(bert, [example.question], [context])
+    (targets,) = training_windows(bert, marked([example]))
     assert 0 < len(targets) < len(windows)
     for target in targets:
         start, end = target.window.offsets[target.start, 0], target.window.offsets[target.end, 1]
@@ -207,8 +207,10 @@ def test_every_window_that_holds_all_of_an_answer_is_learned_from(bert):
 
 def test_where_no_window_holds_the_first_answer_the_next_is_learned(bert):
     context = FILLER * 6
-    asked = Question("q", "", context, "What fell?", (Answer(context.strip(), 0), Answer("stock market", 4)))
-    (targets,) = training_windows(bert, marked([asked]))
+    example = Question(
+        "q", "", context, "What fell?", (Answer(context.strip(), 0), Answer("stock market", 4))
+    )
+    (targets,) = training_windows(bert, marked([example]))
     assert {context[t.window.offsets[t.start, 0] : t.window.offsets[t.end, 1]] for t in targets} == {
         "stock market"
     }
@@ -235,9 +237,9 @@ def test_questions_whose_answer_is_in_no_window_are_left_out_and_that_is_said_on
 
 
 def test_with_longer_windows_a_longer_answer_is_held(tiny_bert):
-    asked = question("What?", FILLER, "stock market fell again today; the weather was not good")
-    assert train_on(tiny_bert, [*QUESTIONS, asked], steps=1).questions == 9
-    assert train_on(tiny_bert, [*QUESTIONS, asked], steps=1, max_length=18).questions == 8
+    example = question("What?", FILLER, "stock market fell again today; the weather was not good")
+    assert train_on(tiny_bert, [*QUESTIONS, example], steps=1).questions == 9
+    assert train_on(tiny_bert, [*QUESTIONS, example], steps=1, max_length=18).questions == 8
 
 
 # The loss.
@@ -297,9 +299,9 @@ def test_a_tiny_model_learns_eight_questions_by_heart(model, rate, request, monk
     losses = []
 
     def watched(*given):
-        found = span_losses(*given)
-        losses.append(found.mean().item())
-        return found
+        window_losses = span_losses(*given)
+        losses.append(window_losses.mean().item())
+        return window_losses
 
     monkeypatch.setattr(module, "span_losses", watched)
     base = request.getfixturevalue(model)
@@ -316,9 +318,9 @@ def test_a_tiny_model_learns_eight_questions_by_heart(model, rate, request, monk
 
 def test_questions_of_several_windows_are_learned_too(tiny_bert):
     context = FILLER * 2 + "Two dogs run on the beach. " + FILLER
-    asked = [question("What run on the beach?", context, "Two dogs"), *QUESTIONS[4:6]]
+    questions = [question("What run on the beach?", context, "Two dogs"), *QUESTIONS[4:6]]
     given = {"steps": 100, "batch_size": 6, "learning_rate": [1e-2], "eval_steps": 50}
-    trained = train_on(tiny_bert, asked, asked, **given)
+    trained = train_on(tiny_bert, questions, questions, **given)
     assert trained.training.best > 60
 
 
@@ -348,7 +350,7 @@ def test_the_learning_rate_with_the_best_f1_is_kept(tiny_bert):
     assert trained.training.rates[1e-2] == trained.training.validation == alone.training.validation
     assert "rates" not in alone.training.to_json()
     told = trained.training.to_json()["rates"]
-    assert [each["learning_rate"] for each in told] == [1e-6, 1e-2]
+    assert [record["learning_rate"] for record in told] == [1e-6, 1e-2]
     assert [point["step"] for point in told[0]["validation"]] == [0, 30, 60]
 
 
@@ -375,11 +377,13 @@ def test_the_folder_opens_with_transformers_and_here(trained):
     model = AutoModelForQuestionAnswering.from_pretrained(trained)
     reader = load_reader(str(trained), device="cpu")
     assert equal(weights(model), weights(reader.model))
-    found = answer(reader, [each.question for each in QUESTIONS], [each.context for each in QUESTIONS])
+    predictions = answer(
+        reader, [example.question for example in QUESTIONS], [example.context for example in QUESTIONS]
+    )
     record = json.loads((trained / "training.json").read_text())
     best = max(point["F1"] for point in record["validation"][1:])
     assert record["steps"] == 200
-    right = sum(each.text == fact[2] for each, fact in zip(found, FACTS, strict=True))
+    right = sum(prediction.text == fact[2] for prediction, fact in zip(predictions, FACTS, strict=True))
     assert right >= 6
     assert best > 75
 
@@ -401,8 +405,8 @@ def trained_llama(tiny_llama, seeds, tmp_path_factory):
 def test_a_decoder_opens_with_transformers_too_and_its_tokenizer_parts_question_and_text(trained_llama):
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    model, found = AutoModelForQuestionAnswering.from_pretrained(trained_llama, output_loading_info=True)
-    assert not found["missing_keys"]
+    model, info = AutoModelForQuestionAnswering.from_pretrained(trained_llama, output_loading_info=True)
+    assert not info["missing_keys"]
     reader = load_reader(str(trained_llama), device="cpu")
     assert equal(weights(model), weights(reader.model))
     (window,) = encode_questions(reader, [FACTS[0][0]], [FACTS[0][1]])
@@ -426,14 +430,14 @@ def test_what_the_card_says_to_do_answers_the_question(folder, request, capsys):
     assert "chosen by the F1" in text
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
     code = code.replace("path/to/this/folder", str(trained))
-    asked, context, expected = FACTS[3]
+    wording, context, expected = FACTS[3]
     code = code.replace(
-        '"Who wrote Hamlet?", "Hamlet is a play by Shakespeare."', repr((asked, context))[1:-1]
+        '"Who wrote Hamlet?", "Hamlet is a play by Shakespeare."', repr((wording, context))[1:-1]
     )
     exec(code, {})
-    found = answer(load_reader(str(trained), device="cpu"), [asked], [context])[0].text
-    assert capsys.readouterr().out.strip() == found
-    assert found == expected
+    answer_text = answer(load_reader(str(trained), device="cpu"), [wording], [context])[0].text
+    assert capsys.readouterr().out.strip() == answer_text
+    assert answer_text == expected
 
 
 def test_a_reader_reads_windows_as_long_as_those_it_was_trained_on(tiny_bert, seeds, tmp_path):
@@ -510,7 +514,7 @@ def mined(tmp_path):
 )
 def test_so_many_questions_are_added_in_their_order(mined, extra, expected):
     given = settings(added=list(map(str, mined)), extra=extra)
-    assert [each.id for each in added_questions(given)] == [f"q{number}" for number in expected]
+    assert [example.id for example in added_questions(given)] == [f"q{number}" for number in expected]
 
 
 @pytest.mark.parametrize(("extra", "count"), [(None, 5), (3, 3), (9, 5)])
@@ -518,13 +522,13 @@ def test_added_questions_are_trained_on(tiny_bert, seeds, mined, tmp_path, extra
     seen = []
 
     def noted(questions, *rest, **named):
-        seen.extend(each.question for each in questions)
+        seen.extend(example.question for example in questions)
         return train_reader_on(questions, *rest, **named)
 
     monkeypatch.setattr("pairsmith.steps.training.reader.train_reader_on", noted)
     given = settings(tiny_bert, seeds, added=list(map(str, mined)), extra=extra, steps=1)
     train_reader(given, Run(tmp_path / "out", Progress()))
-    assert seen == [*(each.question for each in QUESTIONS), *["Who?"] * count]
+    assert seen == [*(example.question for example in QUESTIONS), *["Who?"] * count]
     assert f"| added questions | {count} |" in (tmp_path / "out" / "README.md").read_text()
     assert ("--added has 5 questions, fewer than --extra 9; all are used" in capsys.readouterr().err) == (
         extra == 9

@@ -110,8 +110,8 @@ def test_training_finds_the_documents(given, tmp_path, quick_bert, how):
 
 
 def test_the_card_and_the_facts(given, tmp_path, capsys):
-    made = rows(range(6))
-    data = [write(tmp_path / "a.jsonl", made), write(tmp_path / "b.jsonl", made[:2])]
+    records = rows(range(6))
+    data = [write(tmp_path / "a.jsonl", records), write(tmp_path / "b.jsonl", records[:2])]
     train_retriever(given(data=data, validation=None, max_steps=2), Run(tmp_path / "out", Progress()))
     text = (tmp_path / "out" / "README.md").read_text()
     assert "# A retriever of documents for queries" in text
@@ -130,9 +130,9 @@ def test_the_card_and_the_facts(given, tmp_path, capsys):
 
 
 def test_questions_on_passages_are_rows_too(given, tmp_path):
-    asked = [{"question": f"who plays the {PLAYS[n]}?", "context": f"{PEOPLE[n]} plays the {PLAYS[n]}.",
-              "answers": {"text": [PEOPLE[n]], "answer_start": [0]}} for n in range(6)]  # fmt: skip
-    data = write(tmp_path / "asked.jsonl", asked)
+    questions = [{"question": f"who plays the {PLAYS[n]}?", "context": f"{PEOPLE[n]} plays the {PLAYS[n]}.",
+                  "answers": {"text": [PEOPLE[n]], "answer_start": [0]}} for n in range(6)]  # fmt: skip
+    data = write(tmp_path / "asked.jsonl", questions)
     train_retriever(given(data=data, validation=None, max_steps=1), Run(tmp_path / "out", Silent()))
     assert "| negatives | 0 |" in (tmp_path / "out" / "README.md").read_text()
 
@@ -156,10 +156,10 @@ def test_rows_without_scores_are_refused_before_the_training(given, tmp_path):
 
 def test_the_plan(given):
     some = given(objective="margin-mse", checkpoint_steps=1)
-    found = train_retriever.plan(some, {})
-    assert 0 < found.seconds < 600
-    weights = found.disk - BESIDE_WEIGHTS
-    assert found.scratch == 3 * 4 * weights  # three checkpoints, with AdamW's moments and the best weights
+    estimate = train_retriever.plan(some, {})
+    assert 0 < estimate.seconds < 600
+    weights = estimate.disk - BESIDE_WEIGHTS
+    assert estimate.scratch == 3 * 4 * weights  # three checkpoints, with AdamW's moments and the best weights
     two = train_retriever.plan(some.model_copy(update={"learning_rate": [1e-5, 1e-4]}), {})
     assert two.scratch == ((2 + 3) * 4 + 2) * weights  # two of the first rate, and the results of both
 

@@ -198,9 +198,11 @@ def test_added_documents_come_in_their_order_once_and_never_from_seeds_or_valida
     more = write_documents(tmp_path / "more.jsonl", (6, 1, 3, 0, 5, 6))
     known = [Example(document(n), "other") for n in (1, 3)]
     both = settings("b", files).model_copy(update={"added": [more, files["added"]]})
-    assert [each.output for each in added_examples(both, known)] == [summary(n) for n in (6, 0, 5, 4, 7)]
+    assert [example.output for example in added_examples(both, known)] == [
+        summary(n) for n in (6, 0, 5, 4, 7)
+    ]
     few = both.model_copy(update={"extra": 2})
-    assert [each.input for each in added_examples(few, known)] == [document(6), document(0)]
+    assert [example.input for example in added_examples(few, known)] == [document(6), document(0)]
     assert added_examples(few.model_copy(update={"extra": 0}), known) == []
 
 

@@ -48,8 +48,8 @@ def data(path, rows=ROWS, **settings):
 
 
 def there(tmp_path, **settings):
-    made = data(tmp_path)
-    return draw(made, AuditSettings(data=str(made.path), **settings))
+    dataset = data(tmp_path)
+    return draw(dataset, AuditSettings(data=str(dataset.path), **settings))
 
 
 def four(labels="abc"):
@@ -59,63 +59,65 @@ def four(labels="abc"):
 
 
 def test_rows_are_drawn_by_the_seed_and_shuffled_for_each_annotator(tmp_path):
-    made = data(tmp_path)
-    found = draw(made, AuditSettings(data=str(made.path), rows=12))
-    assert len({row.id for row in found.rows}) == 12
-    assert found == draw(made, AuditSettings(data=str(made.path), rows=12))
-    assert found != draw(made, AuditSettings(data=str(made.path), rows=12, seed=1))
-    assert found.labels == found.claimed == ["0", "0.5", "1"]
-    ann, bob = (order_of(found, name, 0) for name in ("ann", "bob"))
+    dataset = data(tmp_path)
+    drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path), rows=12))
+    assert len({row.id for row in drawn_audit.rows}) == 12
+    assert drawn_audit == draw(dataset, AuditSettings(data=str(dataset.path), rows=12))
+    assert drawn_audit != draw(dataset, AuditSettings(data=str(dataset.path), rows=12, seed=1))
+    assert drawn_audit.labels == drawn_audit.claimed == ["0", "0.5", "1"]
+    ann, bob = (order_of(drawn_audit, name, 0) for name in ("ann", "bob"))
     assert sorted(ann) == sorted(bob) == list(range(12))
     assert ann != bob
 
 
 def test_labels_may_be_others_than_the_data_have(tmp_path):
-    found = there(tmp_path, labels=["0", "0.1", "0.5", "0.9"])
-    assert (found.labels, found.claimed) == (["0", "0.1", "0.5", "0.9"], ["0", "0.5", "1"])
+    drawn_audit = there(tmp_path, labels=["0", "0.1", "0.5", "0.9"])
+    assert (drawn_audit.labels, drawn_audit.claimed) == (["0", "0.1", "0.5", "0.9"], ["0", "0.5", "1"])
 
 
 def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
     answers = {"text": ["Ann", "she"], "answer_start": [0, 4]}
-    asked = {"id": "1", "title": "", "context": "Ann; she sang.", "question": "Who?", "answers": answers}
+    question = {"id": "1", "title": "", "context": "Ann; she sang.", "question": "Who?", "answers": answers}
     told = {"id": "1", "document": "It rained.", "summary": "Rain."}
     ranked = [MinedPair(str(i), f"a {i}", f"b {i}", 1.0, i / 20) for i in range(20)]
     for name, schema, rows, texts in (
         (
             "asked",
             QUESTION,
-            [asked],
+            [question],
             {"context": "Ann; she sang.", "question": "Who?", "answers": "Ann | she"},
         ),
         ("told", DOCUMENT, [told], {"document": "It rained.", "summary": "Rain."}),
         ("mined", MINED_PAIR, ranked, {"input": "a 0", "output": "b 0"}),
     ):
-        made = rows_folder(tmp_path / name, schema, rows)
-        found = draw(made, AuditSettings(data=str(made.path), labels=["right", "wrong"], rows=9))
-        assert found.rows[0].texts.keys() == texts.keys()
-        assert all(found.rows[0].texts[column].startswith(text[:2]) for column, text in texts.items())
-        assert (found.claimed, {row.label for row in found.rows}) == ([], {""})
-        said = {"ann": {found.rows[0].id: "right"}}
-        results = results_of(found, said)
+        dataset = rows_folder(tmp_path / name, schema, rows)
+        drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path), labels=["right", "wrong"], rows=9))
+        assert drawn_audit.rows[0].texts.keys() == texts.keys()
+        assert all(drawn_audit.rows[0].texts[column].startswith(text[:2]) for column, text in texts.items())
+        assert (drawn_audit.claimed, {row.label for row in drawn_audit.rows}) == ([], {""})
+        said = {"ann": {drawn_audit.rows[0].id: "right"}}
+        results = results_of(drawn_audit, said)
         assert results["confusion"] == {}
-        assert audit_table(found, results).startswith("ann: 1 of ")
+        assert audit_table(drawn_audit, results).startswith("ann: 1 of ")
         if name != "mined":
             with pytest.raises(InputError, match=r"no column label or score; give the labels to choose from"):
-                draw(made, AuditSettings(data=str(made.path)))
+                draw(dataset, AuditSettings(data=str(dataset.path)))
 
 
 def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
     rows = [asdict(row) for row in ROWS]
     task = load_task("sts").model_dump(mode="json")
-    made = rows_folder(tmp_path / "in", SCORED_PAIR, rows, {"task": task})
-    found = draw(made, AuditSettings(data=str(made.path)))
-    assert found.meanings["0.5"] == "Two sentences that are somewhat similar."
-    session = Session(found, Answers(tmp_path), "ann", 0, TOKEN, lambda: None)
+    dataset = rows_folder(tmp_path / "in", SCORED_PAIR, rows, {"task": task})
+    drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path)))
+    assert drawn_audit.meanings["0.5"] == "Two sentences that are somewhat similar."
+    session = Session(drawn_audit, Answers(tmp_path), "ann", 0, TOKEN, lambda: None)
     state = session.state()
     assert state["labels"] == ["0", "0.5", "1"]
-    assert state["meanings"] == [found.meanings[label] for label in state["labels"]]
-    other = replace(session, audit=draw(made, AuditSettings(data=str(made.path), labels=["0.5", "0.1"])))
-    assert other.state()["meanings"] == [found.meanings["0.5"], ""]
+    assert state["meanings"] == [drawn_audit.meanings[label] for label in state["labels"]]
+    other = replace(
+        session, audit=draw(dataset, AuditSettings(data=str(dataset.path), labels=["0.5", "0.1"]))
+    )
+    assert other.state()["meanings"] == [drawn_audit.meanings["0.5"], ""]
 
 
 def rows_folder(path, schema, rows, settings=None):
@@ -138,9 +140,9 @@ def test_data_that_nobody_can_label_are_refused(tmp_path):
             ),
         )
     ):
-        made = folder(tmp_path / f"in{number}", [{"train": rows}], schema)
+        dataset = folder(tmp_path / f"in{number}", [{"train": rows}], schema)
         with pytest.raises((InputError, SettingsError), match=fault):
-            draw(made, AuditSettings(data=str(made.path)))
+            draw(dataset, AuditSettings(data=str(dataset.path)))
     mined = folder(tmp_path / "mined", [{"train": [MinedPair("1", "a", "b", 1.0, 0.25)]}], MINED_PAIR)
     assert draw(mined, AuditSettings(data="x")).rows[0].texts == {"input": "a", "output": "b"}
 
@@ -153,10 +155,10 @@ def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
     assert answers.give(Answer("ann", "2", "c"))
     assert answers.take_back("ann") == "2"
     assert answers.give(Answer("ann", "1", "c"), again=True)
-    for found in (answers, Answers(tmp_path)):
-        assert found.of("ann") == {"1": "c"}
-        assert found.of("bob") == {"1": "b"}
-        assert found.annotators() == ["ann", "bob"]
+    for view in (answers, Answers(tmp_path)):
+        assert view.of("ann") == {"1": "c"}
+        assert view.of("bob") == {"1": "b"}
+        assert view.annotators() == ["ann", "bob"]
     assert answers.take_back("nobody") is None
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 5
 
@@ -167,9 +169,9 @@ def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path):
     whole = path.read_bytes()
     for cut in range(1, len(whole) - 1):
         path.write_bytes(whole + whole[:cut])
-        found = Answers(tmp_path)
-        assert found.of("ann") == {"1": "a"}
-        found.give(Answer("ann", "2", "b"))
+        answers = Answers(tmp_path)
+        assert answers.of("ann") == {"1": "a"}
+        answers.give(Answer("ann", "2", "b"))
         assert Answers(tmp_path).of("ann") == {"1": "a", "2": "b"}
 
 
@@ -203,10 +205,10 @@ def test_a_full_disk_is_named_and_the_label_does_not_count(tmp_path):
 
 def test_confusion_by_hand():
     said = [{"0": "a", "1": "c", "2": "b"}, {"0": "a", "2": "b", "3": "b"}]
-    found = confusion(four(), said)
-    assert {claimed: column["answers"] for claimed, column in found.items()} == {"a": 3, "b": 3}
+    columns = confusion(four(), said)
+    assert {claimed: column["answers"] for claimed, column in columns.items()} == {"a": 3, "b": 3}
     shares = {
-        claimed: [cell["share"] for cell in column["given"].values()] for claimed, column in found.items()
+        claimed: [cell["share"] for cell in column["given"].values()] for claimed, column in columns.items()
     }
     assert shares == {"a": [66.67, 0.0, 33.33], "b": [0.0, 100.0, 0.0]}
     assert confusion(four(), []) == {}
@@ -221,11 +223,11 @@ def test_intervals_by_hand():
 
 def test_agreement_by_hand():
     said = {"ann": {"0": "a", "1": "a", "2": "b", "3": "b"}, "bob": {"0": "a", "1": "b", "2": "b", "3": "b"}}
-    found = agreement(four("ab"), said)
+    coefficients = agreement(four("ab"), said)
     # observed 3/4; expected 1/2 * 1/4 + 1/2 * 3/4 = 1/2
-    assert found["cohen"] == {"ann, bob": 0.5}
+    assert coefficients["cohen"] == {"ann, bob": 0.5}
     # alpha: 1 - (2/8) / (2 * 3 * 5 / (8 * 7))
-    assert found["krippendorff"] == pytest.approx(1 - 0.25 / (30 / 56), abs=1e-4)
+    assert coefficients["krippendorff"] == pytest.approx(1 - 0.25 / (30 / 56), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +240,9 @@ def test_agreement_by_hand():
     ],
 )
 def test_where_nothing_can_be_said_of_agreement_nothing_is(said):
-    found = agreement(four(), said)
-    assert found["krippendorff"] is None
-    assert set(found["cohen"].values()) <= {None}
+    coefficients = agreement(four(), said)
+    assert coefficients["krippendorff"] is None
+    assert set(coefficients["cohen"].values()) <= {None}
 
 
 def test_numbers_agree_the_more_the_nearer_they_are():
@@ -259,8 +261,10 @@ def test_most_annotators_decide():
 
 def client(tmp_path, annotator="ann", **settings):
     """A browser of an annotator; they share the folder's answers."""
-    made = data(tmp_path) if not (tmp_path / "in").exists() else None
-    audit_of = draw(made or DatasetFolder.open(tmp_path / "in"), AuditSettings(data="x", rows=6, **settings))
+    dataset = data(tmp_path) if not (tmp_path / "in").exists() else None
+    audit_of = draw(
+        dataset or DatasetFolder.open(tmp_path / "in"), AuditSettings(data="x", rows=6, **settings)
+    )
     done = []
     session = Session(audit_of, Answers(tmp_path), annotator, 0, TOKEN, lambda: done.append(True))
     return TestClient(make_app(session), base_url="http://127.0.0.1"), audit_of, done
@@ -271,10 +275,10 @@ def test_nothing_is_answered_without_the_token_or_by_another_name(tmp_path):
     for path in ("/", "/state", "/audit.js", "/audit.css"):
         assert browser.get(path).status_code == 403
         assert browser.get(path, params={"token": "wrong"}).status_code == 403
-        found = browser.get(path, params={"token": TOKEN})
-        assert found.status_code == 200
-        assert "default-src 'none'" in found.headers["content-security-policy"]
-        assert found.headers["cache-control"] == "no-store"
+        response = browser.get(path, params={"token": TOKEN})
+        assert response.status_code == 200
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert response.headers["cache-control"] == "no-store"
         elsewhere = browser.get(path, params={"token": TOKEN}, headers={"host": "evil.example"})
         assert elsewhere.status_code == 400
     for path in ("/answer", "/back", "/finish"):
@@ -349,10 +353,10 @@ def test_labels_that_are_none_are_refused(tmp_path, body):
 
 
 def test_results_hold_what_was_said(tmp_path):
-    found = results_of(four("ab"), {"ann": {"0": "a", "1": "b"}, "bob": {"0": "a"}})
-    assert found["labelled"] == {"ann": 2, "bob": 1}
-    assert found["labels"] == {"0": "a", "1": "b"}
-    table = audit_table(four("ab"), found)
+    results = results_of(four("ab"), {"ann": {"0": "a", "1": "b"}, "bob": {"0": "a"}})
+    assert results["labelled"] == {"ann": 2, "bob": 1}
+    assert results["labels"] == {"0": "a", "1": "b"}
+    table = audit_table(four("ab"), results)
     assert table.splitlines()[:2] == ["ann: 2 of 4 rows labelled", "bob: 1 of 4 rows labelled"]
     assert "66.7" in table
 
@@ -391,9 +395,9 @@ def test_the_step_serves_stops_and_goes_on(tmp_path):
     settings = AuditSettings(data=str(tmp_path / "in"), rows=5)
     for rows, done in ((2, 2), (3, 5)):
         person = Person(rows)
-        found = audit(settings, Run(tmp_path / "out", person))
+        results = audit(settings, Run(tmp_path / "out", person))
         person.thread.join()
-        assert found["labelled"] == {"me": done}
+        assert results["labelled"] == {"me": done}
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert written["labelled"] == {"me": 5}
     assert set(written["labels"].values()) == {"0"}
@@ -407,10 +411,10 @@ def test_a_port_that_is_taken_is_named(tmp_path):
     import socket
 
     data(tmp_path)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         with pytest.raises(SettingsError, match=f"--port {port}: Address already in use"):
             audit(AuditSettings(data=str(tmp_path / "in"), port=port), Run(tmp_path / "out", Silent()))
 
@@ -438,8 +442,8 @@ def test_settings_that_cannot_do(settings):
 
 
 def test_what_people_said_is_exported(tmp_path):
-    made = data(tmp_path, [ScoredPair(str(i), f"one {i}", "other <&>", i % 2 / 1) for i in range(4)])
-    audit_of = draw(made, AuditSettings(data="x", labels=["0", "0.5", "1"]))
+    dataset = data(tmp_path, [ScoredPair(str(i), f"one {i}", "other <&>", i % 2 / 1) for i in range(4)])
+    audit_of = draw(dataset, AuditSettings(data="x", labels=["0", "0.5", "1"]))
     ids = [row.id for row in audit_of.rows]
     said = {"ann": {ids[0]: "0.5", ids[1]: "1"}, "bob": {ids[0]: "0.5", ids[1]: "0"}}
     results = results_of(audit_of, said)
@@ -461,11 +465,13 @@ def test_what_people_said_is_exported(tmp_path):
     assert [len(task["annotations"]) for task in tasks] == [2, 2, 0, 0]
     assert tasks[0]["annotations"][0]["result"][0]["value"] == {"choices": ["0.5"]}
     config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()
-    assert [each.get("value") for each in config.iter("Choice")] == ["0", "0.5", "1"]
-    assert {each.get("name") for each in config.iter("Text")} <= tasks[0]["data"].keys()
+    assert [choice.get("value") for choice in config.iter("Choice")] == ["0", "0.5", "1"]
+    assert {text.get("name") for text in config.iter("Text")} <= tasks[0]["data"].keys()
     records = json.loads((tmp_path / "out" / "argilla.json").read_text())
     assert [answer["value"] for answer in records[1]["responses"]["label"]] == ["1", "0"]
-    assert {each["status"] for record in records for each in record["responses"]["label"]} == {"submitted"}
+    assert {answer["status"] for record in records for answer in record["responses"]["label"]} == {
+        "submitted"
+    }
     people = {answer["user_id"] for record in records for answer in record["responses"]["label"]}
     assert len(people) == 2
 
@@ -475,10 +481,10 @@ def test_names_stay_names_in_what_is_exported(tmp_path):
     audit_of = draw(data(tmp_path, rows, schema=LABELLED_TEXT), AuditSettings(data="x"))
     said = {"ann": {row.id: row.label for row in audit_of.rows}}
     export(audit_of, said, results_of(audit_of, said)["labels"], tmp_path / "out", "hash", Sources())
-    found = DatasetFolder.open(tmp_path / "out" / "labelled").table().column("label").to_pylist()
-    assert sorted(found) == ['"<b>&', '"<b>&', "x", "x"]
+    labels = DatasetFolder.open(tmp_path / "out" / "labelled").table().column("label").to_pylist()
+    assert sorted(labels) == ['"<b>&', '"<b>&', "x", "x"]
     config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()
-    assert {each.get("value") for each in config.iter("Choice")} == {'"<b>&', "x"}
+    assert {choice.get("value") for choice in config.iter("Choice")} == {'"<b>&', "x"}
 
 
 def test_its_cost_is_a_persons_time():
@@ -523,8 +529,8 @@ def test_starting_over_keeps_what_was_said_aside(tmp_path):
     with pytest.raises(FolderError, match=r"answers.jsonl: ann gave row 0 the label 'never'; this audit"):
         audit(settings, Run(tmp_path / "out", Silent()))
     other = settings.model_copy(update={"labels": ["yes", "no"]})
-    found = audit(other, Run(tmp_path / "out", Silent(), fresh=True))
-    assert found["labelled"] == {}
+    results = audit(other, Run(tmp_path / "out", Silent(), fresh=True))
+    assert results["labelled"] == {}
     assert "never" in (tmp_path / "out" / "answers.jsonl.1").read_text()
 
 
@@ -548,14 +554,14 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
 
 def test_scores_of_a_model_have_no_table(tmp_path):
     rows = [ScoredPair(str(i), f"one {i}", "other", i / 30) for i in range(30)]
-    made = data(tmp_path, rows)
-    audit_of = draw(made, AuditSettings(data="x", labels=["good", "bad"]))
+    dataset = data(tmp_path, rows)
+    audit_of = draw(dataset, AuditSettings(data="x", labels=["good", "bad"]))
     assert confusion(audit_of, [{"3": "good"}]) == {}
     assert "1 of 30 rows labelled" in audit_table(audit_of, results_of(audit_of, {"ann": {"3": "good"}}))
 
 
 def test_rows_of_one_id_are_refused_as_answers_would_be_of_both(tmp_path):
     rows = [ScoredPair("a", f"one {n}", "other", 0.5) for n in range(2)]
-    made = folder(tmp_path / "in", [{"train": rows}])
+    dataset = folder(tmp_path / "in", [{"train": rows}])
     with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each row its own"):
-        draw(made, AuditSettings(data=str(made.path)))
+        draw(dataset, AuditSettings(data=str(dataset.path)))

@@ -121,7 +121,7 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
         page.wait_for_selector("#finish", state="visible")
         finish(page, thread)
         page.close()
-    assert all(len(each) == 100 for each in said.values())
+    assert all(len(labels) == 100 for labels in said.values())
     records = json.loads((tmp_path / "out" / "argilla.json").read_text())
     for record in records:
         given = [answer["value"] for answer in record["responses"]["label"]]
@@ -159,8 +159,8 @@ def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
     finish(one, thread)
     for page in (one, other):
         page.close()
-    found = json.loads((tmp_path / "out" / "results.json").read_text())["labels"]
-    assert found == dict.fromkeys(map(str, range(6)), "0")
+    labels = json.loads((tmp_path / "out" / "results.json").read_text())["labels"]
+    assert labels == dict.fromkeys(map(str, range(6)), "0")
 
 
 def watched(browser):
@@ -200,8 +200,8 @@ def test_hostile_texts_do_nothing_in_a_report(browser, tmp_path):
         hostile_folder(data, labels)
         path = report(ReportSettings(data=str(data), examples=100), out)
         text = holds_still(browser, path)
-        for each in TEXTS:
-            assert shown(each[:LOOKED_AT]) in text
+        for hostile in TEXTS:
+            assert shown(hostile[:LOOKED_AT]) in text
         for label in labels:
             assert f"label {shown(label, 60)}:" in text
 
@@ -228,11 +228,11 @@ def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
 def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
     hostile_folder(tmp_path / "in")
     labels = [text for text in TEXTS if len(text) <= 300]
-    shown_texts, shown_labels, asked = set(), set(), len(TEXTS)
+    shown_texts, shown_labels, row_count = set(), set(), len(TEXTS)
     for number, some_labels in enumerate(some(labels, 9)):
         name = next((label for label in some_labels if label.isprintable()), "me")
         settings = AuditSettings(
-            data=str(tmp_path / "in"), labels=some_labels, annotator=name[:60], rows=asked
+            data=str(tmp_path / "in"), labels=some_labels, annotator=name[:60], rows=row_count
         )
         thread, address = begin(settings, tmp_path / f"out-{number}")
         window, seen = watched(browser)
@@ -246,7 +246,7 @@ def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
         finish(window, thread)
         assert all(url.startswith(address.partition("?")[0]) for url in seen)
         window.close()
-        asked = 2  # all texts have been shown
+        row_count = 2  # all texts have been shown
     assert {shown(text, LONGEST) for text in TEXTS} <= shown_texts
     for label in labels:
         assert any(button.endswith(shown(label)) for button in shown_labels), label

@@ -95,7 +95,9 @@ def test_rows_are_labelled_by_keys_and_by_mouse_one_is_undone_and_the_command_en
     assert f"results: {out / 'results.json'}" in printed
     assert f"labelled rows: {out / 'labelled'}" in printed
     labelled = DatasetFolder.open(out / "labelled").table().to_pylist()
-    assert {row["id"]: row["score"] for row in labelled} == {row: float(each) for row, each in given.items()}
+    assert {row["id"]: row["score"] for row in labelled} == {
+        row: float(score) for row, score in given.items()
+    }
     answers = [json.loads(line) for line in (out / "answers.jsonl").read_text().splitlines()]
     assert [answer["label"] for answer in answers].count(None) == 2  # those that were undone
     assert len(answers) == ROWS + 4

@@ -27,9 +27,15 @@ pytestmark = pytest.mark.slow
 TEXTS = ["Paris is the capital of France.", "Rome, the “eternal” city, lies on the Tiber."]
 
 
-def question(number, text, asked, answer, title):
+def question(number, text, wording, answer, title):
     answers = {"text": [answer], "answer_start": [TEXTS[text].index(answer)]}
-    return {"id": f"q{number}", "title": title, "context": TEXTS[text], "question": asked, "answers": answers}
+    return {
+        "id": f"q{number}",
+        "title": title,
+        "context": TEXTS[text],
+        "question": wording,
+        "answers": answers,
+    }
 
 
 QUESTIONS = [
@@ -52,12 +58,12 @@ def rows_of(text):
 
 def test_squad_reads_back_as_it_was(tmp_path):
     source = lines(tmp_path / "q.jsonl", QUESTIONS)
-    found = exported(tmp_path, source, "squad")
-    written = json.loads(found["train.json"])
-    assert [each["title"] for each in written["data"]] == ["France", "Italy"]
-    assert [len(each["paragraphs"]) for each in written["data"]] == [1, 1]
-    again = sorted(read_questions(str(tmp_path / "out" / "train.json")), key=lambda each: each.id)
-    assert again == sorted(read_questions(source), key=lambda each: each.id)
+    files = exported(tmp_path, source, "squad")
+    written = json.loads(files["train.json"])
+    assert [article["title"] for article in written["data"]] == ["France", "Italy"]
+    assert [len(article["paragraphs"]) for article in written["data"]] == [1, 1]
+    again = sorted(read_questions(str(tmp_path / "out" / "train.json")), key=lambda row: row.id)
+    assert again == sorted(read_questions(source), key=lambda row: row.id)
 
 
 @pytest.mark.parametrize("form", ["squad", "beir", "sentence-transformers", "jsonl"])
@@ -84,15 +90,15 @@ def test_mined_answers_become_squads_too(tmp_path):
 
 
 def test_beir_has_a_corpus_queries_and_judgements(tmp_path):
-    found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "beir")
-    corpus = {row["_id"]: row for row in rows_of(found["corpus.jsonl"])}
-    queries = {row["_id"]: row["text"] for row in rows_of(found["queries.jsonl"])}
+    files = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "beir")
+    corpus = {row["_id"]: row for row in rows_of(files["corpus.jsonl"])}
+    queries = {row["_id"]: row["text"] for row in rows_of(files["queries.jsonl"])}
     assert sorted(row["text"] for row in corpus.values()) == sorted(TEXTS)
     assert {row["title"] for row in corpus.values()} == {"France", "Italy"}
-    head, *judgements = csv.reader(found["qrels/train.tsv"].splitlines(), delimiter="\t")
+    head, *judgements = csv.reader(files["qrels/train.tsv"].splitlines(), delimiter="\t")
     assert head == ["query-id", "corpus-id", "score"]
     assert {(queries[query], corpus[document]["text"], score) for query, document, score in judgements} == {
-        (each["question"], each["context"], "1") for each in QUESTIONS
+        (row["question"], row["context"], "1") for row in QUESTIONS
     }
 
 
@@ -102,17 +108,17 @@ def test_the_package_beir_opens_it(tmp_path):
 
     exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "beir")
     corpus, queries, judged = GenericDataLoader(data_folder=str(tmp_path / "out")).load(split="train")
-    assert sorted((each["title"], each["text"]) for each in corpus.values()) == [
+    assert sorted((document["title"], document["text"]) for document in corpus.values()) == [
         ("France", TEXTS[0]),
         ("Italy", TEXTS[1]),
     ]
-    assert sorted(queries.values()) == sorted(each["question"] for each in QUESTIONS)
-    found = {
+    assert sorted(queries.values()) == sorted(row["question"] for row in QUESTIONS)
+    judgements = {
         (queries[query], corpus[text]["text"]): score
         for query, of in judged.items()
         for text, score in of.items()
     }
-    assert found == {(each["question"], each["context"]): 1 for each in QUESTIONS}
+    assert judgements == {(row["question"], row["context"]): 1 for row in QUESTIONS}
 
 
 def test_the_json_loader_of_datasets_opens_a_squad(tmp_path):
@@ -125,16 +131,16 @@ def test_the_json_loader_of_datasets_opens_a_squad(tmp_path):
     )
     articles = opened["train"].to_list()
     assert {
-        (article["title"], paragraph["context"], each["id"], each["question"], each["answers"][0]["text"])
+        (article["title"], paragraph["context"], qa["id"], qa["question"], qa["answers"][0]["text"])
         for article in articles
         for paragraph in article["paragraphs"]
-        for each in paragraph["qas"]
+        for qa in paragraph["qas"]
     } == {(q["title"], q["context"], q["id"], q["question"], q["answers"]["text"][0]) for q in QUESTIONS}
 
 
 def test_columns_as_losses_take_them(tmp_path):
-    found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "sentence-transformers")
-    assert rows_of(found["train.jsonl"])[0] == {"anchor": "What is the capital?", "positive": TEXTS[0]}
+    files = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "sentence-transformers")
+    assert rows_of(files["train.jsonl"])[0] == {"anchor": "What is the capital?", "positive": TEXTS[0]}
     folder(tmp_path / "in", SHARDS)
     with pytest.raises(InputError, match="sentence1 is blank"):
         exported(tmp_path, tmp_path / "in", "sentence-transformers", "pairs")
@@ -143,18 +149,18 @@ def test_columns_as_losses_take_them(tmp_path):
 def test_each_split_has_its_file(tmp_path):
     rows = [ScoredPair(str(i), f"one {i}", "two\u2028lines\n", i / 4) for i in range(5)]
     folder(tmp_path / "in", [{"train": rows[:2], "validation": rows[4:]}, {"train": rows[2:4]}])
-    found = exported(tmp_path, tmp_path / "in", "sentence-transformers")
-    assert set(found) == {"train.jsonl", "validation.jsonl"}
+    files = exported(tmp_path, tmp_path / "in", "sentence-transformers")
+    assert set(files) == {"train.jsonl", "validation.jsonl"}
     opened = datasets.load_dataset(
         "json",
-        data_files={name.partition(".")[0]: str(tmp_path / "out" / name) for name in found},
+        data_files={name.partition(".")[0]: str(tmp_path / "out" / name) for name in files},
         cache_dir=str(tmp_path / "cache"),
     )
     assert opened["train"].column_names == ["sentence1", "sentence2", "score"]
     assert opened["train"]["sentence1"][:] == [f"one {i}" for i in range(4)]
     assert opened["validation"]["score"][:] == [1.0]
-    found = exported(tmp_path, tmp_path / "in", "jsonl", "plain")
-    assert [row["id"] for row in map(json.loads, found["train.jsonl"].split("\n")[:-1])] == [
+    files = exported(tmp_path, tmp_path / "in", "jsonl", "plain")
+    assert [row["id"] for row in map(json.loads, files["train.jsonl"].split("\n")[:-1])] == [
         "0",
         "1",
         "2",
@@ -211,8 +217,8 @@ def test_begun_afresh_nothing_of_other_data_is_left(tmp_path):
 
 
 def test_files_that_were_changed_are_not_described(tmp_path):
-    made = folder(tmp_path / "in", SHARDS)
-    (file, *_) = sorted((made.path / "data").iterdir())
+    dataset = folder(tmp_path / "in", SHARDS)
+    (file, *_) = sorted((dataset.path / "data").iterdir())
     whole = file.read_bytes()
     for content, what in ((whole + b" ", "changed"), (None, "missing")):
         if content is None:
@@ -220,7 +226,7 @@ def test_files_that_were_changed_are_not_described(tmp_path):
         else:
             file.write_bytes(content)
         with pytest.raises(FolderError, match=rf"{file.name} \({what}\); run the command that writes it"):
-            exported(tmp_path, made.path, "croissant")
+            exported(tmp_path, dataset.path, "croissant")
     assert not (tmp_path / "out").exists()
 
 
@@ -228,8 +234,8 @@ def test_an_official_file_is_exported_too(tmp_path, capsys):
     exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "squad")
     again = ExportSettings(data=str(tmp_path / "out" / "train.json"), form="jsonl")
     export(again, Run(tmp_path / "again", Progress()))
-    found = rows_of((tmp_path / "again" / "train.jsonl").read_text())
-    assert {row["id"] for row in found} == {"q1", "q2", "q3"}
+    rows = rows_of((tmp_path / "again" / "train.jsonl").read_text())
+    assert {row["id"] for row in rows} == {"q1", "q2", "q3"}
     assert "left out" not in capsys.readouterr().err
 
 
@@ -275,8 +281,8 @@ def test_shards_as_the_hub_names_them_are_one_split(tmp_path):
     ):
         row = {"input": f"a {number}", "output": "b"}
         pq.write_table(pa.Table.from_pylist([row]), data / f"{split}.parquet")
-    found = exported(tmp_path, tmp_path / "in", "jsonl")
-    assert {name: len(rows_of(text)) for name, text in found.items()} == {
+    files = exported(tmp_path, tmp_path / "in", "jsonl")
+    assert {name: len(rows_of(text)) for name, text in files.items()} == {
         "train.jsonl": 2,
         "validation.jsonl": 1,
     }
@@ -293,8 +299,8 @@ def test_a_table_opens_in_python_and_pandas(tmp_path):
     import pandas
 
     source = lines(tmp_path / "t.jsonl", AWKWARD)
-    found = exported(tmp_path, source, "csv")
-    assert list(found) == ["train.csv"]
+    files = exported(tmp_path, source, "csv")
+    assert list(files) == ["train.csv"]
     with (tmp_path / "out" / "train.csv").open(encoding="utf-8", newline="") as file:
         assert list(csv.DictReader(file)) == AWKWARD
     table = pandas.read_csv(tmp_path / "out" / "train.csv", dtype=str)
@@ -315,8 +321,8 @@ def test_a_table_for_each_split_and_for_squad(tmp_path):
     data.mkdir(parents=True)
     for split in ("train", "validation"):
         pq.write_table(pa.table({"text": [split], "label": ["b"]}), data / f"{split}-00000.parquet")
-    found = exported(tmp_path, tmp_path / "in", "csv")
-    assert found == {"train.csv": "text,label\ntrain,b\n", "validation.csv": "text,label\nvalidation,b\n"}
+    files = exported(tmp_path, tmp_path / "in", "csv")
+    assert files == {"train.csv": "text,label\ntrain,b\n", "validation.csv": "text,label\nvalidation,b\n"}
     exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "squad", out="squad")
     table = exported(tmp_path, tmp_path / "squad" / "train.json", "csv", out="table")["train.csv"]
     assert [row["id"] for row in csv.DictReader(table.splitlines())] == ["q1", "q3", "q2"]
@@ -342,12 +348,12 @@ def test_a_table_of_nothing_is_refused(tmp_path):
 
 def test_label_studio_gets_a_button_for_each_label_and_the_label_as_a_prediction(tmp_path):
     rows = [{"id": "a", "text": "A <b> & c", "label": "good"}, {"id": "b", "text": "d", "label": 'so "so"'}]
-    found = exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "label-studio")
-    assert list(found) == ["label-config.xml", "train.json"]
-    view = ElementTree.fromstring(found["label-config.xml"])
-    assert [each.get("value") for each in view.iter("Choice")] == ["good", 'so "so"']
-    assert [(each.get("name"), each.get("value")) for each in view.iter("Text")] == [("text", "$text")]
-    first, _ = json.loads(found["train.json"])
+    files = exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "label-studio")
+    assert list(files) == ["label-config.xml", "train.json"]
+    view = ElementTree.fromstring(files["label-config.xml"])
+    assert [choice.get("value") for choice in view.iter("Choice")] == ["good", 'so "so"']
+    assert [(text.get("name"), text.get("value")) for text in view.iter("Text")] == [("text", "$text")]
+    first, _ = json.loads(files["train.json"])
     assert first["data"] == {"id": "a", "text": "A <b> & c"}
     (result,) = first["predictions"][0]["result"]
     assert (result["from_name"], result["to_name"], result["type"]) == ("label", "text", "choices")
@@ -360,18 +366,18 @@ def test_argilla_gets_fields_a_question_and_suggestions(tmp_path):
         {"sentence1": "a", "sentence2": "b", "score": 0.5},
         {"sentence1": "c", "sentence2": "d", "score": 1},
     ]
-    found = exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "argilla")
-    settings, records = json.loads(found["settings.json"]), json.loads(found["train.json"])
-    assert [each["name"] for each in settings["fields"]] == ["sentence1", "sentence2"]
-    (asked,) = settings["questions"]
-    assert [each["value"] for each in asked["settings"]["options"]] == ["0.5", "1"]
+    files = exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "argilla")
+    settings, records = json.loads(files["settings.json"]), json.loads(files["train.json"])
+    assert [field["name"] for field in settings["fields"]] == ["sentence1", "sentence2"]
+    (label_question,) = settings["questions"]
+    assert [option["value"] for option in label_question["settings"]["options"]] == ["0.5", "1"]
     assert records[0]["fields"] == {"sentence1": "a", "sentence2": "b"}
     assert records[1]["suggestions"] == {"label": {"value": "1", "agent": "pairsmith"}}
 
 
 def test_rows_without_labels_are_asked_whether_they_fit(tmp_path):
-    found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "argilla")
-    settings, records = json.loads(found["settings.json"]), json.loads(found["train.json"])
+    files = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "argilla")
+    settings, records = json.loads(files["settings.json"]), json.loads(files["train.json"])
     assert settings["questions"][0]["title"].startswith("Does the passage answer the question")
     assert records[0]["fields"]["answer"] == "Paris"
     assert "suggestions" not in records[0]

@@ -38,26 +38,26 @@ def source(tmp_path):
 
 
 def test_triplets_have_a_row_for_each_negative(tmp_path, source):
-    found = rows_of(exported(tmp_path, source, "triplets")["train.jsonl"])
-    assert [tuple(each.values()) for each in found] == [
+    rows = rows_of(exported(tmp_path, source, "triplets")["train.jsonl"])
+    assert [tuple(triplet.values()) for triplet in rows] == [
         ("who sings?", "ann sings", "bob runs"),
         ("who sings?", "ann sings", "ann reads"),
         ("who sings?", "so does eve", "ann reads"),
         ("who sings?", "so does eve", "it rains"),
         ("who “runs”?", "bob runs", "ann sings"),
     ]
-    assert list(found[0]) == ["anchor", "positive", "negative"]
+    assert list(rows[0]) == ["anchor", "positive", "negative"]
 
 
 def test_tuples_leave_out_rows_with_fewer_and_say_so(tmp_path, source, capsys):
     export(ExportSettings(data=source, form="sentence-transformers"), Run(tmp_path / "out", Progress()))
     assert "left out, as they have fewer than 2 negatives: 1 rows; --form triplets" in capsys.readouterr().err
-    found = rows_of((tmp_path / "out" / "train.jsonl").read_text())
-    assert list(found[0]) == ["anchor", "positive", "negative_1", "negative_2"]
-    assert [each["negative_2"] for each in found] == ["ann reads", "it rains"]
+    rows = rows_of((tmp_path / "out" / "train.jsonl").read_text())
+    assert list(rows[0]) == ["anchor", "positive", "negative_1", "negative_2"]
+    assert [example["negative_2"] for example in rows] == ["ann reads", "it rains"]
     scored = rows_of(exported(tmp_path, source, "scored-tuples", "scored")["train.jsonl"])
-    assert [each.pop("label") for each in scored] == [[0.9, 0.7, 0.5], [0.8, 0.5, 0.25]]
-    assert scored == found
+    assert [example.pop("label") for example in scored] == [[0.9, 0.7, 0.5], [0.8, 0.5, 0.25]]
+    assert scored == rows
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -90,7 +90,7 @@ def test_losses_of_sentence_transformers_take_them(tmp_path, source, tiny_bert, 
         for name in columns
     ]
     for name in losses:
-        loss = getattr(library, name)(encoder)([dict(each) for each in features], labels)
+        loss = getattr(library, name)(encoder)([dict(feature) for feature in features], labels)
         assert torch.isfinite(loss).all(), name
 
 
@@ -102,7 +102,7 @@ def test_tevatron_has_a_line_for_each_query_with_its_passages(tmp_path, source):
         {"docid": "ANN SINGS", "title": "", "text": "ann sings"},
         {"docid": "SO DOES EVE", "title": "", "text": "so does eve"},
     ]
-    assert [each["text"] for each in one["negative_passages"]] == ["bob runs", "ann reads", "it rains"]
+    assert [passage["text"] for passage in one["negative_passages"]] == ["bob runs", "ann reads", "it rains"]
     assert other["query"] == "who “runs”?"
 
 
@@ -113,7 +113,7 @@ def test_flag_embedding_has_scores_where_there_are_some(tmp_path, source):
         "pos_scores": [0.9, 0.8], "neg_scores": [0.7, 0.5, 0.25],
     }  # fmt: skip
     assert len(other["neg"]) == len(other["neg_scores"]) == 1
-    plain = [{name: each[name] for name in ("query", "positive", "negatives")} for each in ROWS]
+    plain = [{name: fields[name] for name in ("query", "positive", "negatives")} for fields in ROWS]
     bare = exported(tmp_path, lines(tmp_path / "plain.jsonl", plain), "flag-embedding", "bare")
     assert list(rows_of(bare["train.jsonl"])[0]) == ["query", "pos", "neg"]
 
@@ -124,7 +124,7 @@ def test_the_package_beir_opens_positives_and_negatives(tmp_path, source):
 
     exported(tmp_path, source, "beir")
     corpus, queries, judged = GenericDataLoader(data_folder=str(tmp_path / "out")).load(split="train")
-    assert {each["text"] for each in corpus.values()} == {
+    assert {document["text"] for document in corpus.values()} == {
         "ann sings", "so does eve", "bob runs", "ann reads", "it rains",
     }  # fmt: skip
     assert set(queries.values()) == {"who sings?", "who “runs”?"}
@@ -163,5 +163,5 @@ def test_forms_of_negatives_are_for_negatives(tmp_path):
 
 
 def test_json_lines_keep_all_columns(tmp_path, source):
-    found = exported(tmp_path, source, "jsonl")["train.jsonl"]
-    assert list(map(json.loads, found.splitlines())) == ROWS
+    text = exported(tmp_path, source, "jsonl")["train.jsonl"]
+    assert list(map(json.loads, text.splitlines())) == ROWS

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
-from tests.runs.test_croissant import made, opened, scored
+from tests.runs.test_croissant import dataset_folder, opened, scored
 from tests.tools.push.hub import TOKEN, logged_in
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
@@ -43,7 +43,7 @@ def hub(monkeypatch):
 def rows(tmp_path):
     """A dataset folder, with what has no business on the Hub lying in it too."""
     card = Card("Rows", f"Rows of {tmp_path / 'private' / 'in.txt'}.", citations=["One"])
-    folder = made(tmp_path / "rows", SCORED_PAIR, scored, [Reject("r", "f", "why", "{}")], card)
+    folder = dataset_folder(tmp_path / "rows", SCORED_PAIR, scored, [Reject("r", "f", "why", "{}")], card)
     manifest = folder.path / "manifest.json"
     record = json.loads(manifest.read_text())
     record["settings"] = {
@@ -82,26 +82,26 @@ def sent(data, **changes):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(rdflib|mlcroissant)")
 def test_a_dry_run_holds_a_data_set_and_nothing_else(rows, tmp_path):
-    found = dry(rows, tmp_path / "out")
+    files = dry(rows, tmp_path / "out")
     shards = {f"{split}-0000{n}.parquet" for split, n in (("train", 0), ("train", 1), ("validation", 0))}
-    assert set(found) == {
+    assert set(files) == {
         "README.md", "manifest.json", "croissant.json", "rejects/part-00000.parquet", "rejects/part-00001.parquet",
         *(f"data/{name}" for name in shards),
     }  # fmt: skip
-    for name in found:
+    for name in files:
         if name.endswith(".parquet"):
-            assert found[name].read_bytes() == (rows / name).read_bytes()
+            assert files[name].read_bytes() == (rows / name).read_bytes()
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
     assert loaded["train"].to_list() == DatasetFolder.open(rows).table().to_pylist()
     assert DatasetFolder.open(tmp_path / "out").rows == 6
-    described = opened(found["croissant.json"])
+    described = opened(files["croissant.json"])
     assert len(list(described.records("data"))) == 6
     assert described.metadata.url == "https://huggingface.co/datasets/anna/x"
 
 
 def test_what_is_sent_names_files_and_not_where_they_lie(rows, tmp_path):
-    found = dry(rows, tmp_path / "out")
-    texts = {name: found[name].read_text() for name in ("README.md", "manifest.json", "croissant.json")}
+    files = dry(rows, tmp_path / "out")
+    texts = {name: files[name].read_text() for name in ("README.md", "manifest.json", "croissant.json")}
     for text in texts.values():
         assert str(tmp_path) not in text
         assert "/home/anna" not in text
@@ -149,22 +149,22 @@ def test_a_card_in_another_encoding_is_told(rows, tmp_path):
 
 def test_a_dry_run_holds_a_model_and_nothing_else(tmp_path):
     folder = model(tmp_path / "model")
-    found = dry(folder, tmp_path / "out")
-    assert set(found) == {
+    files = dry(folder, tmp_path / "out")
+    assert set(files) == {
         "README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
-    assert json.loads(found["config.json"].read_text())["_name_or_path"] == "base"
-    assert found["README.md"].read_text().endswith("From base.\n")
+    assert json.loads(files["config.json"].read_text())["_name_or_path"] == "base"
+    assert files["README.md"].read_text().endswith("From base.\n")
     AutoModel.from_pretrained(tmp_path / "out")
     assert AutoTokenizer.from_pretrained(tmp_path / "out")("a man")["input_ids"]
 
 
 def test_a_sentence_encoder_is_sent_with_its_modules(tmp_path, tiny_bert):
     SentenceTransformer(str(tiny_bert), device="cpu").save(str(tmp_path / "st"))
-    found = dry(tmp_path / "st", tmp_path / "out")
-    assert {"modules.json", "1_Pooling/config.json", "model.safetensors"} <= set(found)
-    ours, theirs = (SentenceTransformer(str(tmp_path / name), device="cpu") for name in ("st", "out"))
-    assert (ours.encode(["a dog"]) == theirs.encode(["a dog"])).all()
+    files = dry(tmp_path / "st", tmp_path / "out")
+    assert {"modules.json", "1_Pooling/config.json", "model.safetensors"} <= set(files)
+    original, theirs = (SentenceTransformer(str(tmp_path / name), device="cpu") for name in ("st", "out"))
+    assert (original.encode(["a dog"]) == theirs.encode(["a dog"])).all()
 
 
 def test_a_trained_model_is_what_its_record_lists_and_has_to_be_whole(tmp_path):
@@ -306,7 +306,9 @@ def test_a_folder_in_a_store_is_sent_too(rows, tmp_path):
 
 def test_rows_that_name_paths_are_not_sent(tmp_path):
     schema = pa.schema([*SCORED_PAIR, ("source", pa.string())])
-    folder = made(tmp_path / "rows", schema, lambda n: {**scored(n), "source": "/home/anna/a.jsonl"})
+    folder = dataset_folder(
+        tmp_path / "rows", schema, lambda n: {**scored(n), "source": "/home/anna/a.jsonl"}
+    )
     with pytest.raises(FolderError, match="rows give /home/anna/a.jsonl as their source"):
         dry(folder.path, tmp_path / "out")
 

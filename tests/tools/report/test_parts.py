@@ -140,10 +140,10 @@ class Reader(HTMLParser):
 
 
 def read(page):
-    found = Reader()
-    found.feed(page)
-    assert found.open == []
-    return found
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    return reader
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -161,11 +161,11 @@ def test_whatever_a_text_holds_is_text(text):
     ]
     sections = [Section(text, blocks, level=2), Section(text, blocks)]
     page = render(Page(text, sections, [Finding(text, text)], [text], text, text))
-    found = read(page)
-    assert found.tags <= ALLOWED
-    assert not {name for name in found.names if name.startswith("on")}
-    assert "href" not in found.names or 'href="#part-' in page
-    whole = "".join(found.text)
+    reader = read(page)
+    assert reader.tags <= ALLOWED
+    assert not {name for name in reader.names if name.startswith("on")}
+    assert "href" not in reader.names or 'href="#part-' in page
+    whole = "".join(reader.text)
     assert text in whole
     page.encode("utf-8", "replace")
 
@@ -179,8 +179,8 @@ def test_a_page_loads_nothing_and_runs_nothing():
 
 @given(st.text())
 def test_nothing_invisible_is_shown_that_turns_or_ends_a_page(text):
-    found = shown(text)
-    assert not set(found) & set("\x00\x1b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200e\u200f\ufeff")
+    shown_text = shown(text)
+    assert not set(shown_text) & set("\x00\x1b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200e\u200f\ufeff")
 
 
 def test_long_texts_are_cut_and_say_how_long_they_were():
@@ -209,9 +209,9 @@ def test_axes_have_round_numbers(low, high, expected):
 
 @given(st.floats(-1e6, 1e6), st.floats(1, 1e9))
 def test_axes_have_some_numbers_within_their_ends(low, width):
-    found = _ticks(low, low + width)
-    assert 3 <= len(found) <= 8
-    assert all(low - width * 1e-6 <= tick <= low + width * (1 + 1e-6) for tick in found)
+    ticks = _ticks(low, low + width)
+    assert 3 <= len(ticks) <= 8
+    assert all(low - width * 1e-6 <= tick <= low + width * (1 + 1e-6) for tick in ticks)
 
 
 def test_a_histogram_draws_each_count():

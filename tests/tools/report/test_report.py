@@ -50,8 +50,8 @@ def test_a_data_set(tmp_path):
     against = tmp_path / "eval.txt"
     against.write_text("One two three four\nanother sentence of some length\n")
     page = page_of(tmp_path / "in", tmp_path / "out", against=str(against))
-    found = read(page)
-    assert found.tags <= ALLOWED
+    reader = read(page)
+    assert reader.tags <= ALLOWED
     text = text_of(page)
     assert "4 rows: 3 in train, 1 in validation." in text
     assert "1 of 4 (25.0 %)" in text
@@ -80,15 +80,15 @@ def test_rows_that_share_text_with_evaluation_data_count_once_and_the_sentence_s
     against = [str(graded), str(other)]
     page = page_of(tmp_path / "in", tmp_path / "out", against=against, sample=1, examples=2)
     text = text_of(page)
-    found = "3 of 1,204 rows contain a text of graded-pairs.tsv, or 8 consecutive words of one"
-    assert f"{found}." in text
+    sentence = "3 of 1,204 rows contain a text of graded-pairs.tsv, or 8 consecutive words of one"
+    assert f"{sentence}." in text
     assert "0 of 1,204 rows contain a text of other.txt, or 8 consecutive words of one." in text
     assert "graded-pairs.tsv2 of 1,204 (0.2 %)2 of 1,204 (0.2 %)" in text
     assert "other.txt0 of 1,204 (0.0 %)0 of 1,204 (0.0 %)" in text
     shown_rows = text[text.index("The first rows that share text with graded-pairs.tsv:") :]
     assert "It is said: " in shown_rows
     assert "share text with other.txt" not in text
-    assert warnings_in(tmp_path / "out") == [f"{found}; figures measured on it may be too good"]
+    assert warnings_in(tmp_path / "out") == [f"{sentence}; figures measured on it may be too good"]
 
 
 def test_evaluation_data_of_one_name_are_told_apart(tmp_path):
@@ -161,10 +161,10 @@ def hostile_folder(path, labels=HOSTILE):
 def test_hostile_texts_labels_reasons_and_settings(tmp_path):
     hostile_folder(tmp_path / "in")
     page = page_of(tmp_path / "in", tmp_path / "out")
-    found = read(page)
-    assert found.tags <= ALLOWED
-    assert not {name for name in found.names if name.startswith("on")}
-    whole = "".join(found.text)
+    reader = read(page)
+    assert reader.tags <= ALLOWED
+    assert not {name for name in reader.names if name.startswith("on")}
+    whole = "".join(reader.text)
     assert "<script>alert(1)</script>" in whole
     assert "<b>no JSON" in whole
     assert "{{ 7 * 7 }}" in whole
@@ -182,9 +182,9 @@ def test_a_model_of_several_learning_rates_shows_the_curve_of_each(tmp_path):
     rates = [
         {
             "learning_rate": rate,
-            "validation": [{"step": step, "F1": value} for step, value in enumerate(found)],
+            "validation": [{"step": step, "F1": value} for step, value in enumerate(curve)],
         }
-        for rate, found in curves.items()
+        for rate, curve in curves.items()
     ]
     record = {"step": "train-reader", "steps": 1, "validation": rates[1]["validation"], "rates": rates}
     (tmp_path / "model").mkdir()
@@ -306,9 +306,9 @@ def test_a_run_without_a_terminal_needs_no_progress(tmp_path):
 
 def test_its_cost_goes_by_the_rows(tmp_path):
     folder(tmp_path / "in", SHARDS)
-    here = ReportSettings(data=str(tmp_path / "in"))
+    settings = ReportSettings(data=str(tmp_path / "in"))
     later = {"@pairs": Estimate(1.0, 1, 1, {"train": 2_000_000})}
-    assert plan_report(here, {}).seconds == pytest.approx(1.0, abs=0.01)
+    assert plan_report(settings, {}).seconds == pytest.approx(1.0, abs=0.01)
     assert plan_report(ReportSettings(data="@pairs"), later).seconds == pytest.approx(101)
     compared = ReportSettings(data="@pairs", against=["eval.txt"])
     assert plan_report(compared, later).seconds == pytest.approx(301)

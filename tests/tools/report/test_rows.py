@@ -43,24 +43,24 @@ SHARDS = [
 def test_all_rows_are_counted(tmp_path):
     whole = frozenset({digest(words("One, two three FOUR!"))})
     known = {"eval": (whole, frozenset()), "other": (frozenset(), frozenset())}
-    found = tally(folder(tmp_path / "in", SHARDS), known, sample=10, seed=0)
-    assert found.columns == ["sentence1", "sentence2"]
-    assert found.label == "score"
-    assert found.splits == {"train": 3, "validation": 1}
-    assert found.labels == {"train": {"0": 1, "1": 1, "0.5": 1}, "validation": {"1": 1}}
-    assert {name: each.tolist() for name, each in found.lengths.items()} == {
+    counts = tally(folder(tmp_path / "in", SHARDS), known, sample=10, seed=0)
+    assert counts.columns == ["sentence1", "sentence2"]
+    assert counts.label == "score"
+    assert counts.splits == {"train": 3, "validation": 1}
+    assert counts.labels == {"train": {"0": 1, "1": 1, "0.5": 1}, "validation": {"1": 1}}
+    assert {name: lengths.tolist() for name, lengths in counts.lengths.items()} == {
         "sentence1": [3, 3, 4, 0],
         "sentence2": [2, 3, 2, 1],
     }
-    assert found.distinct == {"sentence1": 3, "sentence2": 4}
-    assert found.shared == {"eval": Shared(whole=1, rows=1), "other": Shared()}
-    assert [row["id"] for row in found.rows] == ["1", "2", "3", "4"]
+    assert counts.distinct == {"sentence1": 3, "sentence2": 4}
+    assert counts.shared == {"eval": Shared(whole=1, rows=1), "other": Shared()}
+    assert [row["id"] for row in counts.rows] == ["1", "2", "3", "4"]
 
 
 def test_the_sample_is_drawn_evenly_and_follows_the_seed(tmp_path):
     rows = [ScoredPair(str(i), f"text {i}", "b", 0.0) for i in range(1000)]
-    made = folder(tmp_path / "in", [{"train": rows[:300]}, {"train": rows[300:]}])
-    one, same, other = (tally(made, {}, sample=200, seed=seed) for seed in (1, 1, 2))
+    dataset = folder(tmp_path / "in", [{"train": rows[:300]}, {"train": rows[300:]}])
+    one, same, other = (tally(dataset, {}, sample=200, seed=seed) for seed in (1, 1, 2))
     ids = [int(row["id"]) for row in one.rows]
     assert len(set(ids)) == 200
     assert ids == sorted(ids)
@@ -71,48 +71,48 @@ def test_the_sample_is_drawn_evenly_and_follows_the_seed(tmp_path):
 
 def test_scores_of_many_values_are_numbers_and_no_labels(tmp_path):
     rows = [ScoredPair(str(i), "a", "b", i / 100) for i in range(100)]
-    found = tally(folder(tmp_path / "in", [{"train": rows}]), {}, sample=5, seed=0)
-    assert found.label is None
-    assert found.labels == {}
-    assert found.numbers["score"].tolist() == [i / 100 for i in range(100)]
+    counts = tally(folder(tmp_path / "in", [{"train": rows}]), {}, sample=5, seed=0)
+    assert counts.label is None
+    assert counts.labels == {}
+    assert counts.numbers["score"].tolist() == [i / 100 for i in range(100)]
 
 
 def test_of_many_labels_the_commonest_are_told(tmp_path):
     rows = [LabelledText(f"{i}-{j}", "t", f"label {i:02}") for i in range(30) for j in range(40 - i)]
-    made = folder(tmp_path / "in", [{"train": rows[:500]}, {"test": rows[500:]}], LABELLED_TEXT)
-    found = tally(made, {}, sample=len(rows), seed=0)
-    assert found.label == "label"
-    every = found.labels["train"] + found.labels["test"]
+    dataset = folder(tmp_path / "in", [{"train": rows[:500]}, {"test": rows[500:]}], LABELLED_TEXT)
+    counts = tally(dataset, {}, sample=len(rows), seed=0)
+    assert counts.label == "label"
+    every = counts.labels["train"] + counts.labels["test"]
     assert len(every) == 20
     assert [every[f"label {i:02}"] for i in (0, 18, 19)] == [40, 22, 0]
     assert every[OTHERS] == sum(40 - i for i in range(19, 30))
-    assert {found.label_of(row) for row in found.rows} == set(every)
+    assert {counts.label_of(row) for row in counts.rows} == set(every)
 
 
 def test_a_text_in_the_place_of_a_label_is_not_counted_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr("pairsmith.tools.report.rows._MOST_COUNTED", 30)
     rows = [LabelledText(str(i), "t", f"a text {i}") for i in range(100)]
-    found = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=5, seed=0)
-    assert len(found.labels["train"]) == 20
-    assert found.labels["train"][OTHERS] == 81
+    counts = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=5, seed=0)
+    assert len(counts.labels["train"]) == 20
+    assert counts.labels["train"][OTHERS] == 81
 
 
 def test_rows_are_read_some_at_a_time_whatever_the_shards(tmp_path):
     rows = [LabelledText(str(i), f"t {i}", "a") for i in range(11_000)]
-    made = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    sizes = [table.num_rows for _, table, _ in with_sample(made, 100, np.random.default_rng(0))]
+    dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    sizes = [table.num_rows for _, table, _ in with_sample(dataset, 100, np.random.default_rng(0))]
     assert sizes == [5_000, 5_000, 1_000]
-    drawn = [row for _, _, own in with_sample(made, 100, np.random.default_rng(0)) for row in own]
+    drawn = [row for _, _, own in with_sample(dataset, 100, np.random.default_rng(0)) for row in own]
     assert len({row["id"] for row in drawn}) == 100
 
 
 def test_labels_are_written_without_needless_digits():
-    assert [label_name(each) for each in (0.5, 1.0, "news", 3, True)] == ["0.5", "1", "news", "3", "True"]
+    assert [label_name(label) for label in (0.5, 1.0, "news", 3, True)] == ["0.5", "1", "news", "3", "True"]
 
 
 def test_shared_words_by_hand():
-    found = shared_words([("A dog runs.", "the dog RUNS"), ("x", "x!"), ("a", "b"), ("", "")])
-    assert found.values.tolist() == [0.5, 1.0, 0.0, 1.0]
+    similarity = shared_words([("A dog runs.", "the dog RUNS"), ("x", "x!"), ("a", "b"), ("", "")])
+    assert similarity.values.tolist() == [0.5, 1.0, 0.0, 1.0]
 
 
 def test_labels_that_look_alike_are_named():
@@ -138,14 +138,14 @@ def test_of_few_rows_nothing_is_said():
 def test_words_that_give_a_label_away_are_counted_once_for_a_text():
     own = ["I like it, I do"] * 16 + ["it rains"] * 4
     others = ["It rains."] * 39 + ["I rest"]
-    found = giveaways(own + others, ["own"] * 20 + ["others"] * 40)
-    assert [(each.word, each.count, each.of, each.elsewhere, each.of_others) for each in found] == [
+    clues = giveaways(own + others, ["own"] * 20 + ["others"] * 40)
+    assert [(clue.word, clue.count, clue.of, clue.elsewhere, clue.of_others) for clue in clues] == [
         ("rains", 39, 40, 4, 20),
         ("do", 16, 20, 0, 40),
         ("like", 16, 20, 0, 40),
         ("i", 16, 20, 1, 40),
     ]
-    assert [each.suffices for each in found] == [False, True, True, True]
+    assert [clue.suffices for clue in clues] == [False, True, True, True]
     assert giveaways(["a"] * 19 + ["b"] * 40, ["x"] * 19 + ["y"] * 40) == []
 
 
@@ -163,10 +163,10 @@ def test_cosines_of_blank_texts_are_unknown(tiny_bert):
     from pairsmith.models.sentence_encoder import load_sentence_encoder
 
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
-    found = cosines([("a dog", "a dog"), ("a dog", " "), ("dogs run", "a cat")], encoder).values
-    assert found[0] == pytest.approx(1, abs=1e-5)
-    assert np.isnan(found[1])
-    assert -1 <= found[2] <= 1
+    similarities = cosines([("a dog", "a dog"), ("a dog", " "), ("dogs run", "a cat")], encoder).values
+    assert similarities[0] == pytest.approx(1, abs=1e-5)
+    assert np.isnan(similarities[1])
+    assert -1 <= similarities[2] <= 1
     assert np.isnan(cosines([("", "")], encoder).values).all()
 
 
@@ -183,11 +183,11 @@ def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
         None,
         text.upper(),
     ]
-    rows = [LabelledText(str(i), each, "x") for i, each in enumerate(texts)]
-    made = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    found = tally(made, {"eval": (whole, grams)}, sample=1, seed=0, examples=1).shared["eval"]
-    assert (found.whole, found.runs, found.rows) == (1, 2, 2)
-    assert [row["id"] for row in found.first] == ["0"]
+    rows = [LabelledText(str(i), content, "x") for i, content in enumerate(texts)]
+    dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    overlap = tally(dataset, {"eval": (whole, grams)}, sample=1, seed=0, examples=1).shared["eval"]
+    assert (overlap.whole, overlap.runs, overlap.rows) == (1, 2, 2)
+    assert [row["id"] for row in overlap.first] == ["0"]
 
 
 def test_a_row_that_shares_text_counts_once_whatever_its_texts_and_the_shards(tmp_path):
@@ -200,19 +200,19 @@ def test_a_row_that_shares_text_counts_once_whatever_its_texts_and_the_shards(tm
         ScoredPair("none", "one two three", "four", 0.0),
     ]
     shards = [{"train": rows}, {"validation": rows}]
-    found = tally(folder(tmp_path / "in", shards), known, sample=1, seed=0, examples=3).shared["eval"]
-    assert (found.whole, found.runs, found.rows) == (2, 4, 4)
-    assert [row["id"] for row in found.first] == ["both", "twice", "both"]
+    overlap = tally(folder(tmp_path / "in", shards), known, sample=1, seed=0, examples=3).shared["eval"]
+    assert (overlap.whole, overlap.runs, overlap.rows) == (2, 4, 4)
+    assert [row["id"] for row in overlap.first] == ["both", "twice", "both"]
 
 
 def test_text_that_is_shared_behind_the_first_characters_is_found_too(tmp_path):
     source = tmp_path / "eval.txt"
     source.write_text("a b c d e f g h i j k l\n")
     rows = [LabelledText("1", "word " * 4_000 + "b c d e f g h i", "x")]
-    made = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    found = tally(made, {"eval": known_texts(str(source))}, sample=1, seed=0, examples=1).shared["eval"]
-    assert (found.whole, found.runs, found.rows) == (0, 1, 1)
-    assert len(found.first[0]["text"]) == 4_000
+    dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    overlap = tally(dataset, {"eval": known_texts(str(source))}, sample=1, seed=0, examples=1).shared["eval"]
+    assert (overlap.whole, overlap.runs, overlap.rows) == (0, 1, 1)
+    assert len(overlap.first[0]["text"]) == 4_000
 
 
 PASSAGE = "the quick brown fox jumps over the lazy dog today"
@@ -226,9 +226,9 @@ def squad_file(path):
 
 
 def mrqa_file(path):
-    found = [{"text": "the quick brown fox", "char_spans": [[0, 18]], "token_spans": [[0, 3]]}]
-    asked = {"qid": "1", "question": ASKED, "answers": ["the quick brown fox"], "detected_answers": found}
-    rows = [{"header": {"dataset": "x"}}, {"context": PASSAGE, "qas": [asked]}]
+    spans = [{"text": "the quick brown fox", "char_spans": [[0, 18]], "token_spans": [[0, 3]]}]
+    qa = {"qid": "1", "question": ASKED, "answers": ["the quick brown fox"], "detected_answers": spans}
+    rows = [{"header": {"dataset": "x"}}, {"context": PASSAGE, "qas": [qa]}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -274,9 +274,9 @@ def test_evaluation_data_without_texts_are_refused(tmp_path):
 
 def test_labelled_texts(tmp_path):
     rows = [LabelledText(str(i), f"t {i}", "news" if i % 2 else "sport") for i in range(4)]
-    found = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=9, seed=0)
-    assert (found.label, found.columns) == ("label", ["text"])
-    assert found.labels == {"train": {"news": 2, "sport": 2}}
+    counts = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=9, seed=0)
+    assert (counts.label, counts.columns) == ("label", ["text"])
+    assert counts.labels == {"train": {"news": 2, "sport": 2}}
 
 
 def test_scripts_without_blanks_are_taken_by_the_character(tmp_path):
@@ -289,7 +289,7 @@ def test_scripts_without_blanks_are_taken_by_the_character(tmp_path):
 
 
 def test_of_long_texts_the_beginning_is_kept(tmp_path):
-    made = folder(tmp_path / "in", [{"train": [LabelledText("1", "word " * 4_000, "a")]}], LABELLED_TEXT)
-    found = tally(made, {}, sample=1, seed=0)
-    assert len(found.rows[0]["text"]) == 4_000
-    assert found.lengths["text"].tolist() == [4_000]
+    dataset = folder(tmp_path / "in", [{"train": [LabelledText("1", "word " * 4_000, "a")]}], LABELLED_TEXT)
+    counts = tally(dataset, {}, sample=1, seed=0)
+    assert len(counts.rows[0]["text"]) == 4_000
+    assert counts.lengths["text"].tolist() == [4_000]

@@ -27,21 +27,21 @@ def written(tmp_path):
 
 def test_the_texts_are_those_that_were_written(written):
     task = load_task("sts")
-    found = list(traces(task, load_model("pairsmith:tiny"), TEXTS, task.decoding, 5))
-    assert [(trace.input, trace.label) for trace in found] == [
+    all_traces = list(traces(task, load_model("pairsmith:tiny"), TEXTS, task.decoding, 5))
+    assert [(trace.input, trace.label) for trace in all_traces] == [
         (text, label) for text in TEXTS for label in task.label_names
     ]
     kept = {(row["sentence1"], row["score"]): row["sentence2"] for row in written.table().to_pylist()}
-    assert {(t.input, float(t.label)): t.text for t in found if not t.rejected} == kept
-    for trace in found:
+    assert {(t.input, float(t.label)): t.text for t in all_traces if not t.rejected} == kept
+    for trace in all_traces:
         assert "".join(token.token for token in trace.tokens).startswith(trace.text[:10])
         for token in trace.tokens:
             assert 0 <= token.steered <= 1
             assert 0 < token.plain <= 1
             assert token.lowered[1] >= token.lowered[2] - 1e-6
-    steered = [token for trace in found if trace.counters for token in trace.tokens]
+    steered = [token for trace in all_traces if trace.counters for token in trace.tokens]
     assert max(abs(token.plain - token.steered) for token in steered) > 0.05
-    free = [token for trace in found if not trace.counters for token in trace.tokens]
+    free = [token for trace in all_traces if not trace.counters for token in trace.tokens]
     assert all(token.plain == pytest.approx(token.steered, abs=1e-6) for token in free)
 
 
@@ -61,10 +61,10 @@ def test_what_cannot_be_traced_is_said(written, tmp_path, tiny_gpt2):
         page_of(tmp_path / "in", tmp_path / "out", traces=1)
     with pytest.raises(ModelError, match="was written by another model"):
         page_of(tmp_path / "in", tmp_path / "out", traces=1, model=str(tiny_gpt2))
-    made = folder(tmp_path / "rows", SHARDS)
+    dataset = folder(tmp_path / "rows", SHARDS)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "training.json").write_text("{}")
     with pytest.raises(SettingsError, match="generate wrote; .*model is not one"):
         page_of(tmp_path / "model", tmp_path / "out", traces=1, model="pairsmith:tiny")
     with pytest.raises(ModelError, match="was written by another model"):
-        page_of(made.path, tmp_path / "out", traces=1, model="pairsmith:tiny")
+        page_of(dataset.path, tmp_path / "out", traces=1, model="pairsmith:tiny")

@@ -86,8 +86,8 @@ def test_only_a_report_can_read_a_run_and_only_with_steps_before_it(recipe, old,
 
 def test_a_plan_counts_all_rows_of_the_run_for_its_page(recipe, monkeypatch):
     monkeypatch.setattr("pairsmith.cli.planning._apart", lambda work, *given: work(*given))
-    found = plan_recipe(load_recipe(recipe), Silent())
-    assert found["page"].seconds == pytest.approx(1.0, abs=0.01)
+    estimates = plan_recipe(load_recipe(recipe), Silent())
+    assert estimates["page"].seconds == pytest.approx(1.0, abs=0.01)
 
 
 def evaluated(path, value, **about):
