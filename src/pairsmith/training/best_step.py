@@ -271,8 +271,7 @@ def train_to_best_step(
     ``make_arguments`` are the library's classes, with what this training adds to their arguments. Started by
     torchrun, each process computes its part of every batch.
     """
-    chosen_steps = getattr(settings, "max_steps", None) or getattr(settings, "steps", None)  # few on purpose
-    if steps < FEW_STEPS and not chosen_steps:
+    if steps < FEW_STEPS and not settings.steps_are_chosen:  # else they are few on purpose
         times = "step" if steps == 1 else "steps"
         progress.say(
             f"only {steps} {times} of {settings.batch_size} rows, too few to learn much: give more rows, a "

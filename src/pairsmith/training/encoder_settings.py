@@ -112,3 +112,8 @@ class TrainEncoderSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
     device: TrainingDevice = "auto"
     dtype: TrainingDtype = "auto"
+
+    @property
+    def steps_are_chosen(self) -> bool:
+        """Whether the user has set a number of steps."""
+        return self.max_steps is not None

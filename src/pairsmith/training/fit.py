@@ -96,6 +96,19 @@ class TrainingTask(Generic[T]):
 
 
 M = TypeVar("M", bound=nn.Module)
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel(Generic[Model]):
+    """A model with the weights of its best step at the best learning rate.
+
+    ``history`` says how the training went at that rate, and has the validation figures of all rates.
+    """
+
+    model: Model
+    learning_rate: float
+    history: TrainingHistory
 
 
 def train_at_each_rate(
@@ -104,38 +117,38 @@ def train_at_each_rate(
     device: str,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[M, float, TrainingHistory]:
+) -> TrainedModel[M]:
     """Train a model at each learning rate, and keep the one with the highest validation figure (M9).
 
     ``make`` makes a model and its task. The model is called with what ``collate`` returns as keyword
-    arguments and returns a mapping with ``loss``. Returned are the model with the weights of its best step,
-    its learning rate, and how its training went, with the validation curves of all rates. The first of
-    several equally good rates is kept.
+    arguments and returns a mapping with ``loss``. The first of several equally good rates is kept.
     """
 
-    def figure(training: TrainingHistory) -> float:
-        return -math.inf if training.best is None else training.best
+    def figure(history: TrainingHistory) -> float:
+        return -math.inf if history.best is None else history.best
 
     shown, rates = progress or Silent(), settings.learning_rate
-    best: tuple[M, float, TrainingHistory] | None = None
+    best: TrainedModel[M] | None = None
     curves: dict[float, dict[int, float | None]] = {}
     for number, rate in enumerate(rates):
         model, task = make()
         if settings.attention_dropout is not None:
             set_attention_dropout(model, settings.attention_dropout)
         kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
-        training = _fit(model, task, settings, rate, device, shown, kept)
+        history = _fit(model, task, settings, rate, device, shown, kept)
         del task  # its rows, which the next one may not find room beside
         if len(rates) > 1:
-            shown.say(f"learning rate {rate:g}: {training}")
-            curves[rate] = training.validation
-        if best is None or figure(training) > figure(best[2]):
-            best = (model, rate, training)
+            shown.say(f"learning rate {rate:g}: {history}")
+            curves[rate] = history.validation
+        if best is None or figure(history) > figure(best.history):
+            best = TrainedModel(model, rate, history)
     assert best is not None  # there is at least one rate
-    model, rate, training = best
-    if len(rates) > 1 and training.best is None:
-        shown.say(f"no validation figure to choose a learning rate by; the first one, {rate:g}, is kept")
-    return model, rate, replace(training, rates=curves)
+    if len(rates) > 1 and best.history.best is None:
+        shown.say(
+            "no validation figure to choose a learning rate by; the first one, "
+            f"{best.learning_rate:g}, is kept"
+        )
+    return replace(best, history=replace(best.history, rates=curves))
 
 
 def _fit(

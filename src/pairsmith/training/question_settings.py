@@ -22,6 +22,11 @@ class EpochSettings(FitSettings):
     epochs: Positive = Field(default=2.0, description="Number of passes over the examples.")
     max_steps: MaxSteps = None
 
+    @property
+    def steps_are_chosen(self) -> bool:
+        """Whether the user has set a number of steps."""
+        return self.max_steps is not None
+
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""
         whole = max(1, math.ceil(self.epochs * examples / self.batch_size))

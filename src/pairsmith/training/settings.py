@@ -181,6 +181,11 @@ class FitSettings(Settings):
             refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
         return self
 
+    @property
+    @abstractmethod
+    def steps_are_chosen(self) -> bool:
+        """Whether the user has set a number of steps, rather than leaving it to follow from the examples."""
+
     @abstractmethod
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""
@@ -194,6 +199,11 @@ class FewShotSettings(FitSettings):
     """A training for a fixed number of steps, as on a hundred examples."""
 
     steps: int = Field(default=200, ge=1, description="Number of training steps.")
+
+    @property
+    def steps_are_chosen(self) -> bool:
+        """Always: ``steps`` is a number of steps."""
+        return True
 
     def steps_of(self, examples: int) -> int:  # noqa: ARG002 - the signature of FitSettings
         """The number of steps with this number of examples."""

@@ -59,7 +59,7 @@ def test_a_student_learns_from_a_teachers_labels(questions, bert):
     labelled = label_questions(questions, load_reader(bert, fresh_head=True, device="cpu"))
     trained = distil(labelled, bert, max_steps=2, batch_size=2, max_length=32, device="cpu")
     assert trained.questions == len(questions)
-    (answer,) = answer_by_vectors(trained.student, ["who?"], [TEXTS[0]])
+    (answer,) = answer_by_vectors(trained.model, ["who?"], [TEXTS[0]])
     assert answer.text in TEXTS[0]
 
 
@@ -76,7 +76,7 @@ def test_peoples_questions_choose_the_best_step_and_may_keep_the_base(questions,
         max_length=32,
         device="cpu",
     )
-    assert trained.training.validation
+    assert trained.history.validation
 
 
 @pytest.mark.parametrize(

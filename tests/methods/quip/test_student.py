@@ -79,7 +79,7 @@ def settings(quick_bert, data, **rest):
 
 def trained(some, data):
     passages = grouped_by_passage(read_generated_questions(data), some)
-    return train_student_on(passages, (), some, "cpu").student
+    return train_student_on(passages, (), some, "cpu").model
 
 
 def answered(student):

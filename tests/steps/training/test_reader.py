@@ -122,7 +122,7 @@ def train_on(base, questions=QUESTIONS, validation=(), **rest):
 
 
 def test_dropout_of_attention_can_be_left_out(tiny_bert):
-    usual, without = (train_on(tiny_bert, steps=2, attention_dropout=share).reader for share in (None, 0.0))
+    usual, without = (train_on(tiny_bert, steps=2, attention_dropout=share).model for share in (None, 0.0))
     assert not equal(weights(usual.model), weights(without.model))
 
 
@@ -309,10 +309,10 @@ def test_a_tiny_model_learns_eight_questions_by_heart(model, rate, request, monk
         base, validation=QUESTIONS, steps=120, batch_size=8, learning_rate=[rate], eval_steps=40
     )
     assert sum(losses[-5:]) < sum(losses[:5]) / 5
-    assert trained.training.validation[0] < 60
-    assert trained.training.best > 90
-    assert module.validation_f1(partial(answer, trained.reader), QUESTIONS) == pytest.approx(
-        trained.training.best
+    assert trained.history.validation[0] < 60
+    assert trained.history.best > 90
+    assert module.validation_f1(partial(answer, trained.model), QUESTIONS) == pytest.approx(
+        trained.history.best
     )
 
 
@@ -321,7 +321,7 @@ def test_questions_of_several_windows_are_learned_too(tiny_bert):
     questions = [question("What run on the beach?", context, "Two dogs"), *QUESTIONS[4:6]]
     given = {"steps": 100, "batch_size": 6, "learning_rate": [1e-2], "eval_steps": 50}
     trained = train_on(tiny_bert, questions, questions, **given)
-    assert trained.training.best > 60
+    assert trained.history.best > 60
 
 
 def weights(model):
@@ -333,10 +333,10 @@ def equal(one, other):
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tiny_bert):
-    first = weights(train_on(tiny_bert).reader.model)
+    first = weights(train_on(tiny_bert).model.model)
     torch.manual_seed(99)
-    assert equal(first, weights(train_on(tiny_bert).reader.model))
-    assert not equal(first, weights(train_on(tiny_bert, seed=2).reader.model))
+    assert equal(first, weights(train_on(tiny_bert).model.model))
+    assert not equal(first, weights(train_on(tiny_bert, seed=2).model.model))
 
 
 @pytest.mark.long
@@ -345,11 +345,11 @@ def test_the_learning_rate_with_the_best_f1_is_kept(tiny_bert):
     trained = train_on(tiny_bert, validation=QUESTIONS, **rates)
     assert trained.learning_rate == 1e-2
     alone = train_on(tiny_bert, validation=QUESTIONS, **(rates | {"learning_rate": [1e-2]}))
-    assert equal(weights(trained.reader.model), weights(alone.reader.model))
-    assert list(trained.training.rates) == [1e-6, 1e-2]
-    assert trained.training.rates[1e-2] == trained.training.validation == alone.training.validation
-    assert "rates" not in alone.training.to_json()
-    told = trained.training.to_json()["rates"]
+    assert equal(weights(trained.model.model), weights(alone.model.model))
+    assert list(trained.history.rates) == [1e-6, 1e-2]
+    assert trained.history.rates[1e-2] == trained.history.validation == alone.history.validation
+    assert "rates" not in alone.history.to_json()
+    told = trained.history.to_json()["rates"]
     assert [record["learning_rate"] for record in told] == [1e-6, 1e-2]
     assert [point["step"] for point in told[0]["validation"]] == [0, 30, 60]
 
@@ -603,5 +603,5 @@ def test_missing_seeds_are_named(tiny_bert, tmp_path):
 
 
 def test_windows_are_never_longer_than_the_model_reads(tiny_bert):
-    assert isinstance(train_on(tiny_bert, steps=1, max_length=384).reader, Reader)
-    assert train_on(tiny_bert, steps=1, max_length=384).reader.max_length == 64
+    assert isinstance(train_on(tiny_bert, steps=1, max_length=384).model, Reader)
+    assert train_on(tiny_bert, steps=1, max_length=384).model.max_length == 64

@@ -30,10 +30,9 @@ from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
-from pairsmith.training.fit import MakeRow, TrainingTask, train_at_each_rate
+from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 
 STYLE_SCALE = 100.0
@@ -63,8 +62,8 @@ def train_biencoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple["BiEncoder", float, TrainingHistory]:
-    """Train a bi-encoder at each learning rate; returns the best, its rate, and how its training went.
+) -> TrainedModel["BiEncoder"]:
+    """Train a bi-encoder at each learning rate, and keep the best.
 
     Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path that is read
     here.

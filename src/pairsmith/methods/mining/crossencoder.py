@@ -28,10 +28,10 @@ from pairsmith.metrics.correlation import spearman
 from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
 from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import Measure, TrainingHistory
+from pairsmith.training.best_step import Measure
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks, mean_of_losses
-from pairsmith.training.fit import TrainingTask, train_at_each_rate
+from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
 from pairsmith.training.settings import TrainCrossencoderSettings
 
 
@@ -44,8 +44,8 @@ def train_crossencoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[CrossEncoder, float, TrainingHistory]:
-    """Train a cross-encoder at each learning rate; returns the best, its rate, and how its training went.
+) -> TrainedModel[CrossEncoder]:
+    """Train a cross-encoder at each learning rate, and keep the best.
 
     ``validation``, by which step and rate are chosen, may be empty. ``hard_negatives`` has a list for each
     seed, then for each validation example. Of the paths in the settings only ``base`` is read here.
@@ -74,8 +74,8 @@ def train_crossencoder_on(
         task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
         return CrossEncoderWithLoss(cross, listwise=listwise), task
 
-    scorer, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
-    return scorer.cross, rate, training
+    trained = train_at_each_rate(make, settings, device, progress, checkpoints)
+    return TrainedModel(trained.model.cross, trained.learning_rate, trained.history)
 
 
 def negatives_for(

@@ -26,10 +26,9 @@ from pairsmith.models.reader import (
     encode_questions,
     load_reader,
 )
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, mean_of_losses
-from pairsmith.training.fit import TrainingTask, train_at_each_rate
+from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.validation import validation_f1
@@ -39,15 +38,9 @@ _AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedReader:
-    """A reader with the weights of its best step, and how its training went with the best learning rate.
+class TrainedReader(TrainedModel[Reader]):
+    """A trained reader; ``questions`` is the number of those it learned: a window holds their answer."""
 
-    ``questions`` is the number of those with an answer that a window contains, on which it was trained.
-    """
-
-    reader: Reader
-    learning_rate: float
-    training: TrainingHistory
     questions: int
 
 
@@ -96,8 +89,9 @@ def train_reader_on(
         task = TrainingTask(len(known), draw, partial(batch_of_windows, reader), measure, "F1")
         return ReaderWithLoss(reader, len(known)), task
 
-    marker, rate, training = train_at_each_rate(make, settings, device, shown, checkpoints)
-    return TrainedReader(marker.reader, rate, training, marker.questions)
+    trained = train_at_each_rate(make, settings, device, shown, checkpoints)
+    with_loss = trained.model
+    return TrainedReader(with_loss.reader, trained.learning_rate, trained.history, with_loss.questions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,10 +27,9 @@ from pairsmith.models.summarizer import (
     shortest_of,
     summarize,
 )
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
+from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.training.settings import TrainSummarizerSettings
 
@@ -57,8 +56,8 @@ def train_summarizer_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[Summarizer, float, TrainingHistory]:
-    """Train a summariser at each learning rate; returns the best, its rate, and how its training went.
+) -> TrainedModel[Summarizer]:
+    """Train a summariser at each learning rate, and keep the best.
 
     The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
     rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here.
@@ -90,12 +89,12 @@ def train_summarizer_on(
         measure = partial(rouge_l, summarizer, validation, settings) if validation else None
         return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
-    model, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
-    best = model.summarizer
+    trained = train_at_each_rate(make, settings, device, progress, checkpoints)
+    best = trained.model.summarizer
     best.model.generation_config = search_settings(
         best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
     )
-    return best, rate, training
+    return TrainedModel(best, trained.learning_rate, trained.history)
 
 
 def rows_of(

@@ -33,9 +33,8 @@ from pairsmith.models.summarizer import (
     search_settings,
     shortest_of,
 )
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
+from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
@@ -53,13 +52,12 @@ def train_question_generator_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[Any, Any, float, TrainingHistory]:
+) -> TrainedModel["CausalWriter | SequenceWriter"]:
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
     ``generator_examples`` makes both ``examples``, at least one, and ``validation``, which may be empty. The
     token accuracy on ``validation`` chooses the step and the learning rate. Of the paths in the settings only
-    ``base`` is read here. Returned are the model and its tokenizer, the learning rate, and how the training
-    went.
+    ``base`` is read here.
     """
     causal = writes_as(settings.base) == "decoder"
     order = None
@@ -78,11 +76,12 @@ def train_question_generator_on(
         task = TrainingTask(len(examples), draw, writer.collate, measured, "token accuracy", order)
         return writer, task
 
-    writer, rate, training = train_at_each_rate(make, settings, device, progress, checkpoints)
+    trained = train_at_each_rate(make, settings, device, progress, checkpoints)
+    writer = trained.model
     if isinstance(writer, SequenceWriter):
         how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how
-    return writer.model, writer.tokenizer, rate, training
+    return trained
 
 
 def generator_examples(

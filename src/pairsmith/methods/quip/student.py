@@ -33,10 +33,9 @@ from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_l
 from pairsmith.models.span_reader import answer_by_vectors
 from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, mean_of_losses
-from pairsmith.training.fit import TrainingTask, train_at_each_rate
+from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
 from pairsmith.training.processes import Processes
 from pairsmith.training.question_settings import InfuseSettings
 from pairsmith.training.validation import validation_f1
@@ -74,15 +73,9 @@ def likeliest(distribution: Distribution) -> Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedStudent:
-    """A student with the weights of its best step, and how its training went with the best learning rate.
+class TrainedStudent(TrainedModel[SpanEncoder]):
+    """A trained student, and on how many passages and questions: those whose answer is in the text read."""
 
-    It was trained on the ``questions`` whose answer starts or ends in the text read.
-    """
-
-    student: SpanEncoder
-    learning_rate: float
-    training: TrainingHistory
     passages: int
     questions: int
 
@@ -128,9 +121,11 @@ def train_student_on(
         measure = partial(validation_f1, answer, validation) if validation else None
         return student, TrainingTask(len(known), make_row, student.batch, measure, "F1")
 
-    student, rate, training = train_at_each_rate(make, settings, device, shown, checkpoints)
+    trained = train_at_each_rate(make, settings, device, shown, checkpoints)
     assert known is not None  # there is at least one rate
-    return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
+    return TrainedStudent(
+        trained.model.encoder, trained.learning_rate, trained.history, len(known), known.questions
+    )
 
 
 def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:

@@ -23,10 +23,9 @@ from pairsmith.metrics.ranking import ndcg
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.search.exact import nearest
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
-from pairsmith.training.fit import MakeRow, TrainingTask, train_at_each_rate
+from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
 from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
 NEAREST = 10
@@ -41,8 +40,8 @@ def train_retriever_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple["Retriever", float, TrainingHistory]:
-    """Train a retriever at each learning rate; returns the best, its rate, and how its training went.
+) -> TrainedModel["Retriever"]:
+    """Train a retriever at each learning rate, and keep the best.
 
     Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path of the settings
     that is read here.

@@ -40,9 +40,8 @@ def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
 
 def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingContext) -> Trained:
     data.seeds.tell(context["progress"])
-    model, rate, history = train_biencoder_on(
-        data.seeds.examples, data.validation, data.corpus, settings, **context
-    )
+    trained = train_biencoder_on(data.seeds.examples, data.validation, data.corpus, settings, **context)
+    model = trained.model
     style = model.style_classifier()
 
     def save(card: str, out: Path) -> None:
@@ -53,10 +52,10 @@ def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingConte
     facts = {
         **data.seeds.facts(),
         "validation": len(data.validation),
-        "learning rate": rate,
+        "learning rate": trained.learning_rate,
         "style classifier": "yes" if style else "no",
     }
-    return Trained("A bi-encoder for mining pairs", _USE, (model,), save, facts, history)
+    return Trained("A bi-encoder for mining pairs", _USE, (model,), save, facts, trained.history)
 
 
 def _identity(settings: TrainBiencoderSettings) -> TrainingIdentity:

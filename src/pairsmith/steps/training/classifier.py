@@ -8,13 +8,19 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
-from pairsmith.methods.dino.classifier import check_labels, distinct, train_classifier_on
+from pairsmith.methods.dino.classifier import (
+    ClassifierTraining,
+    check_labels,
+    distinct,
+    train_classifier_on,
+)
 from pairsmith.models.classifier import save_classifier, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import sample_of, spread, timed
 from pairsmith.steps.shared import load_options
+from pairsmith.steps.training.step import Save, train_once
 from pairsmith.training.card import classifier_card
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.folder import ModelFolder
@@ -35,10 +41,11 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
     for name, source in {**sources, "base": settings.base}.items():
         refuse_source(run, **{name: source})
-    train = _read(settings.data, settings)
+    texts = _read(settings.data, settings)
     validation = _read(settings.validation, settings) if settings.validation else None
-    _check(settings, train, validation)
-    folder = ModelFolder.start(
+    _check(settings, texts, validation)
+    claim = partial(
+        ModelFolder.start,
         run,
         step="train-classifier",
         settings=settings.deciding(),
@@ -46,23 +53,22 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         models={"base": model_revision(settings.base)},
         sources=sources_of(models=[settings.base], data=list(sources.values())),
     )
-    if folder.finished:
-        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
-        return run.out
-    if train.blank:
-        run.progress.say(f"left out, as the text is blank: {train.blank:,} rows")
-    encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
-    classifier, training = train_classifier_on(encoder, train, validation, settings, progress=run.progress)
-    for count, why in (
-        (training.repeated, "they repeat an earlier one"),
-        (training.contradicting, "the same text has several labels"),
-    ):
-        if count:
-            run.progress.say(f"left out, as {why}: {count:,} of {len(train.texts):,} texts")
-    card = classifier_card(settings, training.to_json(), folder)
-    folder.finish(partial(save_classifier, classifier, card=card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
+
+    def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
+        if texts.blank:
+            run.progress.say(f"left out, as the text is blank: {texts.blank:,} rows")
+        encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
+        classifier, history = train_classifier_on(encoder, texts, validation, settings, progress=run.progress)
+        for count, why in (
+            (history.repeated, "they repeat an earlier one"),
+            (history.contradicting, "the same text has several labels"),
+        ):
+            if count:
+                run.progress.say(f"left out, as {why}: {count:,} of {len(texts.texts):,} texts")
+        card = classifier_card(settings, history.to_json(), folder)
+        return partial(save_classifier, classifier, card=card), history
+
+    return train_once(run, Processes.current(), claim, fit)
 
 
 def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> TrainClassifierSettings:

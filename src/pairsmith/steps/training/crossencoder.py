@@ -66,16 +66,15 @@ def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingCo
     data.seeds.tell(context["progress"])
     every = [*data.seeds.examples, *data.validation]
     near = _hard_negatives(every, data.mined, settings, context) if data.mined else None
-    cross, rate, history = train_crossencoder_on(
-        data.seeds.examples, data.validation, near, settings, **context
-    )
+    trained = train_crossencoder_on(data.seeds.examples, data.validation, near, settings, **context)
+    cross = trained.model
     return Trained(
         "A cross-encoder that scores pairs",
         _USE,
         (cross.model,),
         partial(save_transformer, cross.model, cross.tokenizer),
-        {**data.seeds.facts(), "validation": len(data.validation), "learning rate": rate},
-        history,
+        {**data.seeds.facts(), "validation": len(data.validation), "learning rate": trained.learning_rate},
+        trained.history,
     )
 
 

@@ -16,7 +16,8 @@ from pairsmith.data.sources import open_source
 from pairsmith.data.splits import split_of, splits_of, to_train_on
 from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype, sources_of
-from pairsmith.steps.training.step import started
+from pairsmith.steps.training.step import Save, train_once
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.card import encoder_card
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
@@ -46,7 +47,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         check_tensorboard()
     refuse_source(run, data=settings.data, base=settings.base)
     pairs = scored_pairs(settings.data)
-    start = partial(
+    claim = partial(
         ModelFolder.start,
         run,
         step="train-encoder",
@@ -56,29 +57,22 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         sources=sources_of(models=[settings.base], data=[split_of(settings.data)[0]]),
     )
     processes.join(device)
-    folder = started(processes, start, run)
-    if folder.finished:
-        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
-        processes.leave()
-        return run.out
-    encoder = base_encoder(settings)
-    training = train_encoder_on(
-        encoder,
-        pairs["train"],
-        pairs.get("validation"),
-        settings,
-        progress=run.progress,
-        checkpoints=folder.checkpoints,
-    )
-    rows = {split: table.num_rows for split, table in pairs.items()}
-    card = encoder_card(settings, rows, training.to_json(), folder.sources)
-    if processes.writes:
-        folder.finish(
-            lambda out: save_encoder(encoder, out, card, pairs["train"], settings.base), training.to_json()
+
+    def train(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
+        encoder = base_encoder(settings)
+        history = train_encoder_on(
+            encoder,
+            pairs["train"],
+            pairs.get("validation"),
+            settings,
+            progress=run.progress,
+            checkpoints=folder.checkpoints,
         )
-    processes.leave()
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
+        rows = {split: table.num_rows for split, table in pairs.items()}
+        card = encoder_card(settings, rows, history.to_json(), folder.sources)
+        return partial(save_encoder, encoder, card=card, pairs=pairs["train"], base=settings.base), history
+
+    return train_once(run, processes, claim, train)
 
 
 def scored_pairs(source: str) -> dict[str, pa.Table]:

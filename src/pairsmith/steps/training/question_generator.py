@@ -36,17 +36,22 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Questio
 def _train(
     data: QuestionData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
 ) -> Trained:
-    model, tokenizer, rate, history = train_question_generator_on(
-        data.training, data.validation, settings, **context
-    )
+    trained = train_question_generator_on(data.training, data.validation, settings, **context)
+    writer = trained.model
     facts = {
         "questions": data.examples,
         "left out, as no passage holds the answer or they contain the mark that ends one": data.rows
         - data.examples,
-        "learning rate": rate,
+        "learning rate": trained.learning_rate,
     }
-    save = partial(save_transformer, model, tokenizer)
-    return Trained("A model that generates questions about passages", _USE, (model,), save, facts, history)
+    return Trained(
+        "A model that generates questions about passages",
+        _USE,
+        (writer.model,),
+        partial(save_transformer, writer.model, writer.tokenizer),
+        facts,
+        trained.history,
+    )
 
 
 train_question_generator = TrainingStep(

@@ -58,14 +58,14 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
         "validation": len(data.validation),
         "learning rate": trained.learning_rate,
     }
-    reader = trained.reader
+    reader = trained.model
     return Trained(
         "A reader that marks the answer to a question in a text",
         _USE,
         (reader.model,),
         partial(save_transformer, reader.model, reader.tokenizer),
         facts,
-        trained.training,
+        trained.history,
     )
 
 

@@ -41,14 +41,15 @@ def _train(
     repeated = data.rows - data.examples
     if repeated:
         context["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")
-    retriever, rate, history = train_retriever_on(data.training, data.validation, settings, **context)
+    trained = train_retriever_on(data.training, data.validation, settings, **context)
+    retriever = trained.model
     facts = {
         "rows": data.examples,
         "duplicate rows left out": repeated,
         "negatives": sum(len(example.negatives) for example in data.training),
         "objective": settings.objective,
         "validation": len(data.validation),
-        "learning rate": rate,
+        "learning rate": trained.learning_rate,
     }
     return Trained(
         "A retriever of documents for queries",
@@ -56,7 +57,7 @@ def _train(
         (retriever,),
         lambda card, out: save_encoder(retriever.encoder, out, card),
         facts,
-        history,
+        trained.history,
     )
 
 

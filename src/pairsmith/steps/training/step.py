@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar
 
 from torch import nn
 
@@ -24,6 +24,16 @@ from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.processes import Processes
 from pairsmith.training.settings import FitSettings
+
+Save = Callable[[Path], None]
+"""Writes a model into an empty folder."""
+
+
+class History(Protocol):
+    """How a training went; ``str`` says it in one sentence."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of ``training.json`` that says how the training went."""
 
 
 class TrainingContext(TypedDict):
@@ -113,19 +123,14 @@ class TrainingStep(Generic[S, D]):
             refuse_source(run, **{name.partition(" ")[0]: source})
         data = self.read(settings, None)
         processes.join(device)
-        folder = started(processes, partial(self._claim, settings, sources, run), run)
-        if folder.finished:
-            run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
-            processes.leave()
-            return run.out
-        context = TrainingContext(device=device, progress=run.progress, checkpoints=folder.checkpoints)
-        trained = self.train(data, settings, context)
-        card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
-        if processes.writes:
-            folder.finish(partial(trained.save, card), trained.history.to_json())
-        processes.leave()
-        run.progress.say(f"wrote {run.out}: {trained.history}")
-        return run.out
+
+        def trained_in(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
+            context = TrainingContext(device=device, progress=run.progress, checkpoints=folder.checkpoints)
+            trained = self.train(data, settings, context)
+            card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
+            return partial(trained.save, card), trained.history
+
+        return train_once(run, processes, partial(self._claim, settings, sources, run), trained_in)
 
     def plan(self, settings: S, before: Before) -> Estimate:
         """What the step will cost; errors as for the step."""
@@ -162,8 +167,27 @@ def _identifying(settings: FitSettings) -> dict[str, Any]:
     return options
 
 
-def started(processes: Processes, start: Callable[[], ModelFolder], run: Run) -> ModelFolder:
-    """The folder that ``start`` claims in the process that writes, and that the others join."""
-    folder = start() if processes.writes else None
+def train_once(
+    run: Run,
+    processes: Processes,
+    claim: Callable[[], ModelFolder],
+    train: Callable[[ModelFolder], tuple[Save, History]],
+) -> Place:
+    """Claim the run's folder, train and save the model there; a folder that holds the model is left as it is.
+
+    Only the process that writes calls ``claim``; the others join its folder. ``train`` returns a function
+    that saves the model, and how the training went.
+    """
+    folder = claim() if processes.writes else None
     processes.wait()
-    return folder or ModelFolder.joined(run)
+    folder = folder or ModelFolder.joined(run)
+    if folder.finished:
+        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
+        processes.leave()
+        return run.out
+    save, history = train(folder)
+    if processes.writes:
+        folder.finish(save, history.to_json())
+    processes.leave()
+    run.progress.say(f"wrote {run.out}: {history}")
+    return run.out

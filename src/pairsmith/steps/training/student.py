@@ -45,14 +45,14 @@ def _train(data: QuestionData[PassageStore], settings: InfuseSettings, context: 
         "validation": len(data.validation),
         "learning rate": trained.learning_rate,
     }
-    student = trained.student
+    student = trained.model
     return Trained(
         "An encoder whose token vectors answer questions",
         _USE,
         (student.tokens.model, student.heads),
         partial(save_student, student),
         facts,
-        trained.training,
+        trained.history,
     )
 
 

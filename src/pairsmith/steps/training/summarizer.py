@@ -61,16 +61,15 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
             f"--added has {len(data.added):,} new documents, fewer than --extra {settings.extra:,}; "
             "all are used"
         )
-    summarizer, rate, history = train_summarizer_on(
-        data.seeds.examples, data.added, data.validation, settings, **context
-    )
+    trained = train_summarizer_on(data.seeds.examples, data.added, data.validation, settings, **context)
+    summarizer = trained.model
     marked = data.added and settings.marker
     facts = {
         **data.seeds.facts(),
         "added examples": len(data.added),
         "marker before their input": f"`{settings.marker}`" if marked else "none",
         "validation": len(data.validation),
-        "learning rate": rate,
+        "learning rate": trained.learning_rate,
     }
     use = _USE if summarizer.cue is None else _CONTINUE
     return Trained(
@@ -79,7 +78,7 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
         (summarizer.model,),
         partial(save_transformer, summarizer.model, summarizer.tokenizer),
         facts,
-        history,
+        trained.history,
     )
 
 

@@ -58,14 +58,14 @@ def _train(
         "validation": len(data.validation),
         "learning rate": trained.learning_rate,
     }
-    teacher = trained.reader
+    teacher = trained.model
     return Trained(
         "A teacher that finds answers in texts",
         _USE,
         (teacher.model,),
         partial(save_teacher, teacher),
         facts,
-        trained.training,
+        trained.history,
     )
 
 
