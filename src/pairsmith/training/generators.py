@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import padded, tokens_at_once
 from pairsmith.models.language.prefix_batches import (
     places_and_targets,
@@ -89,6 +90,12 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
     def __init__(self, model: Any, label_smoothing: float, *, shares: bool = False) -> None:
         super().__init__(model, label_smoothing)
+        both_ways = getattr(model.config.get_text_config(), "use_bidirectional_attention", False)
+        if not getattr(model.config, "is_causal", True) or both_ways in (True, "all"):
+            raise ModelError(
+                "the base cannot learn to write: its tokens attend to those after them, as in an encoder; "
+                "give the language model that it was made from"
+            )
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
         self.predictions = predict_some(model) if shares else None
 

@@ -51,6 +51,12 @@ def tokens_of(summarizer, text):
     return summarizer.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
+def test_a_model_whose_tokens_see_those_after_them_does_not_learn_to_write(summarizer):
+    summarizer.model.config.is_causal = False  # as an encoder of train-encoder --attention bidirectional
+    with pytest.raises(ModelError, match="attend to those after them"):
+        DecoderOnlySummarizer(summarizer, 0.0)
+
+
 # What is read and written.
 
 
