@@ -28,7 +28,8 @@ def main() -> None:
     one, other = (figures_by_id(folder, args.figure) for folder in (args.folder, args.other))
     if one.keys() != other.keys():
         raise SystemExit(
-            f"{args.folder} and {args.other} do not have the same questions or documents; give evaluations of one file"
+            f"{args.folder} and {args.other} do not have the same questions or documents; give evaluations "
+            "of one file"
         )
     differences = np.array([one[name] - other[name] for name in one])
     rng = np.random.default_rng(0)
