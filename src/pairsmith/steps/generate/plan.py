@@ -13,12 +13,13 @@ from pairsmith.data.readers import TEXT_COLUMNS
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
+from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check
-from pairsmith.steps.generate.postprocess import Given, processed, read_given, rows_of
+from pairsmith.steps.generate.postprocess import PostprocessInput, read_input, rows_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
 from pairsmith.steps.generate.until import least_work
@@ -97,13 +98,15 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
     table = sample_of(settings.data, before)
     # A sample comes without its task, which only decides what happens to near-copies.
-    given = Given(settings.data, *rows_of(table, settings.data)) if table else read_given(settings)
-    schema, rows = given.schema, given.rows
+    generated = (
+        PostprocessInput(settings.data, *rows_of(table, settings.data)) if table else read_input(settings)
+    )
+    schema, rows = generated.schema, generated.rows
     # Of an earlier step's estimate, as of a folder, validation rows are not processed.
     total = before[settings.data].rows["train"] if settings.data in before else len(rows)
     begun = time.monotonic()
-    done = processed(rows, settings, given.task)
-    train, validation = to_table(done.train, schema), to_table(done.validation, schema)
+    training_set = make_training_set(rows, generated.task, settings.options)
+    train, validation = to_table(training_set.train, schema), to_table(training_set.validation, schema)
     size = len(encode_table(train)) + len(encode_table(validation))
     seconds = time.monotonic() - begun
     share = total / max(len(rows), 1)
