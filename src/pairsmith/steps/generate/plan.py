@@ -13,6 +13,7 @@ from pairsmith.data.readers import TEXT_COLUMNS
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
+from pairsmith.methods.dino.request_queue import Hooks
 from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
@@ -54,23 +55,18 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     # The first few warm up the libraries, and are not timed.
     few = itertools.islice(shard.requests(task, decoding), labels)
     write(task, model, few, decoding, settings.seed, settings.rows)
-    if isinstance(model, RemoteModel):
-        model.used = Used()  # what warmed it up does not count
+    used = model.used if isinstance(model, RemoteModel) else Used()
+    used.read = used.written = 0  # what warmed it up does not count
     ends: list[float] = []
     begun = time.monotonic()
-    written = write(
-        task,
-        model,
-        shard.requests(task, decoding),
-        decoding,
-        settings.seed,
-        settings.rows,
-        lambda _: ends.append(time.monotonic()),
+    hooks = Hooks(
+        on_done=lambda _: ends.append(time.monotonic()),
         # At least one of each label.
         enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
+    requests = shard.requests(task, decoding)
+    written = write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
     seconds = (ends[-1] - begun) / written.requests
-    read, drawn = (model.used.read, model.used.written) if isinstance(model, RemoteModel) else (0, 0)
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
     rejects = to_table(written.rejects, REJECT)
     share = request_count / written.requests
@@ -89,7 +85,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         tokens=round(tokens),
         sample=sample,
     )
-    one = replace(one, bought=(round(read * share), round(drawn * share)))
+    one = replace(one, bought=(round(used.read * share), round(used.written * share)))
     memory = one.memory if workers == 1 else main + workers * one.memory
     return replace(one, seconds=one.seconds_with(workers), workers=workers, memory=memory)
 
