@@ -82,7 +82,8 @@ class RequestQueue:
 
     def _begin_tries(self, request: TextRequest, prompts: tuple[Prompt, ...]) -> None:
         """Begin a try for every text that a request lacks, up to the limit; without any, it is done."""
-        tried = bool(request.texts or request.rejects)  # so the decoder holds its prompts
+        # A further try begins soon, as the decoder may still hold the keys and values of the prompts.
+        tried = bool(request.texts or request.rejects)
         for number in request.next_tries(self._tries):
             group = request.group(number, prompts)
             self._running[group] = request, number

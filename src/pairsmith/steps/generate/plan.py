@@ -93,7 +93,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
     table = sample_of(settings.data, before)
-    # A sample comes without its task, which only decides what happens to near-copies.
+    # A sample comes without its task: near-copies are dropped, and the label set is the scores that occur.
     generated = (
         PostprocessInput(settings.data, *rows_of(table, settings.data)) if table else read_input(settings)
     )
