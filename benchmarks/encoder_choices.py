@@ -20,11 +20,12 @@ from common import stsb_both_columns, write
 from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.encoder import base_encoder, train_encoder_on
+from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
-from pairsmith.steps.generate.postprocess import processed, rows_of
+from pairsmith.steps.generate.postprocess import rows_of
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.mine.ranking import agreement, best_of_each, ranks
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -97,8 +98,11 @@ def rows_for(name: str, pairs: pa.Table, folder: DatasetFolder) -> pa.Table:
         return chosen(name, pairs).select(COLUMNS)
     task = TaskSpec.model_validate(folder.manifest.settings["task"])
     cleaning = PostprocessSettings(data="pairs", augment=0 if name.startswith("contrastive") else 2)
-    done = processed(rows_of(pairs, folder.path.name)[1], cleaning, task)
-    table = pa.Table.from_pylist([{column: getattr(row, column) for column in COLUMNS} for row in done.train])
+    _, rows = rows_of(pairs, folder.path.name)
+    training_rows = make_training_set(rows, task, cleaning.options).train
+    table = pa.Table.from_pylist(
+        [{column: getattr(row, column) for column in COLUMNS} for row in training_rows]
+    )
     return table.filter(pc.not_equal(table["score"], 0.5)) if name.endswith("label 0.5") else table
 
 

@@ -95,9 +95,13 @@ def test_docstrings_cite_entries_that_there_are(make_docs: ModuleType) -> None:
 
 
 def test_the_code_page_names_what_cites_a_number(make_docs: ModuleType) -> None:
-    assert make_docs.cited()["D7"]["steps/generate/postprocess.py"] == ["processed", "smooth"]
+    assert make_docs.cited()["D7"]["methods/dino/training_set.py"] == [
+        "make_training_set",
+        "label_set",
+        "smooth",
+    ]
     assert (
-        "| D7 | label smoothing | `steps/generate/postprocess.py` (`processed`, `smooth`) |"
+        "| D7 | label smoothing | `methods/dino/options.py` (`TrainingSetOptions`), `methods/dino/training_set.py` (`make_training_set`, `label_set`, `smooth`) |"
         in make_docs.code_page()
     )
 

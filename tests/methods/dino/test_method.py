@@ -11,10 +11,12 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.method import generate_pairs, generate_texts, make_decoder, rows_needed, write
+from pairsmith.methods.dino.method import generate_pairs, generate_texts, rows_needed, write
+from pairsmith.methods.dino.request_queue import Hooks
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group
+from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.scripted import END, ScriptedModel
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.generate.worker import take_up
@@ -141,7 +143,7 @@ def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_rest_goes_on():
     done = []
     task, decoding = spec(), Decoding(max_tokens=20)
     requests = list(pair_requests(task, ["short", "long " * 50], 2))
-    written = write(task, model, requests, decoding, 1, 64, done.append)
+    written = write(task, model, requests, decoding, 1, 64, Hooks(on_done=done.append))
     assert [row.sentence1 for row in written.rows] == ["short"] * 4
     assert {(r.filter, r.reason) for r in written.rejects} == {
         ("too long", "a prompt and 20 new tokens exceed the model's 100 tokens")

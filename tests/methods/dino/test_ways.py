@@ -9,6 +9,7 @@ from pairsmith.core.errors import ModelError, TaskError
 from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
 from pairsmith.methods.dino.method import generate_pairs, write
+from pairsmith.methods.dino.request_queue import Hooks
 from pairsmith.methods.dino.requests import encoded, text_requests
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.transformers_backend import TransformersModel
@@ -145,8 +146,7 @@ def test_no_more_is_begun_than_there_is_room_for():
         decoding,
         seed=1,
         rows=8,
-        on_done=ended.append,
-        enough=lambda begun: begun > 2 and len(ended) >= 10,
+        hooks=Hooks(on_done=ended.append, enough=lambda begun: begun > 2 and len(ended) >= 10),
     )
     assert 10 <= written.requests < 60
 

@@ -6,10 +6,10 @@ import pytest
 
 from pairsmith.core.errors import ModelError, RemoteError
 from pairsmith.data.tasks import Decoding, load_task
-from pairsmith.methods.dino.method import make_decoder
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.models.language.sampling import Sampling

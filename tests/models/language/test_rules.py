@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.models.language.combine import contrast, favours_main, guidance, named_rule, self_debias
+from pairsmith.data.tasks import Decoding
+from pairsmith.models.language.combine import (
+    contrast,
+    favours_main,
+    guidance,
+    named_rule,
+    rule_of,
+    self_debias,
+)
 
 MAIN = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
 COUNTER = torch.tensor([[0.25, 0.5, 0.15, 0.1]])
@@ -73,3 +81,18 @@ def test_which_rules_leave_it_to_the_main_prompts_likeliest_tokens():
     assert favours_main(contrast)
     assert not favours_main(guidance)
     assert not favours_main(lambda p_main, p_counter: p_main)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "rule"),
+    [
+        (Decoding(decay=3.0, floor=0.1), partial(self_debias, decay=3.0, floor=0.1)),
+        (Decoding(rule="guidance", scale=2.0), partial(guidance, scale=2.0)),
+        (
+            Decoding(rule="contrast", strength=1.0, plausible=0.2),
+            partial(contrast, strength=1.0, plausible=0.2),
+        ),
+    ],
+)
+def test_decoding_settings_name_a_rule_and_its_strength(decoding, rule):
+    assert rule_of(decoding)(MAIN, COUNTER).equal(rule(MAIN, COUNTER))

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +21,7 @@ from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.generate import postprocess as postprocessing
 from pairsmith.steps.generate.plan import plan_postprocess
-from pairsmith.steps.generate.postprocess import clean, postprocess, sampled_negatives, smooth, split
+from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 
 
@@ -44,13 +43,6 @@ def run_on(tmp_path, rows, schema=SCORED_PAIR, task="sts", **settings):
     return postprocess(
         PostprocessSettings(data=str(tmp_path / "in"), **settings), Run(tmp_path / "out", Silent())
     )
-
-
-def test_smoothing_by_hand():
-    assert [smooth(y, [0, 0.5, 1], 0.2) for y in (0, 0.5, 1)] == [0.1, 0.5, 0.9]
-    # five labels 1..5, mean 3: 0.9 * 1 + 0.1 * 3
-    assert smooth(1, [1, 2, 3, 4, 5], 0.1) == 1.2
-    assert smooth(0.3, [0, 1], 0.0) == 0.3
 
 
 def test_each_filter_names_its_rejects(tmp_path):
@@ -95,27 +87,6 @@ def test_without_a_task_the_labels_are_the_scores_that_occur(tmp_path):
     assert out.table()["score"].to_pylist() == [3.0, 1.0]
 
 
-def test_negatives_come_from_other_entries():
-    rows = pairs(*[(f"x{i // 3}", f"y{i}", i % 3 / 2) for i in range(30)])
-    negatives = sampled_negatives(rows, 2, seed=5)
-    assert len(negatives) == 20
-    assert len({row.id for row in negatives}) == 20
-    own = {(row.sentence1, row.sentence2) for row in rows}
-    assert not own & {(row.sentence1, row.sentence2) for row in negatives}
-    assert len({(row.sentence1, row.sentence2) for row in negatives}) == 20
-    assert {row.score for row in negatives} == {0.0}
-    assert negatives == sampled_negatives(rows, 2, seed=5) != sampled_negatives(rows, 2, seed=6)
-
-
-def test_a_negative_never_contradicts_a_row():
-    """The texts of x0 were also written for x1, and one is a near-copy of x2: what is left is drawn."""
-    rows = pairs(("x0", "shared", 1.0), ("x1", "Shared!", 0.5), ("x2", "own", 1.0), ("x3", "X2.", 1.0))
-    drawn = {(row.sentence1, row.sentence2) for row in sampled_negatives(rows, 4, seed=3)}
-    for first, second in [("x0", "Shared!"), ("x1", "shared"), ("x2", "X2.")]:
-        assert (first, second) not in drawn
-    assert {("x0", "own"), ("x2", "shared"), ("x3", "own")} <= drawn
-
-
 def test_a_first_text_with_quotation_marks_copied_as_the_model_saw_it_is_a_copy(tmp_path):
     out = run_on(tmp_path, pairs(('say "no" now', "say 'no' now", 1.0)), near_copies="keep")
     assert list(out.manifest.counts.rejects_by_reason) == ["copy: the texts are equal"]
@@ -137,18 +108,6 @@ def test_a_split_without_rows_is_left_out(tmp_path):
     assert out.splits == ("train",)
 
 
-def test_as_in_the_paper_any_text_of_another_entry_may_be_drawn():
-    # The only other entry's text was written for "x" too: ours draws none, the paper's program draws it.
-    rows = pairs(("x", "same", 1.0), ("z", "same", 0.0))
-    assert sampled_negatives(rows, 1, seed=1) == []
-    drawn = sampled_negatives(rows, 1, seed=1, any_text=True)
-    assert [(row.sentence1, row.sentence2, row.score) for row in drawn] == [
-        ("x", "same", 0.0),
-        ("z", "same", 0.0),
-    ]
-    assert sampled_negatives(pairs(("x", "a", 1.0), ("x", "b", 0.0)), 1, seed=1, any_text=True) == []
-
-
 def test_keeping_near_copies_draws_negatives_as_in_the_paper(tmp_path):
     rows = pairs(("x", "same", 1.0), ("z", "same", 0.0))
     for choice, negatives in (("task", 0), ("keep", 2)):
@@ -156,34 +115,11 @@ def test_keeping_near_copies_draws_negatives_as_in_the_paper(tmp_path):
         assert out.rows == 2 + negatives
 
 
-def test_a_data_set_without_other_entries_has_no_negatives():
-    assert sampled_negatives(pairs(("x", "y", 1.0), ("x", "z", 0.0)), 2, seed=1) == []
-
-
 def test_negatives_are_not_smoothed(tmp_path):
     rows = pairs(*[(f"x {i}", f"y {i}", 1.0) for i in range(20)])
     out = run_on(tmp_path, rows, validation=0)
     scores = out.table()["score"].to_pylist()
     assert (scores.count(0.9), scores.count(0.0)) == (20, 40)
-
-
-@given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=60), st.floats(0, 0.99), st.integers(0, 9))
-def test_a_split_takes_its_share_of_each_label(scores, share, seed):
-    rows = pairs(*[(f"a{i}", f"b{i}", score) for i, score in enumerate(scores)])
-    train, validation = split(rows, share, seed)
-    assert sorted(r.id for r in [*train, *validation]) == sorted(r.id for r in rows)
-    for score in set(scores):
-        members = sum(row.score == score for row in validation)
-        assert members == round(share * scores.count(score))
-    order = {row.id: i for i, row in enumerate(rows)}
-    assert [order[r.id] for r in train] == sorted(order[r.id] for r in train)
-
-
-def test_a_split_does_not_depend_on_the_other_rows_order():
-    rows = pairs(*[(f"a{i}", "b", 1.0) for i in range(50)])
-    chosen = {row.id for row in split(rows, 0.2, 3)[1]}
-    assert chosen == {row.id for row in split(rows[::-1], 0.2, 3)[1]}
-    assert chosen != {row.id for row in split(rows, 0.2, 4)[1]}
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "P", "Zs"])))
@@ -212,13 +148,6 @@ def test_single_texts_are_cleaned_and_split(tmp_path):
     out = run_on(tmp_path, rows, LABELLED_TEXT, "movie-reviews")
     assert out.split_rows == {"train": 18, "validation": 2}
     assert out.manifest.counts.rejects_by_reason == {"duplicate: repeats an earlier row": 20}
-
-
-def test_the_cap_counts_each_first_text_and_label_apart():
-    rows = pairs(*[("x", f"y{i}", i % 2 / 1) for i in range(6)], ("z", "y", 1.0))
-    kept, rejects = clean(rows, {}, per_input=2)
-    assert [row.id for row in kept] == ["id0", "id1", "id2", "id3", "id6"]
-    assert [r.filter for r in rejects] == ["cap", "cap"]
 
 
 def test_a_second_run_finds_its_work_done_and_other_settings_are_refused(tmp_path):
@@ -259,12 +188,6 @@ def test_rows_of_another_kind_are_refused(tmp_path):
         InputError, match="has the columns id, filter, reason, row; postprocess needs scored pairs"
     ):
         postprocess(PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
-
-
-def test_negatives_are_spread_over_the_pool():
-    rows = pairs(*[(f"x{i}", f"y{i}", 1.0) for i in range(200)])
-    used = [int(row.sentence2[1:]) for row in sampled_negatives(rows, 2, seed=0)]
-    assert abs(np.mean(used) - 99.5) < 12
 
 
 def test_the_folder_that_is_read_is_not_written_over(tmp_path):

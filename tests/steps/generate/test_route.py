@@ -357,9 +357,9 @@ def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
 
     real, calls = worker.write, []
 
-    def counting(task, model, wanted, decoding, seed, rows, on_done, **options):
+    def counting(task, model, wanted, decoding, seed, rows, hooks):
         calls.append((len(wanted), sum(bool(request.texts or request.rejects) for request in wanted)))
-        return real(task, model, wanted, decoding, seed, rows, on_done, **options)
+        return real(task, model, wanted, decoding, seed, rows, hooks)
 
     monkeypatch.setattr(worker, "write", counting)
     generate(settings(), Run(tmp / "out", Silent()))

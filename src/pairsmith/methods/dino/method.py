@@ -7,22 +7,25 @@
 3. A text that is a copy, a repeat or no text is rejected, and another try begins, up to a limit (D4, D6).
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from typing import Self
 
-from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.errors import SettingsError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.methods.dino.requests import GeneratedRow, TextRequest, encoded, pair_requests, text_requests
-from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
-from pairsmith.models.language.decoder import Draw, Group, MultiPromptDecoder
-from pairsmith.models.language.protocols import Prompt, SteerableModel
+from pairsmith.methods.dino.request_queue import Hooks, RequestQueue
+from pairsmith.methods.dino.requests import (
+    GeneratedRow,
+    TextRequest,
+    encoded_requests,
+    pair_requests,
+    text_requests,
+)
+from pairsmith.models.language.combine import Combine, named_rule
+from pairsmith.models.language.decoders import make_decoder
+from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel
-from pairsmith.models.language.remote_decoder import RemoteDecoder
-from pairsmith.models.language.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,14 @@ class GeneratedRows:
     rejects: list[Reject]
     requests: int
     complete: int
+
+    @classmethod
+    def of(cls, requests: Sequence[TextRequest], task: TaskSpec) -> Self:
+        """The rows and rejects of requests whose tries have ended."""
+        rows = [row for request in requests for row in request.rows(task)]
+        rejects = [reject for request in requests for _, reject in sorted(request.rejects.items())]
+        complete = sum(len(request.texts) == request.count for request in requests)
+        return cls(rows, rejects, len(requests), complete)
 
 
 def generate_pairs(
@@ -106,93 +117,37 @@ def write(
     decoding: Decoding,
     seed: int,
     rows: int | None,
-    on_done: Callable[[TextRequest], None] = lambda _: None,
-    enough: Callable[[int], bool] = lambda _: False,
+    hooks: Hooks | None = None,
     rule: Combine | None = None,
-    on_start: Callable[[int], None] = lambda _: None,
 ) -> GeneratedRows:
-    """Write the texts of all requests; ``rows`` and ``rule`` are those of ``generate_pairs``.
+    """Write the texts of all requests: second texts of pairs, or single texts (D5, D14).
 
-    A request that has ended tries, of an earlier run, goes on with the next. ``on_done`` is called with each
-    request when its last try has ended. Before a request is begun, ``enough`` is called with the number of
-    requests begun so far; if it returns true, the remaining ones are skipped. ``on_start`` is called before
-    the first, with the number of rows that are computed at once.
+    The model continues the prompts of a request (D1, D2). A rule steers the distribution of each token (D3),
+    and the token is drawn from what top-k and top-p leave of it (D4). A text is accepted, or it is rejected
+    and another try begins (D4, D6).
+
+    Args:
+        requests: a request with ended tries, of an earlier run, goes on with the next.
+        hooks: functions that are called on the way; by default, none.
+
+    The other arguments are those of ``generate_pairs``.
     """
-    encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
+    hooks = hooks or Hooks()
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
     steered = rule is not None or decoding.steers
     if rows is not None and rows < (needed := rows_needed(task) if steered else 1):
         raise SettingsError(f"{rows} rows are too few for {task.name}: a label's prompts take {needed}")
-    waiting: deque[tuple[TextRequest, tuple[Prompt, ...]]] = deque()
-    for request in requests:
-        counter_prompts = request.counter_prompts if steered else ()
-        waiting.append((request, tuple(map(encode, (request.prompt, *counter_prompts)))))
-    announced = {prompt for _, prompts in waiting for prompt in prompts}
-    decoder = make_decoder(model, decoding, seed, announced, rows, rule=rule)
-    on_start(decoder.room)
-    too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
-    begun: list[TextRequest] = []
-    running: dict[Group, tuple[TextRequest, int]] = {}
-
-    def begin_tries(request: TextRequest, prompts: tuple[Prompt, ...]) -> None:
-        tried = bool(request.texts or request.rejects)
-        for number in request.next_tries(decoding.tries):
-            group = request.group(number, prompts)
-            running[group] = request, number
-            decoder.add(group, soon=tried)
-            request.running += 1
-        if not request.running:
-            on_done(request)
-
-    def begin_requests() -> None:
-        while waiting and decoder.room > 0 and not enough(len(begun)):
-            request, prompts = waiting.popleft()
-            begun.append(request)
-            if all(map(decoder.fits, prompts)):
-                begin_tries(request, prompts)
-                continue
-            request.reject(0, "too long", too_long, "", task)
-            on_done(request)
-
-    begin_requests()
+    with_prompts = encoded_requests(task, model, requests, steered=steered)
+    prompts = {prompt for _, of_request in with_prompts for prompt in of_request}
+    decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
+    hooks.on_start(decoder.room)
+    queue = RequestQueue(with_prompts, decoder, task, decoding, model.context, hooks)
+    queue.begin()
     for group in decoder.finished():
-        request, number = running.pop(group)
-        request.running -= 1
-        request.ended(number, group, task)
-        begin_tries(request, group.prompts)
-        begin_requests()
-    # In the order of the requests, and those of a request in the order of its tries.
-    accepted = [row for request in begun for row in request.rows(task)]
-    rejects = [reject for request in begun for _, reject in sorted(request.rejects.items())]
-    complete = sum(len(request.texts) == request.count for request in begun)
-    return GeneratedRows(accepted, rejects, len(begun), complete)
+        queue.ended(group)
+    return GeneratedRows.of(queue.begun, task)
 
 
 def rows_needed(task: TaskSpec) -> int:
     """The fewest rows that decode the task: a label's prompt and those of its counter-labels."""
     return 1 + max(len(task.counters(label)) for label in task.label_names)
-
-
-def make_decoder(
-    model: SteerableModel | RemoteModel,
-    decoding: Decoding,
-    seed: int,
-    prompts: Collection[Prompt],
-    rows: int | None,
-    watch: Callable[[Draw], None] | None = None,
-    rule: Combine | None = None,
-) -> MultiPromptDecoder | RemoteDecoder:
-    """A decoder of these prompts that samples by D4 and steers by a rule, D3 unless told otherwise."""
-    sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
-    if isinstance(model, RemoteModel):
-        if rule is not None or decoding.rule != "self-debiasing":
-            raise ModelError(f"model {model.name}: a server steers by self-debiasing; leave rule out")
-        return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
-    if rule is None:
-        if decoding.rule == "guidance":
-            rule = partial(guidance, scale=decoding.scale)
-        elif decoding.rule == "contrast":
-            rule = partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
-        else:
-            rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
-    return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)

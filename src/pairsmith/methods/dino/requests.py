@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
@@ -139,3 +140,14 @@ def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) ->
         return tuple(model.encode(prompt))
     message, _, answer = prompt.rpartition("\n")
     return tuple(model.encode_chat(message, answer))
+
+
+def encoded_requests(
+    task: TaskSpec, model: SteerableModel | RemoteModel, requests: Iterable[TextRequest], *, steered: bool
+) -> list[tuple[TextRequest, tuple[Prompt, ...]]]:
+    """Each request with the tokens of its prompt and, where texts are ``steered``, of its counter-prompts."""
+    encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
+    return [
+        (request, tuple(map(encode, (request.prompt, *(request.counter_prompts if steered else ())))))
+        for request in requests
+    ]

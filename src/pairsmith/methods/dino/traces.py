@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.method import make_decoder
 from pairsmith.methods.dino.requests import encoded, pair_requests, text_requests
 from pairsmith.models.language.decoder import Draw
+from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import SteerableModel
 
 NOTABLE = 0.05

@@ -8,6 +8,7 @@ To be read in this order:
   finds what prompts begin with in common, ``kv_store`` and ``shared_cache`` keep the keys and values of that
   once, ``attention_plan`` says which tokens attend to what, and ``packed_weights`` are faster on a processor.
 - ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server.
+- ``decoders``: the decoder of a model of either kind.
 - ``prefix_batches`` and ``likelihood``: scoring texts, several behind one beginning.
 - ``sequences``: sampling and beam search with encoder-decoder models. ``shared_beams``: beam search with
   decoder-only ones.

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
+from pairsmith.data.tasks import Decoding
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 """A rule with its parameters bound; see the module."""
@@ -77,6 +78,15 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
     scores = of_main.mul(1 + strength).sub_(of_counter, alpha=strength)
     implausible = p_main < plausible * p_main.amax(dim=1, keepdim=True)
     return torch.softmax(scores.masked_fill_(implausible, -torch.inf), dim=1)
+
+
+def rule_of(decoding: Decoding) -> Combine:
+    """The rule that ``decoding`` names, with its parameters bound; D3 by default."""
+    if decoding.rule == "guidance":
+        return partial(guidance, scale=decoding.scale)
+    if decoding.rule == "contrast":
+        return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
+    return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
 
 
 def named_rule(rule: Combine | str | None) -> Combine | None:

@@ -44,6 +44,9 @@ class SteerableModel(Protocol):
     name: str
     """The name that the user gave."""
 
+    revision: str
+    """What identifies the weights; a data set's manifest records it."""
+
     vocab_size: int
     """Width of the logits."""
 

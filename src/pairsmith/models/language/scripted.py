@@ -20,7 +20,7 @@ class ScriptedModel:
         self._following = following
         self._alphabet = END + alphabet
         self._number = {character: i for i, character in enumerate(self._alphabet)}
-        self.name = "scripted"
+        self.name = self.revision = "scripted"
         self.vocab_size = len(self._alphabet)
         self.context = context
         self.end_tokens = frozenset({0})

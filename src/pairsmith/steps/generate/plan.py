@@ -13,12 +13,14 @@ from pairsmith.data.readers import TEXT_COLUMNS
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
+from pairsmith.methods.dino.request_queue import Hooks
+from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check
-from pairsmith.steps.generate.postprocess import Given, processed, read_given, rows_of
+from pairsmith.steps.generate.postprocess import PostprocessInput, read_input, rows_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
 from pairsmith.steps.generate.until import least_work
@@ -53,23 +55,18 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     # The first few warm up the libraries, and are not timed.
     few = itertools.islice(shard.requests(task, decoding), labels)
     write(task, model, few, decoding, settings.seed, settings.rows)
-    if isinstance(model, RemoteModel):
-        model.used = Used()  # what warmed it up does not count
+    used = model.used if isinstance(model, RemoteModel) else Used()
+    used.read = used.written = 0  # what warmed it up does not count
     ends: list[float] = []
     begun = time.monotonic()
-    written = write(
-        task,
-        model,
-        shard.requests(task, decoding),
-        decoding,
-        settings.seed,
-        settings.rows,
-        lambda _: ends.append(time.monotonic()),
+    hooks = Hooks(
+        on_done=lambda _: ends.append(time.monotonic()),
         # At least one of each label.
         enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
+    requests = shard.requests(task, decoding)
+    written = write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
     seconds = (ends[-1] - begun) / written.requests
-    read, drawn = (model.used.read, model.used.written) if isinstance(model, RemoteModel) else (0, 0)
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
     rejects = to_table(written.rejects, REJECT)
     share = request_count / written.requests
@@ -88,7 +85,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         tokens=round(tokens),
         sample=sample,
     )
-    one = replace(one, bought=(round(read * share), round(drawn * share)))
+    one = replace(one, bought=(round(used.read * share), round(used.written * share)))
     memory = one.memory if workers == 1 else main + workers * one.memory
     return replace(one, seconds=one.seconds_with(workers), workers=workers, memory=memory)
 
@@ -96,14 +93,16 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
     table = sample_of(settings.data, before)
-    # A sample comes without its task, which only decides what happens to near-copies.
-    given = Given(settings.data, *rows_of(table, settings.data)) if table else read_given(settings)
-    schema, rows = given.schema, given.rows
+    # A sample comes without its task: near-copies are dropped, and the label set is the scores that occur.
+    generated = (
+        PostprocessInput(settings.data, *rows_of(table, settings.data)) if table else read_input(settings)
+    )
+    schema, rows = generated.schema, generated.rows
     # Of an earlier step's estimate, as of a folder, validation rows are not processed.
     total = before[settings.data].rows["train"] if settings.data in before else len(rows)
     begun = time.monotonic()
-    done = processed(rows, settings, given.task)
-    train, validation = to_table(done.train, schema), to_table(done.validation, schema)
+    training_set = make_training_set(rows, generated.task, settings.options)
+    train, validation = to_table(training_set.train, schema), to_table(training_set.validation, schema)
     size = len(encode_table(train)) + len(encode_table(validation))
     seconds = time.monotonic() - begun
     share = total / max(len(rows), 1)

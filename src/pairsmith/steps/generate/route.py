@@ -16,7 +16,7 @@ from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.remote import RemoteModel, is_remote, remote_revision
+from pairsmith.models.language.remote import is_remote, remote_revision
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -35,7 +35,7 @@ from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
 from pairsmith.steps.generate.until import generate_until
-from pairsmith.steps.generate.worker import SCHEMAS, load_worker, model_of
+from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
 ANSWERS = "answers.sqlite"
@@ -129,8 +129,7 @@ def _saved(writer: FolderWriter) -> str:
 
 def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:
     """One line for the user: which form of requests the server takes, and how texts will be steered."""
-    model = model_of(task, settings)
-    assert isinstance(model, RemoteModel)
+    model = remote_model(task, settings)
     model.close()
     return f"{model.name} takes requests in {model.form} form; steering: {model.way}"
 

@@ -1,5 +1,6 @@
 """Settings of ``generate`` and ``postprocess``: their defaults, bounds and help texts."""
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -9,6 +10,7 @@ from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, Wor
 from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
+from pairsmith.methods.dino.options import TrainingSetOptions
 
 
 def _of_task(name: str) -> Any:
@@ -177,3 +179,9 @@ class PostprocessSettings(Settings):
         "near-copies too.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampled negatives and the split.")
+
+    @property
+    def options(self) -> TrainingSetOptions:
+        """The settings that belong to the method itself."""
+        names = [option.name for option in fields(TrainingSetOptions)]
+        return TrainingSetOptions(**{name: getattr(self, name) for name in names})

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import torch
@@ -21,8 +20,10 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import rows_needed, write
+from pairsmith.methods.dino.request_queue import Hooks
 from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel, is_remote
 from pairsmith.models.memory import MOST_ROWS
 from pairsmith.runs.mapped import RowsAndRejects
@@ -30,9 +31,6 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard
-
-if TYPE_CHECKING:
-    from pairsmith.models.language.transformers_backend import TransformersModel
 
 SCHEMAS: dict[str, pa.Schema] = {
     "scored_pair": SCORED_PAIR,
@@ -77,12 +75,11 @@ def load_worker(
                 ended += 1
                 advance(1)
 
+            hooks = Hooks(on_start=on_start, on_done=on_done)
             requests = list(shard.requests(task, decoding))
             take_up(requests, shard.earlier)
             try:
-                written = write(
-                    task, model, requests, decoding, settings.seed, budget, on_done, on_start=on_start
-                )
+                written = write(task, model, requests, decoding, settings.seed, budget, hooks)
             except (RuntimeError, MemoryError) as error:
                 advance(-ended)
                 budget = _halved(budget or most, rows_needed(task), error)
@@ -95,10 +92,15 @@ def load_worker(
 
 def model_of(
     task: TaskSpec, settings: GenerateSettings, cache: str | None = None
-) -> "TransformersModel | RemoteModel":
+) -> SteerableModel | RemoteModel:
     """Load the model of the settings, or connect to its server."""
-    if not is_remote(settings.model):
-        return load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    if is_remote(settings.model):
+        return remote_model(task, settings, cache)
+    return load_model(settings.model, device=settings.device, dtype=settings.dtype)
+
+
+def remote_model(task: TaskSpec, settings: GenerateSettings, cache: str | None = None) -> RemoteModel:
+    """Connect to the settings' server; ``cache`` is a file that keeps its responses."""
     way = steering_of(task, settings)
     return RemoteModel(
         settings.model, cache, way=way, at_once=settings.concurrency, listed=settings.top_logprobs
