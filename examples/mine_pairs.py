@@ -18,5 +18,5 @@ for pair in mined[:5]:
 
 # Texts that are near a pair's first text, and less near than its second.
 pairs = [(pair.input, pair.output) for pair in mined]
-for found in pairsmith.find_hard_negatives(pairs, second, encoder, count=2)[:5]:
-    print(f"{found.query}\n  positive: {found.positive}\n  negatives: {'; '.join(found.negatives)}")
+for row in pairsmith.find_hard_negatives(pairs, second, encoder, count=2)[:5]:
+    print(f"{row.query}\n  positive: {row.positive}\n  negatives: {'; '.join(row.negatives)}")

@@ -38,7 +38,7 @@ def chunked(
         position of the concatenated chunks: a mapping that a trainer can move to a device.
     """
     most = batch_tokens or tokens_at_once(device)
-    return _made(list(batches_by_length(lengths, len(lengths), most)), features)
+    return _chunks_of(list(batches_by_length(lengths, len(lengths), most)), features)
 
 
 def grouped(
@@ -62,10 +62,10 @@ def grouped(
             groups.append([])
             padding = 0
         groups[-1].append(number)
-    return _made(groups, features)
+    return _chunks_of(groups, features)
 
 
-def _made(batches: Sequence[list[int]], features: Callable[[list[int]], Features]) -> dict[str, Any]:
+def _chunks_of(batches: Sequence[list[int]], features: Callable[[list[int]], Features]) -> dict[str, Any]:
     order = torch.tensor([number for batch in batches for number in batch])
     return {"chunks": [features(batch) for batch in batches], "order": order}
 

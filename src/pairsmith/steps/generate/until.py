@@ -31,8 +31,8 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
     task = load_task(settings.task).writing(settings.labels)
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    per_input = _rows_each(settings, task)
-    first = math.ceil(wanted / per_input)
+    rows_each = _rows_each(settings, task)
+    first = math.ceil(wanted / rows_each)
     most = min(MOST * first, _inputs(settings, task))
     size = max(min(first, most), 0 if run.fresh else _size_there(run, task))
     while True:
@@ -50,7 +50,7 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
             )
             return folder
         # A twentieth more than the rate so far asks for, so that few rounds are needed.
-        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_input / MOST)) + 1)
+        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * rows_each / MOST)) + 1)
         run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; going on")
         run = replace(run, fresh=False)
 

@@ -24,9 +24,9 @@ question, text = "Who wrote Hamlet?", "Hamlet is a play by Shakespeare."
 inputs = tokenizer(question, text, return_tensors="pt")
 outside = torch.tensor([part != 1 for part in inputs.sequence_ids(0)])  # answers stand in the text
 with torch.inference_mode():
-    found = model(**inputs)
-start = int(found.start_logits[0].masked_fill(outside, -torch.inf).argmax())
-end = start + int(found.end_logits[0].masked_fill(outside, -torch.inf)[start:].argmax())
+    output = model(**inputs)
+start = int(output.start_logits[0].masked_fill(outside, -torch.inf).argmax())
+end = start + int(output.end_logits[0].masked_fill(outside, -torch.inf)[start:].argmax())
 print(text[inputs.token_to_chars(start).start : inputs.token_to_chars(end).end])
 ```"""
 
