@@ -45,6 +45,16 @@ def macro_f1(table: Counts) -> Floats:
     return mean
 
 
+def binary_f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
+    """F1 of the positive class, from 0 to 1, of n predictions (Q9).
+
+    Both are ``(n,)`` bool: which rows were predicted positive, and which are. Where there are none of either,
+    F1 is 0.
+    """
+    both = int((predicted & positive).sum())
+    return 2 * both / max(1, int(predicted.sum()) + int(positive.sum()))
+
+
 def resampled(
     table: Counts, measures: Sequence[Callable[[Counts], Floats]], *, draws: int, rng: np.random.Generator
 ) -> list[Floats]:
