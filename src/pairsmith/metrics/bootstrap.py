@@ -46,6 +46,11 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
     return float(low), float(high)
 
 
+def rounded(limits: tuple[float, float] | None) -> list[float] | None:
+    """The limits of an interval, rounded to four places; None stays None."""
+    return None if limits is None else [round(limit, 4) for limit in limits]
+
+
 def mean_draws(parts: Sequence[Floats]) -> Floats:
     """The mean over subsets of each draw, so that resampling stays within a subset: ``(draws,)``.
 

@@ -12,7 +12,7 @@ from pairsmith.data.judgements import read_judgements
 from pairsmith.data.paraphrases import labelled_pairs
 from pairsmith.methods.quip.paraphrase import detect_paraphrases, labels_of
 from pairsmith.metrics.auroc import auroc_draws
-from pairsmith.metrics.bootstrap import interval
+from pairsmith.metrics.bootstrap import interval, rounded
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import (
@@ -20,7 +20,6 @@ from pairsmith.steps.evaluate.results import (
     at_splits,
     evaluate_once,
     over_splits,
-    rounded,
     with_interval,
 )
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits

@@ -20,6 +20,7 @@ from pairsmith.data.splits import to_measure_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
 from pairsmith.data.tagged import TaggedSentence
+from pairsmith.methods.dino.evaluation import distinct_texts
 from pairsmith.methods.quip.names import tag_after_training
 from pairsmith.methods.quip.paraphrase import EPOCHS, fine_tune, last_layers, paraphrase_scores
 from pairsmith.metrics.bootstrap import spearman_draws
@@ -45,7 +46,7 @@ from pairsmith.steps.evaluate.settings import (
     EvaluateStsSettings,
     EvaluateSummariesSettings,
 )
-from pairsmith.steps.evaluate.sts import distinct_texts, encoder_of
+from pairsmith.steps.evaluate.sts import encoder_of
 from pairsmith.steps.evaluate.summaries import labelled_documents, summarizer
 from pairsmith.steps.evaluate.training_splits import training_splits
 from pairsmith.steps.evaluate.transfer_settings import (
