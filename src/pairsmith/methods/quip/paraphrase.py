@@ -4,7 +4,7 @@ people's judgements -> the layer that agrees with them best -> BERTScores of the
 a few labelled pairs -> BERTScores of the last layers -> logistic regression, or fine-tuning -> F1
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -96,8 +96,6 @@ def detect_paraphrases(
         ModelError: the encoder gives vectors that are not finite.
         SettingsError: the encoder has no such layer, or ``layer`` and ``judgements`` are both given.
     """
-    score = partial(paraphrase_scores, special_tokens=special_tokens, batch_tokens=batch_tokens)
-    correlations: Mapping[int, float] = {}
     if layer is not None and judgements is not None:
         raise SettingsError("layer and judgements both choose the layer; give only one of them")
     if layer is not None and not 0 <= layer <= encoder.layers:
@@ -105,19 +103,20 @@ def detect_paraphrases(
             f"layer is {layer}, but the encoder has {encoder.layers} layers; give a number from 0 to "
             f"{encoder.layers}"
         )
+    score = partial(
+        paraphrase_scores,
+        encoder,
+        special_tokens=special_tokens,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
+    correlations: Mapping[int, float] = {}
     if judgements is not None:
-        correlations = layer_correlations(
-            encoder,
-            judgements,
-            special_tokens=special_tokens,
-            batch_tokens=batch_tokens,
-            progress=progress,
-        )
+        correlations = layer_correlations(score, judgements, encoder.layers)
         layer = best_layer(correlations)
     elif layer is None:
         layer = usual_layer(encoder.layers)
-    last = last_layers(encoder) if train else ()
-    by_layer = score(encoder, pairs, [layer, *last], progress=progress)
+    by_layer = score(pairs, [layer, *(last_layers(encoder) if train else ())])
     scores, features = by_layer[:, 0], by_layer[:, 1:]
     few_shot: Mapping[str, Mapping[int, float]] = {}
     if train:
@@ -170,31 +169,21 @@ def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
 
 
 def layer_correlations(
-    encoder: TokenEncoder,
+    score: Callable[[Sequence[GradedPair], Sequence[int]], Floats],
     judgements: Mapping[str, Sequence[GradedPair]],
-    *,
-    special_tokens: bool = True,
-    batch_tokens: int | None = None,
-    progress: Progress | None = None,
+    layers: int,
 ) -> dict[int, float]:
-    """How well the scores by each layer from 1 on agree with people's judgements (Q8).
+    """How well the scores by each layer, from 1 to ``layers``, agree with people's judgements (Q8).
 
     The figure of a layer, from -1 to 1, is the mean over the languages that were translated, the keys of
-    ``judgements``, of Pearson's correlation. It is NaN where a correlation is undefined.
+    ``judgements``, of Pearson's correlation. It is NaN where a correlation is undefined. ``score`` gives the
+    scores of n pairs by some layers, ``(n, layers)`` float64, as ``paraphrase_scores`` does.
     """
-    layers, by_language = range(1, encoder.layers + 1), []
+    numbers, by_language = range(1, layers + 1), []
     for judged in judgements.values():
-        scores = paraphrase_scores(
-            encoder,
-            judged,
-            layers,
-            special_tokens=special_tokens,
-            batch_tokens=batch_tokens,
-            progress=progress,
-        )
-        gold = np.array([pair.score for pair in judged])
-        by_language.append([pearson(scores[:, column], gold) for column in range(len(layers))])
-    return dict(zip(layers, np.mean(by_language, axis=0).tolist(), strict=True))
+        scores, gold = score(judged, numbers), np.array([pair.score for pair in judged])
+        by_language.append([pearson(column, gold) for column in scores.T])
+    return dict(zip(numbers, np.mean(by_language, axis=0).tolist(), strict=True))
 
 
 def best_layer(correlations: Mapping[int, float]) -> int:
