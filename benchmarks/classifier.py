@@ -29,11 +29,11 @@ from common import write
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.methods.dino.classifier import fit_head, train_classifier_on
+from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.models.classifier import TextClassifier, classifier_of_names, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.evaluate.classification import classification_figures
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings

@@ -18,11 +18,10 @@ from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledText, Scored
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
+from pairsmith.methods.dino.evaluation import SuiteScores, classification_figures, sts_scores
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
-from pairsmith.steps.evaluate.classification import classification_figures
-from pairsmith.steps.evaluate.sts import SuiteScores, sts_scores
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings

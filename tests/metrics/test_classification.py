@@ -7,6 +7,7 @@ from sklearn.metrics import f1_score, precision_recall_fscore_support
 from pairsmith.metrics import classification
 from pairsmith.metrics.classification import (
     accuracy,
+    binary_f1,
     confusion,
     macro_f1,
     precision_recall_f1,
@@ -57,3 +58,9 @@ def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one(monkeypat
     assert np.isfinite(scores).all()
     monkeypatch.setattr(classification, "_CELLS", 12)  # three tables at once
     np.testing.assert_array_equal(measured()[0], rates)
+
+
+def test_f1_of_the_positive_class_by_hand():
+    predictions = np.array([True, True, False, False])
+    assert binary_f1(predictions, np.array([True, False, True, False])) == 0.5
+    assert binary_f1(~predictions & predictions, predictions) == 0.0

@@ -13,9 +13,10 @@ Floats = NDArray[np.float64]
 def spearman_draws(
     a: NDArray[np.floating], b: NDArray[np.floating], *, draws: int, rng: np.random.Generator
 ) -> Floats:
-    """Spearman's correlation of bootstrap resamples, each of n pairs drawn with replacement: ``(draws,)``.
+    """Spearman's correlation of bootstrap resamples, each of n pairs drawn with replacement (D11).
 
-    ``a`` and ``b`` are ``(n,)``, not empty and finite, else a ``ValueError``. NaN for a resample in which a
+    ``a`` and ``b`` are ``(n,)`` of any floating dtype, not empty and finite, else a ``ValueError``; the
+    correlations are ``(draws,)`` float64 within [-1, 1], and NaN for a resample in which a
     series is constant. A resample changes only how often each value occurs, so the values are sorted once
     and the ranks of each resample follow from counting.
     """
@@ -32,7 +33,7 @@ def spearman_draws(
 
 
 def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | None:
-    """The interval that holds the central ``level``, above 0 and below 1, of ``draws``, shape (draws,).
+    """The interval that holds the central ``level``, above 0 and below 1, of ``draws``, ``(draws,)``.
 
     Undefined (NaN) draws are left out; they occur only for a handful of pairs. None where all are.
     """
@@ -46,10 +47,15 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
     return float(low), float(high)
 
 
-def mean_draws(parts: Sequence[Floats]) -> Floats:
-    """The mean over subsets of each draw, so that resampling stays within a subset: ``(draws,)``.
+def rounded(limits: tuple[float, float] | None) -> list[float] | None:
+    """The limits of an interval, rounded to four places; None stays None."""
+    return None if limits is None else [round(limit, 4) for limit in limits]
 
-    ``parts`` are at least one, each of shape (draws,); NaN where a subset's draw is.
+
+def mean_draws(parts: Sequence[Floats]) -> Floats:
+    """The mean over subsets of each draw, so that resampling stays within a subset: ``(draws,)`` (D11).
+
+    ``parts`` are at least one, each ``(draws,)`` float64; NaN where a subset's draw is.
     """
     averages: Floats = np.mean(np.stack(parts), axis=0)
     return averages

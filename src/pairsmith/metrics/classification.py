@@ -1,4 +1,4 @@
-"""Accuracy and F1 of a classifier, from the table of what was predicted for what."""
+"""Accuracy and F1 of a classifier, from the table of what was predicted for what (D14); binary F1 (Q9)."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,9 +13,10 @@ _CELLS = 10_000_000
 
 
 def confusion(gold: Sequence[int], predicted: Sequence[int], labels: int) -> Counts:
-    """How many rows of each label (first axis) were given each label (second): ``(labels, labels)`` int64.
+    """How many rows of each label (first axis) were given each label (second axis), for D14.
 
-    Both series hold numbers from 0 to ``labels`` - 1 and are of one length.
+    The table is ``(labels, labels)`` int64. Both series hold numbers from 0 to ``labels`` - 1 and are of one
+    length.
     """
     table: Counts = np.zeros((labels, labels), np.int64)
     np.add.at(table, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
@@ -23,35 +24,53 @@ def confusion(gold: Sequence[int], predicted: Sequence[int], labels: int) -> Cou
 
 
 def accuracy(table: Counts) -> Floats:
-    """The share of rows on the diagonal, from 0 to 1, of tables ``(..., k, k)``: ``(...)``."""
+    """The share of rows on the diagonal, from 0 to 1 (D14).
+
+    Of tables ``(..., k, k)`` int64, each with at least one row in it: ``(...)`` float64.
+    """
     right: Floats = np.trace(table, axis1=-2, axis2=-1) / table.sum(axis=(-2, -1))
     return right
 
 
 def precision_recall_f1(table: Counts) -> tuple[Floats, Floats, Floats]:
-    """Precision, recall and F1 of each label, from 0 to 1, of tables ``(..., k, k)``: three ``(..., k)``.
+    """Precision, recall and F1 of each label, from 0 to 1, of tables ``(..., k, k)`` int64 (D14).
 
+    They are three arrays ``(..., k)`` float64.
     NaN where undefined: precision of a label that was never predicted, recall of one that no row has, F1 of
     one that is neither.
     """
     right = np.diagonal(table, axis1=-2, axis2=-1).astype(np.float64)
-    given, predicted = table.sum(axis=-1), table.sum(axis=-2)
-    return _over(right, predicted), _over(right, given), _over(2 * right, given + predicted)
+    gold, predicted = table.sum(axis=-1), table.sum(axis=-2)
+    return _over(right, predicted), _over(right, gold), _over(2 * right, gold + predicted)
 
 
 def macro_f1(table: Counts) -> Floats:
-    """The mean F1, from 0 to 1, of the labels that rows have or were given; of ``(..., k, k)``: ``(...)``."""
+    """The mean F1, from 0 to 1, of the labels that rows have or were given (D14).
+
+    Of tables ``(..., k, k)`` int64, each with at least one row in it: ``(...)`` float64.
+    """
     mean: Floats = np.nanmean(precision_recall_f1(table)[2], axis=-1)
     return mean
+
+
+def binary_f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
+    """F1 of the positive class, from 0 to 1, of n predictions (Q9).
+
+    Both are ``(n,)`` bool: which rows were predicted positive, and which are. Where there are none of either,
+    F1 is 0.
+    """
+    both = int((predicted & positive).sum())
+    return 2 * both / max(1, int(predicted.sum()) + int(positive.sum()))
 
 
 def resampled(
     table: Counts, measures: Sequence[Callable[[Counts], Floats]], *, draws: int, rng: np.random.Generator
 ) -> list[Floats]:
-    """Each measure ``(draws,)`` on bootstrap resamples: as many rows as there are, with replacement.
+    """Each measure, ``(draws,)`` float64, on bootstrap resamples of the rows, with replacement.
 
-    To resample rows is to draw their cells, so the counts are drawn at once; ``table``, (k, k), has at least
-    one row in it. With many labels the tables are drawn in blocks, so that memory does not grow with k².
+    A resample has as many rows as ``table``, which is ``(k, k)`` int64 and has at least one. A measure maps
+    tables ``(b, k, k)`` to ``(b,)``. To resample rows is to draw their cells, so the counts are drawn at
+    once. With many labels the tables are drawn in blocks, so that memory does not grow with k².
     """
     total = int(table.sum())
     block = max(1, _CELLS // table.size)
@@ -64,6 +83,7 @@ def resampled(
 
 
 def _over(counts: Floats, totals: Counts) -> Floats:
+    """``counts`` divided by ``totals`` of the same shape; NaN where a total is 0."""
     shares: Floats = np.full(counts.shape, np.nan)
     np.divide(counts, totals, out=shares, where=totals > 0)
     return shares

@@ -1,4 +1,4 @@
-"""Spearman's rank correlation, by which every sentence encoder is judged (D10, D11)."""
+"""Spearman's correlation, by which encoders are judged (D10, D11), and Pearson's, for layers (Q8)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,17 +7,22 @@ Floats = NDArray[np.float64]
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Spearman's correlation of two series ``(n,)``: Pearson's correlation of their average ranks.
+    """Spearman's correlation of two series: Pearson's correlation of their average ranks (D10, D11).
 
-    Within [-1, 1]; NaN where it is undefined: fewer than two values, or a constant series. Raises a
-    ``ValueError`` where shapes differ or a value is not finite.
+    Both are ``(n,)`` of any floating dtype. The correlation is within [-1, 1], and NaN where it is undefined:
+    for fewer than two values, or a constant series. Raises a ``ValueError`` where shapes differ or a value is
+    not finite.
     """
     _same_shape(a, b)
     return pearson(group_ranks(dense_groups(a)), group_ranks(dense_groups(b)))
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Pearson's correlation of two series of shape (n,), within [-1, 1]; NaN where a series is constant."""
+    """Pearson's correlation of two series, within [-1, 1] (Q8).
+
+    Both are ``(n,)`` of any floating dtype, and sums are in float64. The correlation is NaN for fewer than
+    two values, and where a series is constant. Raises a ``ValueError`` where shapes differ.
+    """
     _same_shape(a, b)
     if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
@@ -26,7 +31,10 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """For each of ``values``, shape (n,), how many distinct values are smaller: 0 for the smallest."""
+    """For each of ``values``, ``(n,)``, how many distinct values are smaller: 0 for the smallest.
+
+    The counts are ``(n,)`` intp. Raises a ``ValueError`` where a value is not finite.
+    """
     if not np.isfinite(values).all():
         raise ValueError("ranks need finite values, got NaN or infinity")
     groups: NDArray[np.intp] = np.unique(values, return_inverse=True)[1]
@@ -34,8 +42,9 @@ def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
 
 
 def group_ranks(groups: NDArray[np.intp]) -> Floats:
-    """Ranks 1…n of n values from their ``dense_groups``; equal values share the mean of their ranks.
+    """Ranks 1…n of n values, ``(n,)`` float64, from their ``dense_groups``, ``(n,)``.
 
+    Equal values share the mean of their ranks.
     A group of c values after s smaller ones holds ranks s+1 … s+c, whose mean is s + (c+1)/2. Groups
     may be empty, as in a resample.
     """

@@ -25,7 +25,9 @@ def pair_scores(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """The BERTScore F of each pair with each of ``layers``: ``(len(pairs), len(layers))`` float32.
+    """The BERTScore F of each pair with each of ``layers`` (Q8): ``(pairs, layers)`` float32, at most 1.
+
+    Where the encoder's vectors are not finite, scores are NaN.
 
     Args:
         encoder: encoder of the vectors that are compared; it is put into evaluation mode.
@@ -59,7 +61,7 @@ def pair_scores(
 
 
 def pair_features(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> Mapping[str, Tensor]:
-    """Encoder inputs for n pairs: the first texts, then the second, ``(2 · n, longest)``."""
+    """Encoder inputs for n pairs: the first texts, then the second, each ``(2 · n, longest)`` int64."""
     return encoder.features([first for first, _ in pairs] + [second for _, second in pairs])
 
 
@@ -70,9 +72,13 @@ def batch_scores(
     *,
     special_tokens: bool = True,
 ) -> Tensor:
-    """The BERTScore F of each pair from ``pair_features`` with each layer: ``(layers, n)`` float32."""
-    every = encoder.states(features)
-    states = torch.stack([every[layer] for layer in layers])  # (layers, 2 · n, longest, d)
+    """The BERTScore F of n pairs with each layer (Q8): ``(layers, n)`` float32, at most 1.
+
+    ``features`` are the pairs' ``pair_features``, ``layers`` numbers from 0 to ``encoder.layers``. Gradients
+    flow into the encoder, as fine-tuning needs them (Q9).
+    """
+    by_layer = encoder.states(features)
+    states = torch.stack([by_layer[layer] for layer in layers])  # (layers, 2 · n, longest, d)
     there = features["attention_mask"].bool().to(states.device)
     counted = there
     if not special_tokens:

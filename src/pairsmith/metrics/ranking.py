@@ -2,6 +2,10 @@
 
 They are those of trec_eval. A document's relevance is a whole number, above 0 for a relevant one; documents
 that nobody judged have relevance 0, and negative ones count as 0.
+
+Of a query's r retrieved documents ``ranked``, ``(r,)`` int64, holds the relevance, the best-ranked first, and
+``judged``, ``(j,)`` int64, that of all j judged documents, in any order. All measures are within [0, 1].
+nDCG, recall and average precision raise a ``ValueError`` where no document is relevant.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +16,11 @@ from numpy.typing import NDArray
 
 Grades = NDArray[np.int64]
 Measure = Callable[[Grades, Grades], float]
-"""A figure within [0, 1] of a ranking: from the relevance of the retrieved documents, the best-ranked first,
-``(r,)``, and that of all judged documents, in any order, ``(j,)``."""
+"""A figure within [0, 1] of a query's ranking, from ``ranked``, ``(r,)``, and ``judged``, ``(j,)``."""
 
 
 def ndcg(ranked: Grades, judged: Grades, k: int) -> float:
-    """Normalised discounted cumulative gain of the first ``k`` documents.
+    """Normalised discounted cumulative gain of the first ``k`` documents, within [0, 1].
 
     The gain of a document is its relevance divided by the binary logarithm of its rank plus 1, and the sum of
     the gains is divided by that of the best possible ranking.
@@ -27,12 +30,15 @@ def ndcg(ranked: Grades, judged: Grades, k: int) -> float:
 
 
 def recall(ranked: Grades, judged: Grades, k: int) -> float:
-    """Share of the relevant documents that are among the first ``k``."""
+    """Share of the relevant documents that are among the first ``k``, within [0, 1]."""
     return int((ranked[:k] > 0).sum()) / check_relevant(judged)
 
 
 def precision(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of Measure
-    """Share of the first ``k`` places that hold a relevant document; a ranking may have fewer places."""
+    """Share of the first ``k`` places that hold a relevant document, within [0, 1].
+
+    The ranking ``ranked``, ``(r,)``, may have fewer places.
+    """
     return int((ranked[:k] > 0).sum()) / k
 
 
@@ -63,7 +69,7 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def check_relevant(judged: Grades) -> int:
-    """The number of relevant documents; a ``ValueError`` where there is none, as figures need one."""
+    """The number of relevant documents in ``judged``, ``(j,)``; a ``ValueError`` where there is none."""
     relevant = int((judged > 0).sum())
     if not relevant:
         raise ValueError("a query without a relevant document has no figures")
@@ -71,5 +77,6 @@ def check_relevant(judged: Grades) -> int:
 
 
 def _gain(grades: Grades) -> float:
+    """The discounted cumulative gain of a ranking with this relevance, ``(k,)``, the best-ranked first."""
     gains = np.maximum(grades, 0) / np.log2(np.arange(2, len(grades) + 2))
     return float(gains.sum())

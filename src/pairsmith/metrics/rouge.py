@@ -20,8 +20,8 @@ class RougeScores:
 
     ``rouge_l`` is by the longest common subsequence of the two whole texts. ``rouge_lsum`` compares line by
     line, and unites what each line of the reference has in common with all lines of the summary; for single
-    lines it equals ``rouge_l``, and it is None if it was not computed. ``each`` has the scores of each
-    summary, ×100, under ROUGE's usual names.
+    lines it equals ``rouge_l``, and it is None if it was not computed. ``per_text`` has the ``count`` scores
+    of the summaries, ×100, under ROUGE's usual names.
     """
 
     rouge1: float

@@ -22,7 +22,7 @@ def cosine_similarity_rows(a: NDArray[np.floating], b: NDArray[np.floating]) -> 
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> Floats:
-    """``vectors``, shape (n, d), each row scaled to length 1 in float64; zero rows stay zero."""
+    """``vectors``, ``(n, d)``, each row scaled to length 1: ``(n, d)`` float64; zero rows stay zero."""
     wide = vectors.astype(np.float64)
     # Divide by the largest entry first, so that squares neither overflow nor underflow.
     largest = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)

@@ -54,7 +54,10 @@ def f1(prediction: str, golds: Sequence[str]) -> float:
 
 
 def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaScores:
-    """Score answers, an empty text where none was found, each against one or more gold answers."""
+    """Score n answers, an empty text where none was found, each against one or more gold answers (M11, Q7).
+
+    Raises an ``InputError`` where there are no questions, or a question has no gold answer.
+    """
     if len(predictions) != len(golds):
         raise ValueError(f"expected a prediction for each question, got {len(predictions)} for {len(golds)}")
     if not golds:

@@ -5,30 +5,13 @@ import pytest
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
+from pairsmith.methods.dino.evaluation import separation
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import labels as module
-from pairsmith.steps.evaluate.labels import evaluate_labels, labelled_pairs, labels_table, separation
+from pairsmith.steps.evaluate.labels import evaluate_labels, labelled_pairs, labels_table
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
 pytestmark = pytest.mark.slow
-
-PAIRS = [("a", "b", "1"), ("a", "c", "0.5"), ("a", "d", "0"), ("e", "f", "1"), ("e", "g", "0")]
-COSINES = np.array([0.9, 0.5, 0.1, 0.7, 0.3])
-
-
-def test_means_by_label_the_highest_first_and_the_gap():
-    results = separation(PAIRS, COSINES, draws=200, seed=0)
-    assert list(results["labels"]) == ["1", "0.5", "0"]
-    assert {label: (figures["mean"], figures["count"]) for label, figures in results["labels"].items()} == {
-        "1": (0.8, 2),
-        "0.5": (0.5, 1),
-        "0": (0.2, 2),
-    }
-    assert results["gap"] == 0.6
-    # First texts are drawn whole: the gap is 0.8 of a alone, 0.4 of e alone, and 0.6 of both.
-    assert results["gap_ci"] == [0.4, 0.8]
-    assert results["labels"]["1"]["ci"] == [0.7, 0.9]
-    assert results["labels"]["0.5"]["ci"] == [0.5, 0.5]  # of resamples with a alone
 
 
 def test_without_resamples_there_are_no_intervals_and_named_labels_have_no_gap():

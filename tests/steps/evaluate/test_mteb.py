@@ -13,6 +13,7 @@ from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite, read_sts
+from pairsmith.methods.dino.evaluation import sts_scores
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.status import status_lines
@@ -20,7 +21,7 @@ from pairsmith.steps.evaluate import mteb as module
 from pairsmith.steps.evaluate.mteb import evaluate_mteb
 from pairsmith.steps.evaluate.plan import plan_evaluate_mteb
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings, EvaluateStsSettings
-from pairsmith.steps.evaluate.sts import encoder_of, sts_scores
+from pairsmith.steps.evaluate.sts import encoder_of
 
 pytestmark = pytest.mark.slow
 

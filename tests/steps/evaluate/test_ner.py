@@ -11,22 +11,13 @@ from pydantic import ValidationError
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tagged import TaggedSentence, as_bio, read_tagged
-from pairsmith.models.span_encoder import load_span_encoder
+from pairsmith.methods.quip import names
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate import tagging
-from pairsmith.steps.evaluate.ner import (
-    QUESTIONS,
-    drawn,
-    entity_f1,
-    evaluate_ner,
-    few_and_test,
-    questions_of,
-)
+from pairsmith.steps.evaluate import ner
+from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, questions_of
 from pairsmith.steps.evaluate.plan import plan_evaluate_ner
-from pairsmith.steps.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
 pytestmark = pytest.mark.slow
@@ -84,110 +75,29 @@ def test_corrected_tags_are_another_evaluation(student, data, tmp_path):
         evaluate_ner(some, Run(tmp_path / "out", Silent()))
 
 
-def test_a_training_that_diverged_has_no_figure(tiny_bert):
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.full((2, 16), torch.nan))
-    with pytest.raises(ModelError, match="try a smaller --learning-rate"):
-        tagging._tag(tagger, SENTENCES, ["O", "B-PER"], lambda _: None)
-
-
 def test_the_progress_counts_what_is_learned_and_what_is_tagged(student, data, tmp_path, capsys):
     evaluate_ner(settings(student, data, epochs=3), Run(tmp_path / "out", Progress()))
     whole = 2 * 2 * (3 * 2 + 2)  # starts, splits, epochs of two sentences and two that are tagged
     assert f"learn and tag: {whole}/{whole} sentences · 100 %" in capsys.readouterr().err
 
 
-def test_rows_begin_as_the_start_vectors_of_their_questions(student):
-    tags = ["O", "B-PER", "I-PER", "B-LOC"]
-    some = settings(student)
-    questions = questions_of(some, SENTENCES)
-    assert questions == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
-    _, rows = _question_rows(some, tags, questions)
-    encoder = load_span_encoder(student, device="cpu")
-    starts, _ = question_vectors(encoder, ["Who is a person ?"])
-    expected = (starts[0] / starts[0].norm()).detach()
-    assert torch.allclose(rows[1], expected, atol=1e-6)
-    assert torch.equal(rows[1], rows[2])
-    assert rows.norm(dim=1).tolist() == pytest.approx([1.0] * 4)
-
-
-def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
-    taggers = []
-    monkeypatch.setattr(tagging, "_tag", lambda tagger, *_: taggers.append(tagger))
-    some = settings(str(tiny_bert), dtype="bfloat16", learning_rate=1e-6, epochs=3)
-    tag_after_training(some, SENTENCES, SENTENCES, None, seed=1)
-    before = load_token_encoder(str(tiny_bert), device="cpu").model.encoder.state_dict()
-    for name, weight in taggers[0].model.encoder.state_dict().items():
-        moved = (weight - before[name]).abs()
-        assert 0 < moved.max() < 1e-5, name
-
-
-def test_sums_in_numbers_of_two_bytes_are_of_the_weights_as_they_are(tiny_bert, monkeypatch):
-    calls = []
-
-    def tag(tagger, sentences, *_):
-        words = Words.of(tagger.encoder, sentences)
-        calls.append((tagger, words, tagger(words)))
-
-    monkeypatch.setattr(tagging, "_tag", tag)
-    tag_after_training(
-        settings(str(tiny_bert), dtype="bfloat16", epochs=9), SENTENCES, SENTENCES, None, seed=1
-    )
-    ((tagger, words, scores),) = calls
-    assert scores.dtype == torch.bfloat16
-    assert torch.equal(scores, tagger(words))  # when nothing is kept any more of what was converted
-
-
-def test_the_rate_falls_in_equal_steps_and_gradients_are_cut_to_a_norm_of_1(tiny_bert, monkeypatch):
-    """As Hugging Face's trainer does by default: batches of 8, no warm-up, and no weight decay."""
-    sentences = SENTENCES * 5  # two batches an epoch, of 8 and of 2
-    rates, norms, decays = [], [], []
-    whole = torch.optim.AdamW.step
-
-    def step(self, *args, **named):
-        (group,) = self.param_groups
-        rates.append(group["lr"])
-        decays.append(group["weight_decay"])
-        squares = [weight.grad.square().sum() for weight in group["params"] if weight.grad is not None]
-        norms.append(float(torch.stack(squares).sum().sqrt()))
-        return whole(self, *args, **named)
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", step)
-    given = EvaluateNerSettings(model=str(tiny_bert), data="", epochs=3, device="cpu")
-    large = 100 * torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), large)
-    tags = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    tagging._train(tagger, sentences, tags, given, 0, lambda _: None)
-    assert rates == pytest.approx([2e-5 * (6 - step) / 6 for step in range(6)], rel=1e-12)
-    assert norms == pytest.approx([1.0] * 6, rel=1e-4)
-    assert decays == [0.0] * 6
-
-
-def test_dropout_before_the_output_layer_is_off_when_tagging(tiny_bert):
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.eye(16)[:2])
-    words = Words.of(tagger.encoder, SENTENCES)
-    assert tagger.dropout.p == 0.1
-    tagger.model.eval()
-    assert not torch.equal(tagger(words), tagger(words))
-    tagger.eval()
-    assert torch.equal(tagger(words), tagger(words))
-
-
 def test_each_split_has_a_seed_of_its_own_and_both_tags_of_a_type(student, data, tmp_path, monkeypatch):
     seen = []
 
-    def tag(settings, train, test, questions, *, seed, advance):
+    def tag(encoder, train, test, questions, options, *, seed, advance):
         seen.append(seed)
         return [list(sentence.tags) for sentence in test]
 
-    monkeypatch.setattr(tagging, "tag_after_training", tag)
+    monkeypatch.setattr(ner, "tag_after_training", tag)
     evaluate_ner(settings(student, data, start=["random"]), Run(tmp_path / "out", Silent()))
     assert seen == [0, 1]
     monkeypatch.undo()
     taggers = []
-    monkeypatch.setattr(tagging, "_tag", lambda tagger, _, tags, *__: taggers.append((tagger, tags)))
+    monkeypatch.setattr(names, "tag_sentences", lambda tagger, _, tags, *__: taggers.append((tagger, tags)))
     begun = [TaggedSentence(("Ann", "ran"), ("B-PER", "O"))]
-    tag_after_training(settings(student, epochs=1), begun, begun, None, seed=0)
-    tag_after_training(settings(student, epochs=1), begun, begun, None, seed=1)
+    for seed in (0, 1):
+        encoder = load_token_encoder(student, device="cpu")
+        names.tag_after_training(encoder, begun, begun, None, names.TaggerOptions(epochs=1), seed=seed)
     assert [tags for _, tags in taggers] == [["O", "B-PER", "I-PER"]] * 2
     assert not torch.equal(taggers[0][0].rows, taggers[1][0].rows)
 
@@ -199,66 +109,21 @@ def test_all_sentences_may_be_learned_from(student, tmp_path):
     assert [len(split) for split in few] == [len(test)] * 2 == [6, 6]
     with pytest.raises(ValidationError, match="shots does nothing with whole"):
         settings(student, files[0], train=files[1], whole=True, shots=2)
+    with pytest.raises(
+        InputError, match="--train .*train.conll: there are 3 sentences with the type LOC .* 4 are"
+    ):
+        few_and_test(settings(student, files[0], train=files[1], shots=4))
     with pytest.raises(ValidationError, match="whole does nothing without train"):
         settings(student, files[0], whole=True)
-
-
-def test_the_first_word_has_the_tokens_that_it_has_behind_another(tiny_gpt2, tiny_bert):
-    for model, before in ((tiny_gpt2, " "), (tiny_bert, "")):
-        encoder = load_token_encoder(str(model), device="cpu")
-        if encoder.tokenizer.pad_token is None:
-            encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
-        sentence = TaggedSentence(("dogs", "and", "dogs"), ("O",) * 3)
-        words = Words.of(encoder, [sentence])
-        ids = words.features["input_ids"][0]
-        assert ids[words.token[0]] == ids[words.token[2]]
-        assert tagging._before_words(encoder) == before
-
-
-def test_a_word_is_told_by_its_first_token(tiny_bert):
-    encoder = load_token_encoder(tiny_bert.as_posix(), device="cpu")
-    words = Words.of(encoder, SENTENCES)
-    assert len(words.word) == 12
-    tagger = Tagger(encoder, torch.eye(16)[:2]).eval()
-    scores = tagger(words)
-    states = encoder.model(**encoder.features(["Two dogs run on the beach ."])).last_hidden_state[0]
-    place = int(((words.sentence == 1) & (words.word == 1)).nonzero())
-    offsets = encoder.text_tokens(["Two dogs run on the beach ."])[0]
-    token = int(offsets.numbers[[begin for begin, _ in offsets.offsets.tolist()].index(4)])
-    assert scores[place].tolist() == pytest.approx(states[token, :2].tolist(), abs=1e-5)
-
-
-@pytest.mark.parametrize("model", ["tiny_bert", "tiny_gpt2"])  # GPT-2's tokens hold the space before a word
-def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
-    encoder = load_token_encoder(str(request.getfixturevalue(model)), device="cpu")
-    if encoder.tokenizer.pad_token is None:
-        encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
-    nothing = "\u200b" if model == "tiny_bert" else ""
-    sentence = TaggedSentence(("A", nothing, "man", nothing), ("O", "O", "B-PER", "O"))
-    words = Words.of(encoder, [sentence])
-    assert words.word.tolist() == [0, 2]
-    text = tagging._before_words(encoder) + " ".join(sentence.words)
-    (tokens,) = encoder.text_tokens([text])
-    place = {int(number): begin for number, (begin, _) in zip(tokens.numbers, tokens.offsets, strict=True)}
-    assert [text[place[int(token)] :].lstrip()[0] for token in words.token] == ["A", "m"]
-
-
-def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
-    long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
-    (tags,) = tag_after_training(
-        settings(str(tiny_bert), max_length=8, epochs=20), [long], [long], None, seed=1
-    )
-    assert tags[:6] == ["B-PER"] * 6
-    assert tags[6:] == ["O"] * 34
 
 
 def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_path):
     some = [TaggedSentence(("Jazz",), ("B-genre",))]
     with pytest.raises(
-        SettingsError, match="no question for the type 'genre'; write one in --questions FILE"
+        SettingsError, match="no question for the type 'genre'; known: .*; write one in --questions FILE"
     ):
         questions_of(settings(student), some)
-    assert questions_of(settings(student, start=["random"]), some)["genre"] == ""
+    assert questions_of(settings(student, start=["random"]), some) == {}
     path = tmp_path / "questions.yaml"
     path.write_text("genre: What is a genre ?\nperson-actor: Who is an actor ?\n")
     actor = [TaggedSentence(("Gabin",), ("B-Person-Actor",))]
@@ -304,26 +169,6 @@ def test_sentences_are_drawn_from_others_that_are_learned_by_heart(student, tmp_
     assert plan_evaluate_ner(some, {}).seconds > 0
 
 
-def test_of_each_type_as_many_sentences_are_drawn_each_once():
-    both = TaggedSentence(("Ann", "Rome"), ("B-PER", "B-LOC"))
-    others = [TaggedSentence((str(n),), (f"B-{kind}",)) for kind in ("LOC", "PER", "ORG") for n in range(6)]
-    nothing = [TaggedSentence(("and",), ("O",))] * 9
-    every = [both, *others, *nothing]
-    seen = set()
-    for seed in range(5):
-        sentences = drawn(every, 3, seed)
-        kinds = [{tag[2:] for tag in sentence.tags} for sentence in sentences]
-        assert [min(sum(name in types for types in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
-        assert len(sentences) == 9 == len({id(sentence) for sentence in sentences})
-        assert sentences == drawn(every, 3, seed)
-        seen.add(tuple(sentence.words for sentence in sentences))
-    assert len(seen) > 1
-    with pytest.raises(InputError, match="--train has 6 sentences with the type ORG .* 7 are needed"):
-        drawn([*every, both], 7, 0)
-    with pytest.raises(InputError, match="no sentence with an entity"):
-        drawn(nothing, 1, 0)
-
-
 def test_rows_of_tokens_and_tags(tmp_path):
     rows = [{"tokens": sentence.words, "ner_tags": sentence.tags} for sentence in SENTENCES]
     path = tmp_path / "rows.jsonl"
@@ -346,16 +191,16 @@ def test_rows_of_tokens_and_tags(tmp_path):
 def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monkeypatch):
     import datasets
 
-    names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     rows = datasets.Dataset.from_dict(
         {
             "tokens": [list(sentence.words) for sentence in SENTENCES],
-            "ner_tags": [[names.index(tag) for tag in sentence.tags] for sentence in SENTENCES],
+            "ner_tags": [[tags.index(tag) for tag in sentence.tags] for sentence in SENTENCES],
         },
         features=datasets.Features(
             {
                 "tokens": datasets.List(datasets.Value("string")),
-                "ner_tags": datasets.List(datasets.ClassLabel(names=names)),
+                "ner_tags": datasets.List(datasets.ClassLabel(names=tags)),
             }
         ),
     )
@@ -396,14 +241,6 @@ def test_a_file_to_test_on_wants_one_to_learn_from(student, tmp_path):
 def test_missing_splits_are_named(student, data, tmp_path):
     with pytest.raises(InputError, match="few_shot_5_7.words does not exist"):
         evaluate_ner(settings(student, data, splits=[7]), Run(tmp_path / "out", Silent()))
-
-
-def test_f1_counts_whole_entities_of_the_right_type():
-    gold = [["B-PER", "I-PER", "O", "B-LOC"]]
-    assert entity_f1(gold, gold) == 100.0
-    # One of two found, and one found of two: half a name is none.
-    assert entity_f1(gold, [["B-PER", "O", "O", "B-LOC"]]) == 50.0
-    assert entity_f1(gold, [["O", "O", "O", "O"]]) == 0.0
 
 
 @pytest.mark.parametrize(

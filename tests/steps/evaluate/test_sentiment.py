@@ -12,24 +12,16 @@ import pairsmith
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
+from pairsmith.methods.quip.sentiment import NEUTRAL, PROMPTS, Judged
 from pairsmith.metrics.auroc import auroc
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.evaluate import sentiment_scores
+from pairsmith.steps.evaluate import sentiment as module
 from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
-from pairsmith.steps.evaluate.sentiment import (
-    NEUTRAL,
-    PROMPTS,
-    accuracies,
-    evaluate_sentiment,
-    judge,
-    of_prompts,
-)
-from pairsmith.steps.evaluate.sentiment_scores import Judged, scores_of
+from pairsmith.steps.evaluate.sentiment import accuracies, evaluate_sentiment, judge, of_prompts
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
 pytestmark = pytest.mark.slow
@@ -53,40 +45,6 @@ def data(tmp_path):
 
 def settings(model, data="", **rest):
     return EvaluateSentimentSettings(model=model, data=data, device="cpu", **rest)
-
-
-def test_the_score_of_a_text_by_hand():
-    special = torch.tensor([[0.0, 0.0], [1.0, 1.0]])  # products 0, 2 and 0, 3; 0, -1 and 0, 1
-    text = TextVectors(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0, 1], [2, 3]]), special)
-    starts = torch.tensor([[1.0, 1.0], [3.0, 0.0]])  # products 1, 2 and 3, 0
-    ends = torch.tensor([[-1.0, 0.0], [0.0, 1.0]])  # products -1, 0 and 0, 2
-    assert scores_of([text], starts, ends).tolist() == [[[2.0 + 0.0, 3.0 + 2.0]]]
-
-
-def test_the_first_token_counts_where_its_products_are_the_largest():
-    """Eq. 4 is over all tokens, special ones included."""
-    text = TextVectors(
-        torch.tensor([[1.0, 0.0]]), torch.tensor([[0, 1]]), torch.tensor([[9.0, 0.0], [0.0, 4.0]])
-    )
-    starts, ends = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [2.0, 0.0]])
-    assert scores_of([text], starts, ends).tolist() == [[[9.0 + 4.0, 4.0 + 18.0]]]
-    nothing = TextVectors(torch.zeros(0, 2), torch.zeros(0, 2, dtype=torch.int64), text.special)
-    assert scores_of([nothing], starts, ends).tolist() == [[[13.0, 22.0]]]
-
-
-def test_calibration_takes_off_what_a_question_gets_for_nothing():
-    scores = np.array([[[1.0, 2.0], [1.5, 1.8]]])
-    judged = Judged(scores, np.array([[0.5, 1.0]]), ["", ""])
-    assert judged.positive("plain").tolist() == [[True, True]]
-    assert judged.positive("calibrated").tolist() == [[True, False]]
-
-
-def test_centred_scores_are_compared_with_those_of_all_texts():
-    leads = [[1.0, 2.0, 6.0], [-3.0, -1.0, -2.9]]  # means 3 and -2.3
-    scores = np.stack([np.zeros((2, 3)), np.array(leads)], axis=2) + 0.25
-    judged = Judged(scores, np.array([[0.0, 9.0], [0.0, 9.0]]), [""] * 3)
-    assert judged.leads().tolist() == leads
-    assert judged.positive("centred").tolist() == [[False, False, True], [False, True, False]]
 
 
 def test_the_ranking_tells_classes_apart_that_a_bias_hides():
@@ -172,7 +130,7 @@ def test_a_reader_scores_the_tokens_of_a_text_after_each_question(tiny_bert):
         judge(given, TEXTS, Silent())
     reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sentiment_scores, "load_reader", lambda *_, **__: reader)
+        patch.setattr(module, "load_reader", lambda *_, **__: reader)
         judged = judge(given, [*TEXTS, " "], Silent())
     question = PROMPTS[4][1].format(item="movie")
     both = reader.tokenizer(question, TEXTS[1], return_tensors="pt")

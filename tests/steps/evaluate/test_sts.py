@@ -4,88 +4,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from tests.methods.dino.test_evaluation import X, Y, by_angle, suite
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.schemas import GradedPair
-from pairsmith.data.sts import StsSuite
+from pairsmith.methods.dino.evaluation import sts_scores
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sts as module
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
-from pairsmith.steps.evaluate.sts import evaluate_sts, sts_scores, sts_table
+from pairsmith.steps.evaluate.sts import evaluate_sts, sts_table
 
 pytestmark = pytest.mark.slow
-
-ANGLES = {"a": 0, "b": 10, "c": 40, "d": 90, "e": 170}
-
-
-def by_angle(texts):
-    """Each text a direction, so that the cosine of two is the cosine of their angle."""
-    angles = np.radians([ANGLES[text] for text in texts])
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-
-def suite(name="s", **subsets):
-    return StsSuite(name, {key: tuple(GradedPair(*pair) for pair in pairs) for key, pairs in subsets.items()})
-
-
-# Angles of the pairs of x: 10, 40, 90, 170, in the order of the scores. Of y: 30 and 50, in the wrong order.
-X = [("a", "b", 5.0), ("a", "c", 4.0), ("a", "d", 2.0), ("a", "e", 0.0)]
-Y = [("b", "c", 1.0), ("c", "d", 3.0)]
-
-
-def test_one_subset_in_perfect_order_is_100():
-    score = sts_scores(by_angle, [suite(x=X)], bootstrap=0)["s"]
-    assert (score.pairs, score.all.value, score.all.interval, score.mean) == (
-        4,
-        pytest.approx(100),
-        None,
-        None,
-    )
-    assert score.to_json() == {"all": 100.0, "all_ci": None, "pairs": 4}
-
-
-def test_both_aggregations_worked_out_by_hand():
-    score = sts_scores(by_angle, [suite(x=X, y=Y)], bootstrap=0)["s"]
-    # Angles 10 40 90 170 30 50 rank the cosines 6 4 2 1 5 3; scores 5 4 2 0 1 3 rank 6 5 3 1 2 4.
-    # Squared differences 0 1 1 0 9 1 = 12, so 1 - 6·12/(6·35) = 138/210.
-    assert score.all.value == pytest.approx(100 * 138 / 210)
-    assert score.subsets == pytest.approx({"x": 100.0, "y": -100.0})
-    assert score.mean.value == pytest.approx(0.0)
-    assert score.to_json()["subsets"] == {"x": 100.0, "y": -100.0}
-
-
-def test_every_distinct_text_is_encoded_once():
-    seen = []
-
-    def encode(texts):
-        seen.append(list(texts))
-        return by_angle(texts)
-
-    sts_scores(encode, [suite("s", x=X), suite("t", y=Y)], bootstrap=0)
-    assert seen == [["a", "b", "c", "d", "e"]]
-
-
-def many(count, seed):
-    rng = np.random.default_rng(seed)
-    names = [f"{seed}-{row}-{side}" for row in range(count) for side in "lr"]
-    return [(names[2 * row], names[2 * row + 1], float(rng.integers(0, 6))) for row in range(count)]
-
-
-def noise(texts):
-    return np.stack([np.random.default_rng(list(text.encode())).normal(size=4) for text in texts])
-
-
-def test_the_interval_is_around_the_figure_seeded_and_the_suites_own():
-    one, other = suite("one", x=many(80, 1), y=many(60, 2)), suite("two", x=many(50, 3))
-    alone = sts_scores(noise, [one], bootstrap=200, seed=4)["one"]
-    beside = sts_scores(noise, [other, one], bootstrap=200, seed=4)["one"]
-    assert alone == beside
-    assert alone != sts_scores(noise, [one], bootstrap=200, seed=5)["one"]
-    for figure in (alone.all, alone.mean):
-        low, high = figure.interval
-        assert low < figure.value < high
-        assert 5 < high - low < 70
 
 
 def test_a_table_shows_every_suite():
@@ -95,25 +24,6 @@ def test_a_table_shows_every_suite():
     assert first.split()[:3] == ["sts12", "6", "65.71"]
     assert first.count("[") == 2
     assert second.split()[:3] == ["stsb", "4", "100.00"]
-
-
-def test_vectors_that_are_not_finite_are_an_error_that_names_a_sentence():
-    def broken(texts):
-        return np.where([[text == "c"] for text in texts], np.nan, by_angle(texts))
-
-    with pytest.raises(ModelError, match="vectors of 1 of 5 sentences are not finite, the first that of 'c'"):
-        sts_scores(broken, [suite(x=X)])
-
-
-def test_a_model_that_gives_every_sentence_the_same_vector_is_an_error():
-    with pytest.raises(ModelError, match="s x: the model gives every pair the same similarity"):
-        sts_scores(lambda texts: np.ones((len(texts), 3)), [suite(x=X)])
-
-
-@pytest.mark.parametrize("pairs", [[("a", "b", 1.0)], [("a", "b", 2.0), ("a", "c", 2.0)]])
-def test_gold_without_an_order_is_an_error(pairs):
-    with pytest.raises(InputError, match="s x: needs at least two pairs with different scores"):
-        sts_scores(by_angle, [suite(x=pairs)])
 
 
 PAIRS = """sentence1\tsentence2\tscore

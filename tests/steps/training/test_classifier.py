@@ -22,7 +22,7 @@ from pairsmith.models.classifier import TextClassifier, load_classifier, unit_ve
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.evaluate.classification import classification_figures, evaluate_classification
+from pairsmith.steps.evaluate.classification import evaluate_classification
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.plan import plan_evaluate_classification
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
@@ -209,23 +209,6 @@ def test_settings_of_c(c, words):
 
 
 # evaluation
-
-
-def test_figures_by_hand():
-    figures = classification_figures(("a", "b"), ["a", "a", "b", "b"], [0, 1, 1, 1], bootstrap=100)
-    assert figures["accuracy"] == 75.0
-    assert figures["macro_f1"] == pytest.approx((100 * 2 / 3 + 80) / 2, abs=1e-4)
-    assert figures["labels"]["a"] == {
-        "precision": 100.0,
-        "recall": 50.0,
-        "f1": 66.6667,
-        "count": 2,
-        "predicted": 1,
-    }
-    assert figures["confusion"] == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 2}}
-    assert (figures["largest"], figures["count"]) == (50.0, 4)
-    assert figures["accuracy_ci"][0] <= 75 <= figures["accuracy_ci"][1]
-    assert classification_figures(("a", "b"), ["a"], [0], bootstrap=0)["accuracy_ci"] is None
 
 
 def test_an_evaluation_with_other_label_names_and_rows_that_were_trained_on(trained, tmp_path):

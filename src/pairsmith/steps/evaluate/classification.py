@@ -1,24 +1,14 @@
 """Text classification: does a classifier give texts the labels that people gave them (D14)?"""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from pairsmith.core.errors import InputError, choices, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.labelled_texts import read_labelled_texts, renamed
-from pairsmith.metrics.bootstrap import interval
-from pairsmith.metrics.classification import (
-    accuracy,
-    confusion,
-    macro_f1,
-    precision_recall_f1,
-    resampled,
-)
+from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs import Run, hash_source, resolve_dtype
@@ -27,7 +17,6 @@ from pairsmith.steps.evaluate.results import (
     Evaluated,
     at_splits,
     evaluate_once,
-    rounded,
     with_interval,
     written_by_program,
 )
@@ -110,45 +99,6 @@ def _unknown(settings: EvaluateClassificationSettings, unknown: Sequence[str], k
     return f"{said}{knows} {', '.join(known)}; say for each which it is, as --map {unknown[0]}=LABEL"
 
 
-def classification_figures(
-    labels: Sequence[str],
-    gold: Sequence[str],
-    predicted: Sequence[int],
-    *,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """The figures of ``results.json`` that depend on n labels and predictions alone.
-
-    ``labels`` are all that could be predicted, ``gold`` those of the texts, ``predicted`` numbers of labels.
-    Macro F1 is the mean over the labels that texts have or were given. A resample draws n texts with
-    replacement.
-    """
-    numbers = {label: number for number, label in enumerate(labels)}
-    table = confusion([numbers[label] for label in gold], predicted, len(labels))
-    figures: dict[str, Any] = {}
-    drawn = resampled(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
-    for name, measure, values in zip(("accuracy", "macro_f1"), (accuracy, macro_f1), drawn, strict=True):
-        figures[name] = round(100.0 * float(measure(table)), 4)
-        figures[f"{name}_ci"] = rounded(interval(100.0 * values))
-    precision, recall, f1 = precision_recall_f1(table)
-    given = Counter(gold)
-    figures["labels"] = {
-        label: {
-            "precision": _hundredfold(precision[at]),
-            "recall": _hundredfold(recall[at]),
-            "f1": _hundredfold(f1[at]),
-            "count": given[label],
-            "predicted": int(table[:, at].sum()),
-        }
-        for at, label in enumerate(labels)
-    }
-    figures["confusion"] = {
-        label: dict(zip(labels, table[at].tolist(), strict=True)) for at, label in enumerate(labels)
-    }
-    return figures | {"largest": round(100.0 * max(given.values()) / len(gold), 4), "count": len(gold)}
-
-
 def classification_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as plain tables."""
     labels = {one_line(label): figures for label, figures in results["labels"].items()}
@@ -182,10 +132,6 @@ def _all_right(results: Mapping[str, Any]) -> list[str]:
         return []
     lowest = 100 * 0.05 ** (1 / results["count"])
     return [f"all are right: with so many texts the accuracy may still be as low as {lowest:.1f} (95 %)"]
-
-
-def _hundredfold(share: float) -> float | None:
-    return None if np.isnan(share) else round(100.0 * float(share), 4)
 
 
 def _shown(figure: float | None) -> str:

@@ -9,24 +9,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sources import open_source
 from pairsmith.data.tasks.spec import label_text
-from pairsmith.metrics.bootstrap import interval
+from pairsmith.methods.dino.evaluation import LabelledPairs, separation
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, rounded
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
-
-Floats = NDArray[np.float64]
-LabelledPairs = list[tuple[str, str, str]]
-"""First text, second text, label."""
 
 
 def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any]:
@@ -69,7 +64,7 @@ def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:
 
 def labelled_pairs(source: str) -> LabelledPairs:
     """Read scored or labelled pairs, with the label as text."""
-    pairs: LabelledPairs = []
+    pairs: list[tuple[str, str, str]] = []
     for where, row in open_source(source).rows():
         label = row.get("score", row.get("label"))
         first, second = row.get("sentence1"), row.get("sentence2")
@@ -85,41 +80,6 @@ def labelled_pairs(source: str) -> LabelledPairs:
     return pairs
 
 
-def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) -> dict[str, Any]:
-    """The mean cosine of each label, and the difference between the highest and the lowest label.
-
-    ``cosines``, ``(n,)``, are those of the pairs; ``draws`` is the number of bootstrap resamples of the first
-    texts behind each interval. Resamples without pairs of a label are left out.
-    """
-    firsts = {text: place for place, text in enumerate(dict.fromkeys(first for first, _, _ in pairs))}
-    labels = sorted({label for _, _, label in pairs}, key=_order)
-    sums, counts = np.zeros((2, len(labels), len(firsts)))
-    for (first, _, label), cosine in zip(pairs, cosines, strict=True):
-        sums[labels.index(label), firsts[first]] += cosine
-        counts[labels.index(label), firsts[first]] += 1
-    rng = np.random.default_rng(seed)
-    drawn = np.full((len(labels), draws), np.nan)
-    for draw in range(draws):
-        times = np.bincount(rng.integers(0, len(firsts), len(firsts)), minlength=len(firsts))
-        total = counts @ times
-        np.divide(sums @ times, total, out=drawn[:, draw], where=total > 0)
-    means = sums.sum(axis=1) / counts.sum(axis=1)
-    figures: dict[str, Any] = {
-        "labels": {
-            label: {
-                "mean": round(float(means[i]), 4),
-                "ci": rounded(interval(drawn[i])),
-                "count": int(counts[i].sum()),
-            }
-            for i, label in enumerate(labels)
-        }
-    }
-    if len(labels) > 1 and all(isinstance(_order(label)[1], float) for label in labels):
-        figures["gap"] = round(float(means[0] - means[-1]), 4)
-        figures["gap_ci"] = rounded(interval(drawn[0] - drawn[-1]))
-    return figures
-
-
 def labels_table(results: Mapping[str, Any]) -> str:
     """The results as a plain table, a line for each label."""
     lines = [f"{'label':<12}{'pairs':>7}  mean cosine (95 %)"]
@@ -128,14 +88,6 @@ def labels_table(results: Mapping[str, Any]) -> str:
     if "gap" in results:
         lines.append(f"highest minus lowest  {_shown(results['gap'], results['gap_ci'])}")
     return "\n".join(lines)
-
-
-def _order(label: str) -> tuple[bool, float | str]:
-    """Sort key: numbers from the highest down, then names."""
-    try:
-        return False, -float(label)
-    except ValueError:
-        return True, label
 
 
 def _shown(value: float, limits: Sequence[float] | None) -> str:

@@ -2,34 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
-from pairsmith.core.errors import InputError, MissingExtra, SettingsError, choices
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
+from pairsmith.methods.quip.names import (
+    TaggerOptions,
+    draw_examples,
+    questions_for,
+    tag_after_training,
+    types_of,
+)
+from pairsmith.metrics.entities import entity_f1
+from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder
+from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_line, over_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
-
-QUESTIONS: Mapping[str, str] = {
-    "O": "What is a generic object ?",
-    "person": "Who is a person ?",
-    "location": "What is a location ?",
-    "organization": "What is an organization ?",
-    "miscellaneous": "What is a miscellaneous entity ?",
-    "corporation": "What is a corporation ?",
-    "product": "What is a product ?",
-    "creative_work": "What is a creative work ?",
-    "group": "What is a group ?",
-}
-"""The question for words that are not names (O), and for each entity type."""
-
-_OTHER_NAMES = {"per": "person", "loc": "location", "org": "organization", "misc": "miscellaneous"}
 
 
 def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
@@ -92,26 +85,17 @@ def few_and_test(
     if settings.whole:
         splits *= len(settings.splits)
     elif settings.train:
-        splits = [drawn(splits[0], settings.shots, seed) for seed in settings.splits]
+        splits = [_draw(splits[0], settings, seed) for seed in settings.splits]
     return splits, read_tagged(test)
 
 
-def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
-    """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken."""
-    order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
-    types = [{tag[2:] for tag in sentence.tags if tag != "O"} for sentence in sentences]
-    places: list[int] = []
-    for name in sorted(set().union(*types)):
-        some = [place for place in order if name in types[place] and place not in places][:shots]
-        if len(some) < shots:
-            raise InputError(
-                f"--train has {len(some)} sentences with the type {name} that no other type has taken, but "
-                f"{shots} are needed; give more, or fewer --shots"
-            )
-        places += some
-    if not places:
-        raise InputError("--train has no sentence with an entity; give other sentences")
-    return [sentences[place] for place in places]
+def _draw(
+    sentences: Sequence[TaggedSentence], settings: EvaluateNerSettings, seed: int
+) -> list[TaggedSentence]:
+    try:
+        return draw_examples(sentences, settings.shots, seed)
+    except InputError as error:
+        raise InputError(f"--train {settings.train}: {error}") from error
 
 
 def _compute(
@@ -120,8 +104,6 @@ def _compute(
     test: Sequence[TaggedSentence],
     progress: Progress,
 ) -> Evaluated:
-    from pairsmith.steps.evaluate.tagging import tag_after_training
-
     by_type = questions_of(settings, [*(sentence for split in splits for sentence in split), *test])
     gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
@@ -131,8 +113,15 @@ def _compute(
         for start in settings.start:
             by_split = {}
             for number, split in zip(settings.splits, splits, strict=True):
-                questions = by_type if start == "questions" else None
-                tags = tag_after_training(settings, split, test, questions, seed=number, advance=bar.advance)
+                tags = tag_after_training(
+                    tagger_encoder(settings, start),
+                    split,
+                    test,
+                    by_type if start == "questions" else None,
+                    tagger_options(settings),
+                    seed=number,
+                    advance=bar.advance,
+                )
                 by_split[number] = entity_f1(gold, tags)
                 shown = tags if number == settings.splits[0] else shown
             figures[start] = over_splits(by_split)
@@ -142,42 +131,36 @@ def _compute(
     ]
 
 
+def tagger_encoder(
+    settings: EvaluateNerSettings, start: Literal["random", "questions"]
+) -> TokenEncoder | SpanEncoder:
+    """Load the encoder, with heads for questions if the linear layer starts from these."""
+    load = load_span_encoder if start == "questions" else load_token_encoder
+    return load(settings.model, device=settings.device, max_length=settings.max_length)
+
+
+def tagger_options(settings: EvaluateNerSettings) -> TaggerOptions:
+    """How the tagger is trained."""
+    return TaggerOptions(settings.epochs, settings.learning_rate, settings.batch_size, settings.dtype)
+
+
 def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
-    """The question for each entity type that occurs, and for O."""
-    known: dict[str, Any] = {_type(name): question for name, question in QUESTIONS.items()}
+    """The question for O and for each entity type that occurs; none if no layer starts from questions."""
+    own: dict[str, str] = {}
     if settings.questions:
-        given = read_yaml(Path(settings.questions), SettingsError)
-        if given.duplicates:
-            raise SettingsError(given.report([]))
-        if not all(isinstance(question, str) for question in given.data.values()):
+        file = read_yaml(Path(settings.questions), SettingsError)
+        if file.duplicates:
+            raise SettingsError(file.report([]))
+        if not all(isinstance(question, str) for question in file.data.values()):
             raise SettingsError(f"{settings.questions}: expected a question for each type, as text")
-        known |= {_type(str(name)): question for name, question in given.data.items()}
-    types = sorted({tag[2:] for sentence in sentences for tag in sentence.tags if tag != "O"})
-    questions = {"O": known["o"]}
-    for name in types:
-        question = known.get(_type(name)) or known.get(_OTHER_NAMES.get(_type(name), ""))
-        if question is None and "questions" in settings.start:
-            where = settings.questions or "--questions FILE"
-            raise SettingsError(
-                f"no question for the type {name!r}; write one in {where}; {choices(name, known)}"
-            )
-        questions[name] = question or ""
-    return questions
-
-
-def _type(name: str) -> str:
-    """An entity type's name, normalised for look-up."""
-    return name.casefold().replace("-", "_")
-
-
-def entity_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
-    """Entity F1 ×100 by ``seqeval``: an entity is correct if its words and its type are."""
+        own = {str(name): str(question) for name, question in file.data.items()}
+    if "questions" not in settings.start:
+        return {}
     try:
-        from seqeval.metrics import f1_score
-    except ImportError:
-        raise MissingExtra("seqeval", "eval") from None
-    lists = ([list(sentence_tags) for sentence_tags in tags] for tags in (gold, predicted))
-    return 100.0 * float(f1_score(*lists, zero_division=0))
+        return questions_for(types_of(sentences), own)
+    except SettingsError as error:
+        where = settings.questions or "--questions FILE"
+        raise SettingsError(f"{error}; write one in {where}") from error
 
 
 def ner_table(results: Mapping[str, Any]) -> str:

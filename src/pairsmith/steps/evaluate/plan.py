@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,9 @@ from pairsmith.data.splits import to_measure_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
 from pairsmith.data.tagged import TaggedSentence
+from pairsmith.methods.dino.evaluation import distinct_texts
+from pairsmith.methods.quip.names import tag_after_training
+from pairsmith.methods.quip.paraphrase import EPOCHS, fine_tune, last_layers, paraphrase_scores
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.reader import answer, load_reader
@@ -28,9 +32,8 @@ from pairsmith.models.span_reader import text_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.few_shot_paraphrase import EPOCHS, last_layers, scored, tune
 from pairsmith.steps.evaluate.mteb import load_encoder, tasks_of, with_mteb
-from pairsmith.steps.evaluate.ner import few_and_test
+from pairsmith.steps.evaluate.ner import few_and_test, tagger_encoder, tagger_options
 from pairsmith.steps.evaluate.qa import answerer
 from pairsmith.steps.evaluate.results import at_splits
 from pairsmith.steps.evaluate.retrieval import retrieval_data
@@ -43,9 +46,8 @@ from pairsmith.steps.evaluate.settings import (
     EvaluateStsSettings,
     EvaluateSummariesSettings,
 )
-from pairsmith.steps.evaluate.sts import distinct_texts, encoder_of
+from pairsmith.steps.evaluate.sts import encoder_of
 from pairsmith.steps.evaluate.summaries import labelled_documents, summarizer
-from pairsmith.steps.evaluate.tagging import tag_after_training
 from pairsmith.steps.evaluate.training_splits import training_splits
 from pairsmith.steps.evaluate.transfer_settings import (
     EvaluateNerSettings,
@@ -226,14 +228,21 @@ def plan_evaluate_paraphrase(
     encoder = load_token_encoder(model, **load_options(settings))
     seconds = time.monotonic() - begun
     layers = last_layers(encoder)
-    warming, per_pair, _ = timed(
-        lambda: lambda some: scored(encoder, some, layers, settings), spread(pairs, CALIBRATION_PAIRS)
+    score = partial(
+        paraphrase_scores,
+        encoder,
+        layers=layers,
+        special_tokens=settings.special_tokens,
+        batch_tokens=settings.batch_tokens,
     )
+    warming, per_pair, _ = timed(lambda: score, spread(pairs, CALIBRATION_PAIRS))
     rounds = 1.0
     if settings.train and settings.tune:
         some = training_splits(settings).pairs[settings.splits[0]]
         begun = time.monotonic()
-        tune(encoder, some, layers, settings, settings.splits[0], epochs=1)
+        fine_tune(
+            encoder, some, layers, seed=settings.splits[0], special_tokens=settings.special_tokens, epochs=1
+        )
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
     seconds += warming + per_pair * (count * rounds + judged)
@@ -313,8 +322,9 @@ def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str =
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
         begun = time.monotonic()
-        cut = some.model_copy(update={"epochs": epochs})
-        tag_after_training(cut, few, sentences, None, seed=settings.splits[0])
+        options = replace(tagger_options(settings), epochs=epochs)
+        encoder = tagger_encoder(some, "random")
+        tag_after_training(encoder, few, sentences, None, options, seed=settings.splits[0])
         return time.monotonic() - begun
 
     first = seconds_of(1, sample[:8])

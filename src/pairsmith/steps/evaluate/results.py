@@ -12,7 +12,7 @@ from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
-from pairsmith.metrics.bootstrap import Floats, interval
+from pairsmith.metrics.bootstrap import Floats, interval, rounded
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -214,11 +214,6 @@ def mean_intervals(
     for draw in draws:
         draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
     return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(figures)}
-
-
-def rounded(limits: tuple[float, float] | None) -> list[float] | None:
-    """The limits of an interval, rounded to four places."""
-    return None if limits is None else [round(limit, 4) for limit in limits]
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
-from pairsmith.metrics.auroc import auroc
-from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
-from pairsmith.steps.evaluate.sentiment_scores import (
+from pairsmith.methods.quip.sentiment import (
     CALIBRATIONS,
     RATIONALES,
     Judged,
@@ -22,20 +19,14 @@ from pairsmith.steps.evaluate.sentiment_scores import (
     judge_by_questions,
     judge_by_reader,
 )
+from pairsmith.metrics.auroc import auroc
+from pairsmith.models.heads import TextModel, load_with_head
+from pairsmith.models.reader import load_reader
+from pairsmith.models.span_encoder import load_span_encoder
+from pairsmith.runs import Run, hash_source, resolve_dtype
+from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
-
-PROMPTS = (
-    ("Why is it bad?", "Why is it good?"),
-    ("Why is this {item} bad?", "Why is this {item} good?"),
-    ("Why is it terrible?", "Why is it great?"),
-    ("What makes this {item} bad?", "What makes this {item} good?"),
-    ("What is the reason this {item} is bad?", "What is the reason this {item} is good?"),
-    ("What is the reason this {item} is terrible?", "What is the reason this {item} is great?"),
-)
-"""Pairs of questions, the one for negative texts first."""
-
-NEUTRAL = ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
-"""Neutral texts, from which the bias of each question is estimated."""
+from pairsmith.steps.shared import load_options
 
 
 def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
@@ -89,16 +80,23 @@ def labelled_opinions(source: str) -> list[Opinion]:
 
 
 def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
-    """S(x, y) of every text with every prompt, and the mean scores of neutral texts (Q11)."""
+    """Load the model and score every text with every prompt, by the method of the settings (Q11)."""
+    batch_tokens = settings.batch_tokens
     if settings.method == "mask":
-        judged = judge_by_mask(settings, texts, NEUTRAL, progress)
-    else:
-        pairs = [[question.format(item=settings.item) for question in pair] for pair in PROMPTS]
-        by = judge_by_questions if settings.method == "questions" else judge_by_reader
-        judged = by(settings, texts, pairs, NEUTRAL, progress)
-    if not np.isfinite(judged.scores).all():
-        raise ModelError(f"model {settings.model}: gives scores that are not finite; try dtype float32")
-    return judged
+        network, tokenizer, longest = load_with_head(
+            settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
+        )
+        model = TextModel(network, tokenizer, min(settings.max_length or longest, longest))
+        return judge_by_mask(model, texts, batch_tokens=batch_tokens, progress=progress)
+    if settings.method == "reader":
+        reader = load_reader(settings.model, **load_options(settings))
+        return judge_by_reader(
+            reader, texts, item=settings.item, batch_tokens=batch_tokens, progress=progress
+        )
+    encoder = load_span_encoder(settings.model, **load_options(settings))
+    return judge_by_questions(
+        encoder, texts, item=settings.item, batch_tokens=batch_tokens, progress=progress
+    )
 
 
 def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:

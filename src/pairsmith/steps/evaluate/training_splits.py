@@ -6,12 +6,11 @@ They are in files, one for each split; or the rows of one file that lists of ids
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, reaching
 from pairsmith.data.paraphrases import Paraphrase, labelled_pairs
 from pairsmith.data.sources import plain_or_gzip, read_lines
+from pairsmith.methods.quip.paraphrase import draw_examples
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
 
@@ -47,7 +46,7 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
         return TrainingSplits(splits, "sampled" if "sampled" in origins else "people")
     pairs, negatives = labelled_pairs(settings.train, settings.seed)
     if not settings.ids:
-        return TrainingSplits({n: drawn(pairs, settings.shots, n) for n in settings.splits}, negatives)
+        return TrainingSplits({n: _draw(pairs, settings, n) for n in settings.splits}, negatives)
     if negatives == "sampled":
         raise InputError(f"{settings.train} has no labels, so --ids cannot choose among its rows")
     known = {pair.id: pair for pair in pairs if pair.id}
@@ -59,28 +58,20 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
                 "needs a column id with these ids"
             )
     splits = {n: [known[row_id] for row_id in ids] for n, ids in lists.items()}
-    for number, some in splits.items():
-        if len({pair.label for pair in some}) < 2:
-            label = int(bool(some[0].label))
+    for number, examples in splits.items():
+        if len({pair.label for pair in examples}) < 2:
+            label = int(bool(examples[0].label))
             raise InputError(
                 f"{sources[f'ids, {number}']}: all rows with these ids have label {label}; both are needed"
             )
     return TrainingSplits(splits, negatives)
 
 
-def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
-    """The first ``shots`` pairs of each class after shuffling."""
-    order = np.random.default_rng(seed).permutation(len(pairs))
-    sample: list[Paraphrase] = []
-    for label in (False, True):
-        some = [pairs[place] for place in order if pairs[place].label is label][:shots]
-        if len(some) < shots:
-            raise InputError(
-                f"--train has {len(some)} pairs with the label {int(label)}, but {shots} are needed; "
-                "give more pairs, or fewer --shots"
-            )
-        sample += some
-    return sample
+def _draw(pairs: Sequence[Paraphrase], settings: EvaluateParaphraseSettings, split: int) -> list[Paraphrase]:
+    try:
+        return draw_examples(pairs, settings.shots, split)
+    except InputError as error:
+        raise InputError(f"--train {settings.train}: {error}") from error
 
 
 def _has_splits(train: str) -> bool:

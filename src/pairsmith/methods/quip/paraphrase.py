@@ -1,0 +1,346 @@
+"""Paraphrase detection: by BERTScore alone, and with a few labelled pairs (Q8, Q9).
+
+people's judgements -> the layer that agrees with them best -> BERTScores of the pairs -> AUROC
+a few labelled pairs -> BERTScores of the last layers -> logistic regression, or fine-tuning -> F1
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.data.schemas import GradedPair
+from pairsmith.metrics.auroc import auroc
+from pairsmith.metrics.classification import binary_f1
+from pairsmith.metrics.correlation import pearson
+from pairsmith.metrics.pair_scores import batch_scores, pair_features, pair_scores
+from pairsmith.models.encode import not_finite
+from pairsmith.models.token_vectors import TokenEncoder
+
+LAYERS = 8
+"""The scores of this many last layers are the features."""
+
+C = 1.0
+"""Inverse regularisation strength of the logistic regression."""
+
+RATE = 1e-5
+EPOCHS = 20
+BATCH = 16
+SCALE = 1e3
+"""Factor on the output layer's logits, which makes its steps this much larger than the encoder's."""
+EPSILON = 1e-8
+"""Added to the variances of batch normalisation, as those of BERTScores are small."""
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedParaphrases:
+    """The BERTScores of n pairs, and how well they tell paraphrases from other pairs.
+
+    Attributes:
+        layer: the layer whose vectors were compared.
+        correlations: for each layer from 1 on, its correlation with people's judgements, from -1 to 1, NaN
+            where it is undefined; empty without judgements (Q8).
+        scores: the score of each pair, ``(n,)`` float64, at most 1.
+        auroc: how well the scores rank paraphrases above other pairs, from 0 to 1; NaN if all pairs have
+            one label.
+        few_shot: F1 from 0 to 1 after training, by ``frozen`` and ``tuned`` and then by split; empty without
+            training pairs (Q9).
+    """
+
+    layer: int
+    correlations: Mapping[int, float]
+    scores: Floats
+    auroc: float
+    few_shot: Mapping[str, Mapping[int, float]]
+
+
+def detect_paraphrases(
+    encoder: TokenEncoder,
+    pairs: Sequence[Paraphrase],
+    *,
+    layer: int | None = None,
+    judgements: Mapping[str, Sequence[GradedPair]] | None = None,
+    train: Mapping[int, Sequence[Paraphrase]] | None = None,
+    tune: bool = False,
+    special_tokens: bool = True,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> DetectedParaphrases:
+    """Score pairs of texts by BERTScore, and measure how well the scores tell paraphrases (Q8, Q9).
+
+    Args:
+        encoder: encoder of the vectors that are compared; it is put into evaluation mode, and not trained.
+        pairs: labelled pairs.
+        layer: the layer whose vectors are compared, from 0 to ``encoder.layers``; None: the one that agrees
+            best with ``judgements``, or without these ``usual_layer``.
+        judgements: pairs with people's scores, by the languages that were translated.
+        train: labelled pairs to learn from, by the number of the split, which is also the random seed of a
+            fine-tuning.
+        tune: whether to fine-tune a copy of the encoder on each split, too.
+        special_tokens: whether BERTScore's means count special tokens too, as those of QUIP do.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        progress: shows how far the scoring is; by default nothing is shown.
+
+    Raises:
+        ModelError: the encoder gives vectors that are not finite.
+        SettingsError: the encoder has no such layer, or ``layer`` and ``judgements`` are both given.
+    """
+    if layer is not None and judgements is not None:
+        raise SettingsError("layer and judgements both choose the layer; give only one of them")
+    if layer is not None and not 0 <= layer <= encoder.layers:
+        raise SettingsError(
+            f"layer is {layer}, but the encoder has {encoder.layers} layers; give a number from 0 to "
+            f"{encoder.layers}"
+        )
+    score = partial(
+        paraphrase_scores,
+        encoder,
+        special_tokens=special_tokens,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
+    correlations: Mapping[int, float] = {}
+    if judgements is not None:
+        correlations = layer_correlations(score, judgements, encoder.layers)
+        layer = best_layer(correlations)
+    elif layer is None:
+        layer = usual_layer(encoder.layers)
+    by_layer = score(pairs, [layer, *(last_layers(encoder) if train else ())])
+    scores, features = by_layer[:, 0], by_layer[:, 1:]
+    few_shot: Mapping[str, Mapping[int, float]] = {}
+    if train:
+        few_shot = few_shot_f1(
+            encoder,
+            train,
+            pairs,
+            features,
+            tune=tune,
+            special_tokens=special_tokens,
+            batch_tokens=batch_tokens,
+            progress=progress,
+        )
+    return DetectedParaphrases(layer, correlations, scores, auroc(scores, labels_of(pairs)), few_shot)
+
+
+def paraphrase_scores(
+    encoder: TokenEncoder,
+    pairs: Sequence[Paraphrase | GradedPair],
+    layers: Sequence[int],
+    *,
+    special_tokens: bool = True,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Floats:
+    """The BERTScore F of each pair by each of ``layers``, ``(pairs, layers)`` float64, at most 1 (Q8).
+
+    They are computed in float32, see ``pair_scores``. Raises a ``ModelError`` where one is not finite.
+    """
+    with (progress or Silent()).task("score", len(pairs), "pairs") as bar:
+        scores = pair_scores(
+            encoder,
+            [(pair.sentence1, pair.sentence2) for pair in pairs],
+            layers,
+            special_tokens=special_tokens,
+            batch_tokens=batch_tokens,
+            advance=bar.advance,
+        )
+    if not np.isfinite(scores).all():
+        raise not_finite("the encoder gives vectors")
+    return scores.astype(np.float64)
+
+
+def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
+    """Whether each pair is one of paraphrases, ``(pairs,)`` bool."""
+    return np.array([pair.label for pair in pairs])
+
+
+# The layer (Q8)
+
+
+def layer_correlations(
+    score: Callable[[Sequence[GradedPair], Sequence[int]], Floats],
+    judgements: Mapping[str, Sequence[GradedPair]],
+    layers: int,
+) -> dict[int, float]:
+    """How well the scores by each layer, from 1 to ``layers``, agree with people's judgements (Q8).
+
+    The figure of a layer, from -1 to 1, is the mean over the languages that were translated, the keys of
+    ``judgements``, of Pearson's correlation. It is NaN where a correlation is undefined. ``score`` gives the
+    scores of n pairs by some layers, ``(n, layers)`` float64, as ``paraphrase_scores`` does.
+    """
+    numbers, by_language = range(1, layers + 1), []
+    for judged in judgements.values():
+        scores, gold = score(judged, numbers), np.array([pair.score for pair in judged])
+        by_language.append([pearson(column, gold) for column in scores.T])
+    return dict(zip(numbers, np.mean(by_language, axis=0).tolist(), strict=True))
+
+
+def best_layer(correlations: Mapping[int, float]) -> int:
+    """The layer with the largest correlation, and of equal ones the highest; NaN is the smallest (Q8)."""
+    return max(correlations, key=lambda layer: (np.nan_to_num(correlations[layer], nan=-1.0), layer))
+
+
+def usual_layer(layers: int) -> int:
+    """The default layer of an encoder with so many: five sixths of the way up, as QUIP's layer 20 of 24."""
+    return max(1, round(layers * 5 / 6))
+
+
+def last_layers(encoder: TokenEncoder) -> range:
+    """The numbers of the last ``LAYERS`` layers, rising, or of all but layer 0 if there are fewer (Q9)."""
+    return range(max(1, encoder.layers - LAYERS + 1), encoder.layers + 1)
+
+
+# A few labelled pairs (Q9)
+
+
+def few_shot_f1(
+    encoder: TokenEncoder,
+    train: Mapping[int, Sequence[Paraphrase]],
+    test: Sequence[Paraphrase],
+    test_features: Floats,
+    *,
+    tune: bool = False,
+    special_tokens: bool = True,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, dict[int, float]]:
+    """F1 on ``test``, from 0 to 1, after training on the pairs of each split, ``frozen`` and ``tuned`` (Q9).
+
+    ``test_features``, ``(test, layers)`` float64, are the scores of the test pairs by ``last_layers``. The
+    number of a split is the random seed of its fine-tuning. The encoder is not trained, but a copy of it.
+    """
+    layers, gold = last_layers(encoder), labels_of(test)
+    score = partial(
+        paraphrase_scores, layers=layers, special_tokens=special_tokens, batch_tokens=batch_tokens
+    )
+
+    def frozen(examples: Sequence[Paraphrase], _: int) -> Bools:
+        return predict_frozen(score(encoder, examples), labels_of(examples), test_features)
+
+    def tuned(examples: Sequence[Paraphrase], seed: int) -> Bools:
+        copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
+        head = fine_tune(copy, examples, layers, seed=seed, special_tokens=special_tokens)
+        return head.predict(score(copy, test, progress=progress))
+
+    ways = {"frozen": frozen} | ({"tuned": tuned} if tune else {})
+    return {
+        name: {seed: binary_f1(predict(examples, seed), gold) for seed, examples in train.items()}
+        for name, predict in ways.items()
+    }
+
+
+def draw_examples(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
+    """The first ``shots`` pairs of each class after shuffling, first those that are no paraphrases (Q9).
+
+    Raises an ``InputError`` where a class has fewer.
+    """
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    sample: list[Paraphrase] = []
+    for label in (False, True):
+        examples = [pairs[place] for place in order if pairs[place].label is label][:shots]
+        if len(examples) < shots:
+            raise InputError(
+                f"there are {len(examples)} pairs with the label {int(label)}, but {shots} are needed; give "
+                "more pairs, or take fewer shots"
+            )
+        sample += examples
+    return sample
+
+
+def predict_frozen(features: Floats, labels: Bools, test_features: Floats) -> Bools:
+    """Whether pairs are paraphrases, by logistic regression on standardised scores, ``(test,)`` (Q9).
+
+    ``features`` are the scores of the training pairs, ``(train, layers)`` float64, ``labels`` ``(train,)``,
+    both classes among them, and ``test_features`` the scores of the test pairs, ``(test, layers)``.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, solver="liblinear"))
+    model.fit(features, labels)
+    predicted: Bools = model.predict(test_features).astype(bool)
+    return predicted
+
+
+def fine_tune(
+    encoder: TokenEncoder,
+    pairs: Sequence[Paraphrase],
+    layers: Sequence[int],
+    *,
+    seed: int,
+    special_tokens: bool = True,
+    epochs: int = EPOCHS,
+) -> "Head":
+    """Train an encoder in place, and a head on the BERTScores of its layers, without dropout (Q9).
+
+    The loss is the binary cross-entropy of the labels. A batch has up to ``BATCH`` pairs, whose features are
+    ``(batch, layers)`` float32.
+
+    Args:
+        encoder: of float32 weights; it is trained in evaluation mode, and left in it.
+        pairs: labelled pairs, at least two.
+        layers: numbers of the layers, from 0 to ``encoder.layers``.
+        seed: decides the order of the pairs.
+        special_tokens: whether BERTScore's means count special tokens too.
+        epochs: number of passes over the pairs.
+
+    Returns:
+        the head, in evaluation mode.
+    """
+    device = encoder.model.device
+    head = Head(len(layers)).to(device)
+    encoder.model.eval()
+    weights = [*encoder.model.parameters(), *head.parameters()]
+    optimizer = torch.optim.Adam(weights, lr=RATE, betas=(0.9, 0.98), eps=1e-6)
+    labels = torch.tensor([float(bool(pair.label)) for pair in pairs], device=device)
+    rng = np.random.default_rng(seed)
+    head.train()
+    for _ in range(epochs):
+        order = rng.permutation(len(pairs))
+        for first in range(0, len(pairs), BATCH):
+            rows = order[first : first + BATCH]
+            if len(rows) < 2:  # a single row cannot be standardised
+                continue
+            features = pair_features(encoder, [(pairs[i].sentence1, pairs[i].sentence2) for i in rows])
+            scores = batch_scores(encoder, features, layers, special_tokens=special_tokens)
+            loss = nn.functional.binary_cross_entropy_with_logits(head(scores.T), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+            optimizer.step()
+    return head.eval()
+
+
+class Head(nn.Module):
+    """Logits from features: batch normalisation, by cumulative averages, and a linear layer from 0 (Q9)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        # Without a momentum, the state is the plain mean over all batches so far.
+        self.norm = nn.BatchNorm1d(width, eps=EPSILON, momentum=None, affine=False)
+        self.weights = nn.Linear(width, 1)
+        nn.init.zeros_(self.weights.weight)
+        nn.init.zeros_(self.weights.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """The logits of n pairs, ``(n,)``, from their features, ``(n, width)``, both float32."""
+        logits: Tensor = SCALE * self.weights(self.norm(features)).squeeze(1)
+        return logits
+
+    def predict(self, features: Floats) -> Bools:
+        """Whether n pairs are paraphrases, ``(n,)``, from their features, ``(n, width)`` float64."""
+        with torch.inference_mode():
+            logits = self(torch.from_numpy(features).float().to(self.weights.weight.device))
+            predicted: Bools = (logits > 0).cpu().numpy()
+        return predicted

@@ -1,0 +1,317 @@
+"""Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?
+
+pairs of questions -> the score of each text and each question -> less the mean score of neutral texts
+-> the class with the larger score, and the span that best answers its question as the rationale
+
+A bi-encoder gives the scores, or a reader. In the baseline, a masked language model gives the log
+probabilities of two words.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.core.errors import ModelError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.heads import TextModel
+from pairsmith.models.reader import (
+    Reader,
+    TextScores,
+    best_span,
+    encode_questions,
+    rows_of_questions,
+    whole_text,
+)
+from pairsmith.models.span_encoder import SpanEncoder, span_logits
+from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
+from pairsmith.models.teacher import window_scores
+
+PROMPTS = (
+    ("Why is it bad?", "Why is it good?"),
+    ("Why is this {item} bad?", "Why is this {item} good?"),
+    ("Why is it terrible?", "Why is it great?"),
+    ("What makes this {item} bad?", "What makes this {item} good?"),
+    ("What is the reason this {item} is bad?", "What is the reason this {item} is good?"),
+    ("What is the reason this {item} is terrible?", "What is the reason this {item} is great?"),
+)
+"""Pairs of questions, the one for negative texts first."""
+
+NEUTRAL = ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
+"""Neutral texts, from which the bias of each question is estimated."""
+
+ITEM = "movie"
+"""What the texts are about, if nothing else is said."""
+
+WORDS = ("terrible", "great")
+_BEHIND = " It was {mask}."
+_AT_ONCE = 256
+"""Number of texts whose vectors are held in memory at once."""
+_READ_AT_ONCE = 32
+"""Number of texts whose scores with all questions are held in memory at once."""
+
+RATIONALE_TOKENS = 5
+"""Longest rationale in tokens."""
+RATIONALES = 4
+"""Index of the prompt whose answers are the rationales: the one that did best on SST-2 in the paper."""
+
+Scores = NDArray[np.float64]
+Calibration = Literal["calibrated", "centred", "plain"]
+CALIBRATIONS: tuple[Calibration, ...] = ("calibrated", "centred", "plain")
+"""What is subtracted from the scores before they are compared, see ``Judged.positive``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model's scores of n texts with each of p prompts.
+
+    Attributes:
+        scores: ``(p, n, 2)`` float64: S(x, y), for negative and positive.
+        neutral: ``(p, 2)`` float64: C_y, the mean score of neutral texts.
+        rationales: for each text, the span that best answers the question of the prompt ``RATIONALES`` for
+            the class that this prompt, calibrated, predicts; empty if there is none.
+    """
+
+    scores: Scores
+    neutral: Scores
+    rationales: Sequence[str]
+
+    def leads(self) -> Scores:
+        """By how much each text's positive score exceeds its negative score with each prompt, ``(p, n)``."""
+        leads: Scores = self.scores[:, :, 1] - self.scores[:, :, 0]
+        return leads
+
+    def positive(self, calibration: Calibration) -> NDArray[np.bool_]:
+        """Whether each text is predicted positive with each prompt, ``(p, n)``.
+
+        ``plain`` predicts the larger score. ``calibrated`` first subtracts the neutral texts' mean scores
+        (Q11), ``centred`` the mean scores of the texts themselves, which needs no labels and is fair where
+        both classes are about as frequent.
+        """
+        leads = self.leads()
+        bias: Scores = np.zeros((len(leads), 1))
+        if calibration == "calibrated":
+            bias = self.neutral[:, 1:] - self.neutral[:, :1]
+        if calibration == "centred":
+            bias = leads.mean(axis=1, keepdims=True)
+        predicted: NDArray[np.bool_] = leads > bias
+        return predicted
+
+
+def questions_about(item: str) -> list[str]:
+    """The questions of ``PROMPTS`` about ``item``, two for each prompt, the one for negative texts first."""
+    return [question.format(item=item) for pair in PROMPTS for question in pair]
+
+
+def judge_by_questions(
+    encoder: SpanEncoder,
+    texts: Sequence[str],
+    *,
+    item: str = ITEM,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Judged:
+    """The scores of texts by their answers to the two questions of each prompt (Q11).
+
+    Args:
+        encoder: as ``load_student`` loads it; it is put into evaluation mode.
+        texts: n texts.
+        item: a word for what the texts are about, such as ``product``.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        progress: shows how far the judging is; by default nothing is shown.
+
+    Raises:
+        ModelError: the encoder gives scores that are not finite.
+    """
+    encoder.tokens.model.eval()
+    with torch.inference_mode():
+        vectors = question_vectors(encoder, questions_about(item))
+        neutral = scores_of(text_vectors(encoder, NEUTRAL), *vectors).mean(axis=1)  # (p, 2)
+        scores = np.empty((len(PROMPTS), len(texts), 2))
+        rationales: list[str] = []
+        with (progress or Silent()).task("judge", len(texts), "texts") as bar:
+            for first in range(0, len(texts), _AT_ONCE):
+                batch = texts[first : first + _AT_ONCE]
+                read = text_vectors(encoder, batch, batch_tokens=batch_tokens)
+                part = scores_of(read, *vectors)
+                scores[:, first : first + len(batch)] = part
+                rationales += [
+                    _rationale(*row, vectors)
+                    for row in zip(batch, read, rationale_questions(part, neutral), strict=True)
+                ]
+                bar.advance(len(batch))
+    return Judged(_finite(scores), neutral, rationales)
+
+
+def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Scores:
+    """S(x, y): the largest product with a question's start vector plus the largest with its end vector (Q11).
+
+    They are the largest over all tokens of a text, special ones included. ``starts`` and ``ends``,
+    ``(2 · p, d)``, are f_start and f_end of the questions, two for each prompt, of the dtype of the texts'
+    vectors; the scores are ``(p, n, 2)`` float64.
+    """
+    sums = []
+    for text in texts:
+        tokens = torch.cat([text.vectors, text.special])
+        start, end = span_logits(tokens[None], starts, ends, [len(starts)])
+        sums.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
+    return np.stack(sums).reshape(len(texts), -1, 2).swapaxes(0, 1)
+
+
+def rationale_questions(scores: Scores, neutral: Scores) -> list[int]:
+    """For each of n texts the index, among all questions, of the one whose answer is its rationale.
+
+    That is the question of the prompt ``RATIONALES`` for the class that this prompt, calibrated, predicts.
+    ``scores`` are ``(p, n, 2)``, ``neutral`` ``(p, 2)``, see ``Judged``.
+    """
+    sides: list[int] = (scores[RATIONALES] - neutral[RATIONALES]).argmax(axis=1).tolist()
+    return [2 * RATIONALES + side for side in sides]
+
+
+def _rationale(text: str, read: TextVectors, question: int, vectors: tuple[Tensor, Tensor]) -> str:
+    """The span that best answers a question, by the sum of the two products.
+
+    The score S(x, y), in contrast, takes the best start and the best end, even if they form no span.
+    """
+    if not len(read.offsets):
+        return ""
+    starts, ends = (side[question : question + 1] for side in vectors)
+    start, end = span_logits(read.vectors[None], starts, ends, [1])
+    spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)
+    begin, finish = int(read.offsets[spans.starts[0], 0]), int(read.offsets[spans.ends[0], 1])
+    return text[begin:finish].strip()
+
+
+def judge_by_reader(
+    reader: Reader,
+    texts: Sequence[str],
+    *,
+    item: str = ITEM,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Judged:
+    """The scores by a reader, which reads question and text together: its largest start and end scores (Q11).
+
+    They are the largest over the tokens of the text; of a text without tokens they are 0. ``reader`` is put
+    into evaluation mode; the other arguments are those of ``judge_by_questions``.
+    """
+    reader.model.eval()
+    all_questions = questions_about(item)
+
+    def read(batch: Sequence[str]) -> list[TextScores]:
+        """The scores of each text with each question, text by text."""
+        questions, contexts = all_questions * len(batch), [text for text in batch for _ in all_questions]
+        windows = encode_questions(reader, questions, contexts)
+        scores = window_scores(reader, windows, batch_tokens)
+        return [
+            whole_text([windows[row] for row in rows], [scores[row] for row in rows])
+            for rows in rows_of_questions(windows)
+        ]
+
+    def largest(of: Sequence[TextScores]) -> Scores:
+        sums = [
+            float(reading.scores[:, reading.allowed].amax(dim=1).sum()) if reading.allowed.any() else 0.0
+            for reading in of
+        ]
+        return np.array(sums).reshape(-1, len(PROMPTS), 2).swapaxes(0, 1)
+
+    neutral = largest(read(NEUTRAL)).mean(axis=1)
+    parts: list[Scores] = []
+    rationales: list[str] = []
+    with (progress or Silent()).task("judge", len(texts), "texts") as bar:
+        for first in range(0, len(texts), _READ_AT_ONCE):
+            batch = texts[first : first + _READ_AT_ONCE]
+            of = read(batch)
+            parts.append(largest(of))
+            sides = rationale_questions(parts[-1], neutral)
+            for number, (text, side) in enumerate(zip(batch, sides, strict=True)):
+                rationales.append(of[number * len(all_questions) + side].best(text, RATIONALE_TOKENS).text)
+            bar.advance(len(batch))
+    return Judged(_finite(np.concatenate(parts, axis=1)), neutral, rationales)
+
+
+def judge_by_mask(
+    model: TextModel,
+    texts: Sequence[str],
+    *,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Judged:
+    """The baseline: the log probabilities of both words as the mask after each text, as those of one prompt.
+
+    There are no rationales. ``model`` is a masked language model in evaluation mode; the other arguments are
+    those of ``judge_by_questions``.
+
+    Raises:
+        ModelError: one of the words is not a token, or the scores are not finite.
+    """
+    network, tokenizer = model.model, model.tokenizer
+    words = [_token(tokenizer, word) for word in WORDS]
+    behind = _BEHIND.format(mask=tokenizer.mask_token)
+    room = model.max_length - len(tokenizer(behind)["input_ids"])
+
+    def scored(features: Mapping[str, Tensor]) -> Scores:
+        with torch.inference_mode():
+            logits = network(**{name: value.to(network.device) for name, value in features.items()}).logits
+            at = (features["input_ids"] == tokenizer.mask_token_id).to(logits.device)
+            scores: Scores = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
+            return scores
+
+    def begin(pool: ThreadPoolExecutor, batch: Sequence[str]) -> Future[Scores]:
+        masked = [text + behind for text in batch]
+        return pool.submit(scored, tokenizer(masked, padding=True, return_tensors="pt"))
+
+    def score(batch: Sequence[str]) -> Scores:
+        cut = [_cut(tokenizer, text, room) for text in batch]
+        lengths = [len(ids) for ids in tokenizer(cut)["input_ids"]]
+        scores = np.empty((len(cut), 2))
+        most = batch_tokens or tokens_at_once(network.device)
+        batches = batches_by_length(lengths, len(cut), most)
+        shown = progress or Silent()
+        with shown.task("judge", len(cut), "texts") as bar, one_thread_each(network.device) as pool:
+            for rows, both in pool.results(
+                lambda pool, rows: begin(pool, [cut[row] for row in rows]), batches
+            ):
+                scores[rows] = both
+                bar.advance(len(rows))
+        return scores
+
+    return Judged(_finite(score(texts)[None]), score(NEUTRAL).mean(axis=0)[None], [""] * len(texts))
+
+
+def _finite(scores: Scores) -> Scores:
+    """The same scores, if all are finite."""
+    if not np.isfinite(scores).all():
+        raise not_finite("the model gives scores")
+    return scores
+
+
+def _token(tokenizer: Any, word: str) -> int:
+    """The token id of a word in the middle of a sentence."""
+    ids: list[int] = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        raise ModelError(
+            f"{word!r} is not one of the model's tokens, so it cannot fill the mask; give another masked "
+            "language model"
+        )
+    return ids[0]
+
+
+def _cut(tokenizer: Any, text: str, room: int) -> str:
+    """The text cut to ``room`` tokens, without any mask token in it."""
+    text = text.replace(tokenizer.mask_token, " ")  # so that the rest forms no new mask
+    encoded = tokenizer(
+        text,
+        truncation=True,
+        max_length=max(1, room),
+        return_offsets_mapping=True,
+        add_special_tokens=False,
+    )
+    offsets = encoded["offset_mapping"]
+    return text[: offsets[-1][1]] if offsets else ""

@@ -1,0 +1,209 @@
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.data.tagged import TaggedSentence
+from pairsmith.methods.quip import names as module
+from pairsmith.methods.quip.names import (
+    QUESTIONS,
+    Tagger,
+    TaggerOptions,
+    Words,
+    draw_examples,
+    question_rows,
+    questions_for,
+    tag_after_training,
+    tags_of,
+    types_of,
+)
+from pairsmith.models.span_encoder import load_span_encoder
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.models.span_reader import question_vectors
+from pairsmith.models.token_vectors import load_token_encoder
+
+pytestmark = pytest.mark.slow
+
+FAST = TaggerOptions(epochs=120, learning_rate=1e-2)
+
+SENTENCES = [
+    TaggedSentence(("A", "man", "is", "playing", "."), ("B-PER", "I-PER", "O", "O", "O")),
+    TaggedSentence(
+        ("Two", "dogs", "run", "on", "the", "beach", "."), ("O", "O", "O", "O", "B-LOC", "I-LOC", "O")
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def student(tiny_bert, tmp_path_factory):
+    copy = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("students") / "student")
+    save_heads(SpanHeads(16, "questions", seed=4), copy)
+    return str(copy)
+
+
+def test_a_training_that_diverged_has_no_figure(tiny_bert):
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.full((2, 16), torch.nan))
+    with pytest.raises(ModelError, match="try a smaller learning rate"):
+        module.tag_sentences(tagger, SENTENCES, ["O", "B-PER"], lambda _: None)
+
+
+def test_rows_begin_as_the_start_vectors_of_their_questions(student):
+    tags = ["O", "B-PER", "I-PER", "B-LOC"]
+    questions = questions_for(types_of(SENTENCES))
+    assert questions == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
+    encoder = load_span_encoder(student, device="cpu")
+    rows = question_rows(encoder, tags, questions)
+    starts, _ = question_vectors(encoder, ["Who is a person ?"])
+    expected = (starts[0] / starts[0].norm()).detach()
+    assert torch.allclose(rows[1], expected, atol=1e-6)
+    assert torch.equal(rows[1], rows[2])
+    assert rows.norm(dim=1).tolist() == pytest.approx([1.0] * 4)
+
+
+def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
+    taggers = []
+    monkeypatch.setattr(module, "tag_sentences", lambda tagger, *_: taggers.append(tagger))
+    options = TaggerOptions(dtype="bfloat16", learning_rate=1e-6, epochs=3)
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    tag_after_training(encoder, SENTENCES, SENTENCES, None, options, seed=1)
+    before = load_token_encoder(str(tiny_bert), device="cpu").model.encoder.state_dict()
+    for name, weight in taggers[0].model.encoder.state_dict().items():
+        moved = (weight - before[name]).abs()
+        assert 0 < moved.max() < 1e-5, name
+
+
+def test_sums_in_numbers_of_two_bytes_are_of_the_weights_as_they_are(tiny_bert, monkeypatch):
+    calls = []
+
+    def tag(tagger, sentences, *_):
+        words = Words.of(tagger.encoder, sentences)
+        calls.append((tagger, words, tagger(words)))
+
+    monkeypatch.setattr(module, "tag_sentences", tag)
+    options = TaggerOptions(dtype="bfloat16", learning_rate=1e-2, epochs=9)
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    tag_after_training(encoder, SENTENCES, SENTENCES, None, options, seed=1)
+    ((tagger, words, scores),) = calls
+    assert scores.dtype == torch.bfloat16
+    assert torch.equal(scores, tagger(words))  # when nothing is kept any more of what was converted
+
+
+def test_the_rate_falls_in_equal_steps_and_gradients_are_cut_to_a_norm_of_1(tiny_bert, monkeypatch):
+    """As Hugging Face's trainer does by default: batches of 8, no warm-up, and no weight decay."""
+    sentences = SENTENCES * 5  # two batches an epoch, of 8 and of 2
+    rates, norms, decays = [], [], []
+    whole = torch.optim.AdamW.step
+
+    def step(self, *args, **named):
+        (group,) = self.param_groups
+        rates.append(group["lr"])
+        decays.append(group["weight_decay"])
+        squares = [weight.grad.square().sum() for weight in group["params"] if weight.grad is not None]
+        norms.append(float(torch.stack(squares).sum().sqrt()))
+        return whole(self, *args, **named)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    large = 100 * torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), large)
+    tags = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    module.train_tagger(tagger, sentences, tags, TaggerOptions(epochs=3), 0, lambda _: None)
+    assert rates == pytest.approx([2e-5 * (6 - step) / 6 for step in range(6)], rel=1e-12)
+    assert norms == pytest.approx([1.0] * 6, rel=1e-4)
+    assert decays == [0.0] * 6
+
+
+def test_dropout_before_the_output_layer_is_off_when_tagging(tiny_bert):
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.eye(16)[:2])
+    words = Words.of(tagger.encoder, SENTENCES)
+    assert tagger.dropout.p == 0.1
+    tagger.model.eval()
+    assert not torch.equal(tagger(words), tagger(words))
+    tagger.eval()
+    assert torch.equal(tagger(words), tagger(words))
+
+
+def test_the_first_word_has_the_tokens_that_it_has_behind_another(tiny_gpt2, tiny_bert):
+    for model, before in ((tiny_gpt2, " "), (tiny_bert, "")):
+        encoder = load_token_encoder(str(model), device="cpu")
+        if encoder.tokenizer.pad_token is None:
+            encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
+        sentence = TaggedSentence(("dogs", "and", "dogs"), ("O",) * 3)
+        words = Words.of(encoder, [sentence])
+        ids = words.features["input_ids"][0]
+        assert ids[words.token[0]] == ids[words.token[2]]
+        assert module._before_words(encoder) == before
+
+
+def test_a_word_is_told_by_its_first_token(tiny_bert):
+    encoder = load_token_encoder(tiny_bert.as_posix(), device="cpu")
+    words = Words.of(encoder, SENTENCES)
+    assert len(words.word) == 12
+    tagger = Tagger(encoder, torch.eye(16)[:2]).eval()
+    scores = tagger(words)
+    states = encoder.model(**encoder.features(["Two dogs run on the beach ."])).last_hidden_state[0]
+    place = int(((words.sentence == 1) & (words.word == 1)).nonzero())
+    offsets = encoder.text_tokens(["Two dogs run on the beach ."])[0]
+    token = int(offsets.numbers[[begin for begin, _ in offsets.offsets.tolist()].index(4)])
+    assert scores[place].tolist() == pytest.approx(states[token, :2].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_gpt2"])  # GPT-2's tokens hold the space before a word
+def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
+    encoder = load_token_encoder(str(request.getfixturevalue(model)), device="cpu")
+    if encoder.tokenizer.pad_token is None:
+        encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
+    nothing = "\u200b" if model == "tiny_bert" else ""
+    sentence = TaggedSentence(("A", nothing, "man", nothing), ("O", "O", "B-PER", "O"))
+    words = Words.of(encoder, [sentence])
+    assert words.word.tolist() == [0, 2]
+    text = module._before_words(encoder) + " ".join(sentence.words)
+    (tokens,) = encoder.text_tokens([text])
+    place = {int(number): begin for number, (begin, _) in zip(tokens.numbers, tokens.offsets, strict=True)}
+    assert [text[place[int(token)] :].lstrip()[0] for token in words.token] == ["A", "m"]
+
+
+def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
+    long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
+    encoder = load_token_encoder(str(tiny_bert), device="cpu", max_length=8)
+    (tags,) = tag_after_training(encoder, [long], [long], None, replace(FAST, epochs=20), seed=1)
+    assert tags[:6] == ["B-PER"] * 6
+    assert tags[6:] == ["O"] * 34
+
+
+def test_of_each_type_as_many_sentences_are_drawn_each_once():
+    both = TaggedSentence(("Ann", "Rome"), ("B-PER", "B-LOC"))
+    others = [TaggedSentence((str(n),), (f"B-{kind}",)) for kind in ("LOC", "PER", "ORG") for n in range(6)]
+    nothing = [TaggedSentence(("and",), ("O",))] * 9
+    every = [both, *others, *nothing]
+    seen = set()
+    for seed in range(5):
+        sentences = draw_examples(every, 3, seed)
+        kinds = [{tag[2:] for tag in sentence.tags} for sentence in sentences]
+        assert [min(sum(name in types for types in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
+        assert len(sentences) == 9 == len({id(sentence) for sentence in sentences})
+        assert sentences == draw_examples(every, 3, seed)
+        seen.add(tuple(sentence.words for sentence in sentences))
+    assert len(seen) > 1
+    with pytest.raises(InputError, match="there are 6 sentences with the type ORG .* 7 are needed"):
+        draw_examples([*every, both], 7, 0)
+    with pytest.raises(InputError, match="no sentence with an entity"):
+        draw_examples(nothing, 1, 0)
+
+
+def test_two_sentences_are_learned_by_heart_without_files_or_settings(student):
+    encoder = load_span_encoder(student, device="cpu")
+    tags = tag_after_training(encoder, SENTENCES, SENTENCES, questions_for(types_of(SENTENCES)), FAST, seed=1)
+    assert [tuple(sentence_tags) for sentence_tags in tags] == [sentence.tags for sentence in SENTENCES]
+    tokens = load_token_encoder(student, device="cpu")
+    with pytest.raises(
+        ModelError, match="the encoder has no heads for questions; give one that load_student"
+    ):
+        tag_after_training(tokens, SENTENCES, SENTENCES, QUESTIONS)
+
+
+def test_a_type_has_both_tags_even_if_one_does_not_occur():
+    begun = [TaggedSentence(("Ann", "ran"), ("B-PER", "O"))]
+    assert tags_of(begun) == ["O", "B-PER", "I-PER"]
+    assert tags_of(SENTENCES) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]

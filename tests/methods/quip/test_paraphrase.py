@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+import torch
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.methods.quip.paraphrase import (
+    SCALE,
+    Head,
+    detect_paraphrases,
+    draw_examples,
+    fine_tune,
+    last_layers,
+    usual_layer,
+)
+from pairsmith.models.token_vectors import load_token_encoder
+
+TEXTS = ["A man is playing.", "A woman is slicing an onion.", "Two dogs run.", "They said so.", "It is cold."]
+
+
+def test_the_usual_layer_is_five_sixths_of_the_way_up():
+    assert [usual_layer(layers) for layers in (24, 12, 6, 1)] == [20, 10, 5, 1]
+
+
+def test_examples_are_drawn_of_each_class_and_by_the_seed():
+    pairs = [Paraphrase(str(n), str(n), n % 3 == 0) for n in range(60)]
+    examples = draw_examples(pairs, 4, seed=13)
+    assert [pair.label for pair in examples] == [False] * 4 + [True] * 4
+    assert examples == draw_examples(pairs, 4, seed=13) != draw_examples(pairs, 4, seed=21)
+    with pytest.raises(InputError, match="there are 20 pairs with the label 1, but 21 are needed"):
+        draw_examples(pairs, 21, seed=13)
+
+
+def test_the_state_of_batch_normalisation_is_the_mean_over_all_batches():
+    """After 40 updates, by the definition: means of the batches' means and of their unbiased variances (Q9)."""
+    rng = np.random.default_rng(0)
+    batches = [0.9 + 1e-4 * rng.standard_normal((16, 8)) for _ in range(40)]
+    head = Head(8).double().train()
+    for batch in batches:
+        outputs = head.norm(torch.from_numpy(batch)).numpy()
+        expected = (batch - batch.mean(axis=0)) / np.sqrt(batch.var(axis=0) + 1e-8)
+        np.testing.assert_allclose(outputs, expected, rtol=1e-7, atol=1e-9)
+    mean = np.mean([batch.mean(axis=0) for batch in batches], axis=0)
+    variance = np.mean([batch.var(axis=0, ddof=1) for batch in batches], axis=0)
+    np.testing.assert_allclose(head.norm.running_mean.numpy(), mean, rtol=1e-7)
+    np.testing.assert_allclose(head.norm.running_var.numpy(), variance, rtol=1e-7)
+    some = batches[0]
+    outputs = head.eval().norm(torch.from_numpy(some)).numpy()
+    np.testing.assert_allclose(outputs, (some - mean) / np.sqrt(variance + 1e-8), rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_tuning_moves_the_encoder_and_leaves_it_able(tiny_bert):
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
+    pairs = [Paraphrase(a, b, a == b) for a in TEXTS[:3] for b in TEXTS[:3]]
+    head = fine_tune(encoder, pairs, last_layers(encoder), seed=1)
+    after = encoder.model.state_dict()
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert not encoder.model.training
+    assert not head.training
+    assert bool(head.weights.weight.detach().any())
+
+
+def test_the_head_standardises_and_starts_at_nothing():
+    head = Head(2)
+    features = torch.tensor([[1.0, 5.0], [3.0, 9.0]])
+    assert head(features).tolist() == [0.0, 0.0]
+    with torch.no_grad():
+        head.weights.weight[:] = torch.tensor([[1.0, 0.0]])
+    assert head(features).tolist() == pytest.approx([-SCALE, SCALE], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_paraphrases_are_detected_without_files_or_settings(tiny_bert):
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
+    pairs = [Paraphrase(a, b, a == b) for a in TEXTS[:3] for b in TEXTS[:3]]
+    detected = detect_paraphrases(encoder, pairs, train={13: pairs, 21: pairs[:5]}, tune=True)
+    assert (detected.layer, detected.correlations, detected.auroc) == (2, {}, 1.0)
+    assert detected.scores.shape == (9,)
+    assert list(detected.few_shot) == ["frozen", "tuned"]
+    assert detected.few_shot["frozen"] == {13: 1.0, 21: 1.0}
+    assert list(detected.few_shot["tuned"]) == [13, 21]
+    assert all(torch.equal(value, before[name]) for name, value in encoder.model.state_dict().items())
+
+
+@pytest.mark.slow
+def test_one_layer_that_the_encoder_has_is_wanted(tiny_bert):
+    encoder, pairs = load_token_encoder(str(tiny_bert), device="cpu"), [Paraphrase("A", "B", True)]
+    for layer in (-1, 3):
+        with pytest.raises(
+            SettingsError, match=f"layer is {layer}, but the encoder has 2 layers; give a number"
+        ):
+            detect_paraphrases(encoder, pairs, layer=layer)
+    with pytest.raises(SettingsError, match="layer and judgements both choose the layer"):
+        detect_paraphrases(encoder, pairs, layer=1, judgements={})

@@ -1,0 +1,63 @@
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import pairsmith
+from pairsmith.core.errors import ModelError
+from pairsmith.methods.quip.sentiment import Judged, judge_by_questions, scores_of
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.models.span_reader import TextVectors
+
+
+def test_the_score_of_a_text_by_hand():
+    special = torch.tensor([[0.0, 0.0], [1.0, 1.0]])  # products 0, 2 and 0, 3; 0, -1 and 0, 1
+    text = TextVectors(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0, 1], [2, 3]]), special)
+    starts = torch.tensor([[1.0, 1.0], [3.0, 0.0]])  # products 1, 2 and 3, 0
+    ends = torch.tensor([[-1.0, 0.0], [0.0, 1.0]])  # products -1, 0 and 0, 2
+    assert scores_of([text], starts, ends).tolist() == [[[2.0 + 0.0, 3.0 + 2.0]]]
+
+
+def test_the_first_token_counts_where_its_products_are_the_largest():
+    """Eq. 4 is over all tokens, special ones included."""
+    text = TextVectors(
+        torch.tensor([[1.0, 0.0]]), torch.tensor([[0, 1]]), torch.tensor([[9.0, 0.0], [0.0, 4.0]])
+    )
+    starts, ends = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    assert scores_of([text], starts, ends).tolist() == [[[9.0 + 4.0, 4.0 + 18.0]]]
+    nothing = TextVectors(torch.zeros(0, 2), torch.zeros(0, 2, dtype=torch.int64), text.special)
+    assert scores_of([nothing], starts, ends).tolist() == [[[13.0, 22.0]]]
+
+
+def test_calibration_takes_off_what_a_question_gets_for_nothing():
+    scores = np.array([[[1.0, 2.0], [1.5, 1.8]]])
+    judged = Judged(scores, np.array([[0.5, 1.0]]), ["", ""])
+    assert judged.positive("plain").tolist() == [[True, True]]
+    assert judged.positive("calibrated").tolist() == [[True, False]]
+
+
+def test_centred_scores_are_compared_with_those_of_all_texts():
+    leads = [[1.0, 2.0, 6.0], [-3.0, -1.0, -2.9]]  # means 3 and -2.3
+    scores = np.stack([np.zeros((2, 3)), np.array(leads)], axis=2) + 0.25
+    judged = Judged(scores, np.array([[0.0, 9.0], [0.0, 9.0]]), [""] * 3)
+    assert judged.leads().tolist() == leads
+    assert judged.positive("centred").tolist() == [[False, False, True], [False, True, False]]
+
+
+@pytest.mark.slow
+def test_texts_are_judged_without_files_or_settings(tiny_bert, tmp_path):
+    student = str(shutil.copytree(tiny_bert, tmp_path / "student"))
+    save_heads(SpanHeads(16, "questions", seed=4), tmp_path / "student")
+    encoder, texts = pairsmith.load_student(student, device="cpu"), ["A man is playing.", "It is cold."]
+    judged = judge_by_questions(encoder, texts, item="product")
+    assert (judged.scores.shape, judged.neutral.shape) == ((6, 2, 2), (6, 2))
+    other = judge_by_questions(encoder, texts)
+    # Two of the prompts do not name what the texts are about.
+    assert [np.array_equal(*both) for both in zip(judged.scores, other.scores, strict=True)] == [
+        True, False, True, False, False, False,
+    ]  # fmt: skip
+    with torch.no_grad():
+        encoder.heads.start[0].weight.fill_(torch.nan)
+    with pytest.raises(ModelError, match="the model gives scores that are not finite"):
+        judge_by_questions(encoder, texts)
