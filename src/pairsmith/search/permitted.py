@@ -11,6 +11,9 @@ from torch import Tensor
 
 from pairsmith.search.exact import Neighbours
 
+SPARE = 4
+"""Neighbours looked up beyond k. A text of which more than these are left out is searched again."""
+
 Forbidden = Callable[[Tensor, Tensor], Tensor]
 """Tells which of p texts may not be paired with their neighbours; numbers ``(p,)`` int64 to ``(p,)`` bool."""
 

@@ -7,8 +7,6 @@ from tests.conftest import make_bert
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.methods.mining.method import mine_pairs, verbatim
-from pairsmith.methods.mining.negatives import find_hard_negatives
-from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.mine.route import mine
@@ -65,25 +63,6 @@ def test_a_text_that_stands_in_the_other_is_no_pair(encoder):
     assert pair.output == "it rained again"
 
 
-def test_hard_negatives_are_those_of_an_exhaustive_comparison(encoder):
-    pairs = [(INPUTS[0], OUTPUTS[1]), (INPUTS[0], OUTPUTS[4]), (INPUTS[2], OUTPUTS[0])]
-    rows = find_hard_negatives(pairs, OUTPUTS, encoder, count=2, ranks=(2, 4), share=0.99)
-    x, y = encode_texts(encoder, INPUTS), encode_texts(encoder, OUTPUTS)
-    x, y = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (x, y))
-    for (query, positive), negatives in zip(pairs, rows, strict=True):
-        cosines = y @ x[INPUTS.index(query)]
-        known = {OUTPUTS.index(output) for text, output in pairs if text == query}
-        ranked = [i for i in np.argsort(-cosines) if i not in known][1:4]
-        limit = 0.99 * cosines[OUTPUTS.index(positive)]
-        expected = [OUTPUTS[i] for i in ranked if cosines[i] <= limit][:2]
-        assert negatives.query == query
-        assert negatives.positive == positive
-        assert list(negatives.negatives) == expected
-        assert list(negatives.similarities) == pytest.approx(
-            [cosines[OUTPUTS.index(output)] for output in expected], abs=1e-5
-        )
-
-
 class FixedVectors:
     """Stands in for an encoder: a vector for each text."""
 
@@ -128,34 +107,6 @@ def test_nothing_to_search_is_told(fixed):
     ):
         with pytest.raises(SettingsError, match=message):
             mine_pairs(["a"], ["a"], encoder, **wrong)
-    with pytest.raises(InputError, match="pairs: there are no texts"):
-        find_hard_negatives([], ["a"], encoder)
-
-
-def test_a_negative_is_less_near_than_a_positive_that_points_away(fixed):
-    # Cosines with the query: p -0.2, near -0.195, far -0.6; 0.95 of -0.2 would be -0.19.
-    encoder = fixed(
-        {
-            "q": [1, 0],
-            "p": [-0.2, (1 - 0.2**2) ** 0.5],
-            "near": [-0.195, (1 - 0.195**2) ** 0.5],
-            "far": [-0.6, 0.8],
-        }
-    )
-    (row,) = find_hard_negatives([("q", "p")], ["near", "far", "p"], encoder)
-    assert row.negatives == ("far",)
-    assert row.similarities == pytest.approx((-0.6,))
-
-
-def test_the_query_itself_is_no_negative_and_takes_no_place(fixed):
-    encoder = fixed({"q": [1, 0], "p": [0.8, 0.6], "x": [0.6, 0.8]})
-    (row,) = find_hard_negatives([("q", "p")], ["q", "p", "x"], encoder, ranks=(1, 1), share=1.0)
-    assert row.negatives == ("x",)
-
-
-def test_ranks_that_are_no_range_are_refused(encoder):
-    with pytest.raises(SettingsError, match="ranks must be a first and a last place"):
-        find_hard_negatives([("a", "b")], ["c"], encoder, ranks=(0, 5))
 
 
 def test_own_sentences_take_no_place_in_the_method(encoder):

@@ -23,14 +23,10 @@ from pairsmith.data.text.spans import stands_in
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.search.exact import nearest, two_way_search
 from pairsmith.search.margin import MarginName, RetrievalName, candidates, choose
-from pairsmith.search.permitted import permitted
+from pairsmith.search.permitted import SPARE, permitted
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-
-SPARE = 4
-"""Neighbours looked up beyond k. A text from whose list more than these are left out is searched again."""
 
 
 def mine_pairs(

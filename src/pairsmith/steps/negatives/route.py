@@ -16,6 +16,7 @@ from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.text_keys import Keys
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -39,7 +40,7 @@ from pairsmith.steps.negatives.encoding import (
 )
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
 from pairsmith.steps.negatives.labelled import Labelled
-from pairsmith.steps.negatives.pairs import Keys, Pairs, collect_pairs, corpus_keys, places_in
+from pairsmith.steps.negatives.pairs import Pairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
     NOBODY,
     Nearest,

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.data.text_keys import Keys
+from pairsmith.methods.retrieval.negatives import are_own_or_repeated
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
@@ -24,7 +26,7 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
-from pairsmith.search.permitted import permitted
+from pairsmith.search.permitted import SPARE, permitted
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
 from pairsmith.steps.mine.neighbours import (
@@ -35,12 +37,9 @@ from pairsmith.steps.mine.neighbours import (
     parts_by_index,
     rows_of,
 )
-from pairsmith.steps.negatives.pairs import Keys, of_query
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.vectors import VectorFile
 
-SPARE = 4
-"""Neighbours looked up beyond the last rank; a query that needs more is searched again."""
 AT_ONCE = 4_096
 """Queries whose neighbours are held in memory at once."""
 NOBODY = 2**32 - 1
@@ -232,16 +231,7 @@ def leave_out(
         rows = slice(first, min(first + AT_ONCE, len(near.ids)))
 
         def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
-            asking, there = who.numpy() + first, whom.numpy()
-            keys = copies[np.maximum(there, 0)]
-            own = there < 0
-            for column in (0, 1):
-                named = of_query(asking, keys[:, column])
-                at = np.minimum(np.searchsorted(forbidden, named), len(forbidden) - 1)
-                own |= forbidden[at] == named
-            again = np.ones(len(there), bool)
-            again[np.unique(of_query(asking, keys[:, 0]), return_index=True)[1]] = False
-            return torch.from_numpy(own | again)
+            return torch.from_numpy(are_own_or_repeated(who.numpy() + first, whom.numpy(), forbidden, copies))
 
         def find_more(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
             return nearest(query_vectors[who + first], texts, more)
