@@ -14,8 +14,8 @@ from pairsmith.search.margin import candidates as in_memory
 from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine import candidates
 from pairsmith.steps.mine.candidates import NearFile, scored_candidates
-from pairsmith.steps.mine.neighbours import SearchGroup, rows_of
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import SearchGroup, rows_of
 
 
 def settings(**changes):

@@ -24,15 +24,14 @@ from pairsmith.search.margin import mean_cosine, with_neighbours
 from pairsmith.search.permitted import permitted
 from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import SearchGroup, looked_up
+from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup
 
 PAIRS_AT_ONCE = 2**20
 """Neighbours that are held in memory at once, with their cosines; each needs up to 200 bytes meanwhile."""
 TEXTS_AT_ONCE = 2**14
 """Pairs whose texts are held in memory at once."""
-NOBODY = 2**32 - 1
-"""The number in a file of a neighbour that is not there."""
 
 
 def scored_candidates(
@@ -223,7 +222,7 @@ class NearFile:
         rows = np.fromfile(self._file, np.uint32, 2 * self._width * (stop - first))
         ids, bits = np.moveaxis(rows.reshape(-1, 2, self._width), 1, 0)
         numbers = torch.from_numpy(ids.astype(np.int64))
-        numbers[numbers == NOBODY] = -1
+        numbers[numbers == NO_NEIGHBOUR] = -1
         return Neighbours(numbers, torch.from_numpy(np.ascontiguousarray(bits).view(np.float32)))
 
     def write(self, first: int, near: Neighbours) -> None:
@@ -231,8 +230,8 @@ class NearFile:
         assert self._file is not None
         width = min(near.ids.shape[1], self._width)
         rows = np.empty((len(near.ids), 2, self._width), np.uint32)
-        rows[:, 0, width:], rows[:, 1, width:] = NOBODY, np.float32(-np.inf).view(np.uint32)
-        rows[:, 0, :width] = near.ids[:, :width].numpy()  # -1 becomes ``NOBODY``
+        rows[:, 0, width:], rows[:, 1, width:] = NO_NEIGHBOUR, np.float32(-np.inf).view(np.uint32)
+        rows[:, 0, :width] = near.ids[:, :width].numpy()  # -1 becomes ``NO_NEIGHBOUR``
         rows[:, 1, :width] = near.similarities[:, :width].contiguous().numpy().view(np.uint32)
         with storage_errors(self._path):
             self._file.seek(8 * self._width * first)

@@ -42,8 +42,9 @@ from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import SearchGroup, check_index, find_neighbours
+from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import SearchGroup, check_index
 from pairsmith.steps.shared import refuse_sources
 
 SHARD_ROWS = 100_000

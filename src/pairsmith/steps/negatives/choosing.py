@@ -14,8 +14,9 @@ from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.steps.mine.encoded import Texts
 from pairsmith.steps.negatives.encoding import Positives
 from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, Pairs
-from pairsmith.steps.negatives.search import NOBODY, Nearest
+from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
 def choose(
@@ -26,11 +27,11 @@ def choose(
     settings: NegativesSettings,
     files: tuple[Path, Path],
 ) -> Nearest:
-    """The negatives of each row and their scores, in files; nobody for rows that are no pairs.
+    """The negatives of each row and their scores, in files; none for rows that are no pairs.
 
     Args:
         pairs: the rows, and the number of each one's query.
-        candidates: ``(queries, ranks)``, numbers in the corpus or ``NOBODY``; ``scores`` are theirs.
+        candidates: ``(queries, ranks)``, numbers in the corpus or ``NO_NEIGHBOUR``; ``scores`` are theirs.
         of_rows: ``(rows,)``, the score of each row's positive.
         settings: the rule, and how negatives are picked.
         files: where the numbers and the scores are written.
@@ -45,7 +46,7 @@ def choose(
         limit = of_query[pairs.query]
     for rows in in_parts(good):
         asking = pairs.query[rows]
-        there = np.where(candidates[asking] == NOBODY, -np.inf, scores[asking])
+        there = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None
         if settings.pick == "random":
             streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
@@ -56,7 +57,7 @@ def choose(
         places = chosen_places(there, limit[rows], rule, draws)
         none = places < 0
         at = np.maximum(places, 0)
-        chosen.ids[rows] = np.where(none, NOBODY, np.take_along_axis(candidates[asking], at, axis=1))
+        chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(candidates[asking], at, axis=1))
         chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(there, at, axis=1))
     return chosen
 
@@ -87,7 +88,7 @@ def shard_of_rows(
     """
     pairs = positives.pairs
     numbers = np.arange(part.start, part.stop)
-    counts = (chosen.ids[part] != NOBODY).sum(axis=1)
+    counts = (chosen.ids[part] != NO_NEIGHBOUR).sum(axis=1)
     enough = settings.negatives if settings.fewer == "reject" else 1
     kept = numbers[counts >= enough]
     table, rejects = pairs.table.slice(part.start, len(numbers)).to_pylist(), []
@@ -97,7 +98,9 @@ def shard_of_rows(
             score = {} if fault != GOOD else {"score": float(of_rows[number])}
             why = FAULTS.get(fault, ("negatives", _TOO_FEW[count > 0]))
             rejects.append(Reject.of(text_id(row["query"]), *why, row | score))
-    held = iter(passages.rows(chosen.ids[kept][chosen.ids[kept] != NOBODY].tolist()) if len(kept) else [])
+    held = iter(
+        passages.rows(chosen.ids[kept][chosen.ids[kept] != NO_NEIGHBOUR].tolist()) if len(kept) else []
+    )
     rows = []
     for number, positive in zip(kept.tolist(), positives.texts(kept), strict=True):
         given, count = table[number - part.start], int(counts[number - part.start])

@@ -29,7 +29,6 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import check_index
 from pairsmith.steps.negatives.choosing import choose, in_parts, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
     Positives,
@@ -42,7 +41,6 @@ from pairsmith.steps.negatives.judging import ToJudge, judge_all
 from pairsmith.steps.negatives.labelled import Labelled
 from pairsmith.steps.negatives.pairs import Pairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
-    NOBODY,
     Nearest,
     find_nearest,
     gather,
@@ -51,6 +49,7 @@ from pairsmith.steps.negatives.search import (
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import SCORE_OF
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index
 from pairsmith.steps.shared import hashes, refuse_sources
 from pairsmith.steps.vectors import VectorFile
 
@@ -130,7 +129,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
         ranks = slice(settings.first_rank - 1, settings.last_rank)
         candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
-        if not candidates.size or (candidates[:, 0] == NOBODY).all():  # nobody comes last
+        if not candidates.size or (candidates[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
             raise InputError(
                 f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
                 f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
@@ -167,7 +166,7 @@ def _counts(
 ) -> dict[str, int]:
     """Numbers for the card."""
     pairs = positives.pairs
-    given = (chosen.ids[pairs.good] != NOBODY).sum(axis=1)
+    given = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
     return {
         "pairs": len(pairs.good),
         "queries": len(np.unique(pairs.query[pairs.good])),
@@ -199,8 +198,8 @@ def _false_negatives(
 
 
 def _numbers(ids: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Numbers in the corpus, -1 for ``NOBODY``."""
-    return np.where(ids == NOBODY, -1, ids.astype(np.int64))
+    """Numbers in the corpus, -1 for ``NO_NEIGHBOUR``."""
+    return np.where(ids == NO_NEIGHBOUR, -1, ids.astype(np.int64))
 
 
 def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Card:
