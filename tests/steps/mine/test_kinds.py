@@ -23,7 +23,7 @@ from pairsmith.steps import search_parts
 from pairsmith.steps.mine import candidates, indexes, neighbours, route
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import Encoded, Texts, encoded_schema
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded, encoded_schema
 from pairsmith.steps.mine.neighbours import find_neighbours, parts
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
@@ -340,7 +340,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
     x, y = side("x", 500), side("y", 30_000)
     monkeypatch.setattr(search_parts, "QUERIES", 200)
     given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
-    texts = Texts(x, tmp_path / "x.texts"), Texts(y, tmp_path / "y.texts")
+    texts = CorpusTexts(x, tmp_path / "x.texts"), CorpusTexts(y, tmp_path / "y.texts")
 
     def of(settings, name):
         near, groups = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))

@@ -23,7 +23,7 @@ from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.search.margin import mean_cosine, with_neighbours
 from pairsmith.search.permitted import permitted
 from pairsmith.search.selection import PairFile
-from pairsmith.steps.mine.encoded import Encoded, Texts
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup
@@ -38,7 +38,7 @@ def scored_candidates(
     tables: Iterable[pa.Table],
     groups: Sequence[SearchGroup],
     corpora: tuple[Encoded, Encoded],
-    texts: tuple[Texts, Texts],
+    texts: tuple[CorpusTexts, CorpusTexts],
     settings: MineSettings,
     files: tuple[PairFile, PairFile],
     folder: Place,
@@ -118,7 +118,7 @@ class _Side:
 
     numbers: NDArray[np.int64]
     corpus: Encoded
-    texts: Texts
+    texts: CorpusTexts
 
     def read(self, numbers: torch.Tensor) -> list[Mapping[str, Any]]:
         """``text`` and ``answer`` of the texts with these numbers in the group, ``(pairs,)``."""

@@ -37,11 +37,11 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
-from pairsmith.search.margin import Pairs
+from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
-from pairsmith.steps.mine.encoded import Encoded, Texts
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
@@ -92,7 +92,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             for name in ("x", "y", "xs", "ys", "forward", "backward", "chosen")
         }
         x, y = (Encoded.of(folder, scratch[name]) for folder, name in zip(folders, ("x", "y"), strict=True))
-        texts = Texts(x, scratch["xs"]), Texts(y, scratch["ys"])
+        texts = CorpusTexts(x, scratch["xs"]), CorpusTexts(y, scratch["ys"])
         forward, backward, pairs = (PairFile(scratch[name]) for name in ("forward", "backward", "chosen"))
         # The nearest neighbours of all texts, both ways.
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
@@ -169,7 +169,7 @@ def _identifying(settings: MineSettings) -> dict[str, JSON]:
 
 
 def split_by_threshold(
-    pairs: Pairs, texts: tuple[Texts, Texts], settings: MineSettings
+    pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts], settings: MineSettings
 ) -> tuple[list[Mined], list[Reject]]:
     """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""
     rows = _rows(pairs, texts)
@@ -182,7 +182,7 @@ def split_by_threshold(
     return [row for row in rows if row.margin >= least], rejects
 
 
-def _rows(pairs: Pairs, texts: tuple[Texts, Texts]) -> list[Mined]:
+def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[Mined]:
     units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
     rows: list[Mined] = []
     for one, other, *scores in zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True):

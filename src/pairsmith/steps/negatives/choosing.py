@@ -11,16 +11,16 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
-from pairsmith.steps.mine.encoded import Texts
-from pairsmith.steps.negatives.encoding import Positives
-from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, Pairs
+from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.negatives.encoding import EncodedPositives
+from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, QueryPairs
 from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
 def choose(
-    pairs: Pairs,
+    pairs: QueryPairs,
     candidates: NDArray[np.uint32],
     scores: NDArray[np.float32],
     of_rows: NDArray[np.float32],
@@ -67,7 +67,7 @@ def in_parts(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
 
 
-def _ids(pairs: Pairs, rows: NDArray[np.int64]) -> list[str]:
+def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:
     """The id of each pair: those of its two texts as they were given."""
     table = rows_at(pairs.table, rows)
     texts = (table[name].to_pylist() for name in ("query", "positive"))
@@ -76,10 +76,10 @@ def _ids(pairs: Pairs, rows: NDArray[np.int64]) -> list[str]:
 
 def shard_of_rows(
     part: slice,
-    positives: Positives,
+    positives: EncodedPositives,
     chosen: Nearest,
     of_rows: NDArray[np.float32],
-    passages: Texts,
+    passages: CorpusTexts,
     settings: NegativesSettings,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows of ``NEGATIVES`` for some rows of the pairs, and rejects for the others.

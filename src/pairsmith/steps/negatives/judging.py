@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.mine.encoded import Texts
-from pairsmith.steps.negatives.encoding import Positives
+from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import judge_shards
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
@@ -28,14 +28,14 @@ class ToJudge:
         edges: ``(n + 1,)`` int64, where the rows of each query begin and end.
     """
 
-    positives: Positives
-    passages: Texts
+    positives: EncodedPositives
+    passages: CorpusTexts
     candidates: NDArray[np.uint32]
     pairs: NDArray[np.int64]
     edges: NDArray[np.int64]
 
     @classmethod
-    def of(cls, positives: Positives, passages: Texts, candidates: NDArray[np.uint32]) -> Self:
+    def of(cls, positives: EncodedPositives, passages: CorpusTexts, candidates: NDArray[np.uint32]) -> Self:
         """All pairs without a fault."""
         good = positives.pairs.good
         rows = good[positives.pairs.query[good].argsort(kind="stable")]

@@ -39,7 +39,7 @@ FAULTS = {
 
 
 @dataclass(frozen=True)
-class Pairs:
+class QueryPairs:
     """The rows that were read, and what their texts are, by numbers.
 
     Rows that repeat an earlier pair, or whose positive has no vector, keep their query.
@@ -103,7 +103,7 @@ class Pairs:
         return replace(left, query=query, first=self.first[there], query_keys=self.query_keys[there])
 
 
-def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs:
+def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> QueryPairs:
     """Read all pairs, and write their texts to ``file``."""
     held: list[tuple[Keys, ...]] = []
     blank: list[NDArray[np.uint8]] = []
@@ -151,7 +151,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     query = np.full(len(fault), -1, np.int64)
     query[good] = number[of_row]
     first = good[np.sort(first)]
-    return Pairs(
+    return QueryPairs(
         table,
         fault,
         query,
@@ -186,7 +186,7 @@ def corpus_keys(corpus: Encoded, file: Path) -> Keys:
     return np.memmap(file, np.uint64, "r", shape=(len(corpus), 2))
 
 
-def places_in(corpus: Keys, pairs: Pairs) -> NDArray[np.int64]:
+def places_in(corpus: Keys, pairs: QueryPairs) -> NDArray[np.int64]:
     """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
 
     Of several texts with its key the first counts; those with its title count before those without, and

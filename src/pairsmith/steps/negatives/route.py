@@ -28,18 +28,18 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.mine.encoded import Encoded, Texts
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
 from pairsmith.steps.negatives.choosing import choose, in_parts, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
-    Positives,
+    EncodedPositives,
     encode_positives,
     encode_queries,
     encode_texts_of,
     have_vector,
 )
+from pairsmith.steps.negatives.false_negatives import Labelled
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
-from pairsmith.steps.negatives.labelled import Labelled
-from pairsmith.steps.negatives.pairs import Pairs, collect_pairs, corpus_keys, places_in
+from pairsmith.steps.negatives.pairs import QueryPairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
     Nearest,
     find_nearest,
@@ -104,7 +104,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
         queries = VectorFile.write(query_folder, scratch("queries"))
         corpus = Encoded.of(held, scratch("corpus"))
-        passages = Texts(corpus, scratch("texts"))
+        passages = CorpusTexts(corpus, scratch("texts"))
         copies = corpus_keys(corpus, scratch("keys"))
         positives = encode_positives(
             pairs,
@@ -162,7 +162,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
 
 
 def _counts(
-    positives: Positives, chosen: Nearest, texts: int, left_out: int, settings: NegativesSettings
+    positives: EncodedPositives, chosen: Nearest, texts: int, left_out: int, settings: NegativesSettings
 ) -> dict[str, int]:
     """Numbers for the card."""
     pairs = positives.pairs
@@ -181,15 +181,15 @@ def _counts(
 
 
 def _false_negatives(
-    known: Labelled, pairs: Pairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
+    known: Labelled, pairs: QueryPairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
 ) -> str:
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
     labelled = np.flatnonzero(known.queries)
     totals = np.zeros((2, 2), np.int64)
     for rows in in_parts(pairs.good[known.queries[pairs.query[pairs.good]]]):
-        totals[0] += known.among(pairs.query[rows], _numbers(chosen.ids[rows]), copies)
+        totals[0] += known.count_false_negatives(pairs.query[rows], _numbers(chosen.ids[rows]), copies)
     for queries in in_parts(labelled):
-        totals[1] += known.among(queries, _numbers(candidates[queries]), copies)
+        totals[1] += known.count_false_negatives(queries, _numbers(candidates[queries]), copies)
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (
         f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "

@@ -10,7 +10,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.text_keys import Keys, copy_keys
 from pairsmith.methods.retrieval.negatives import are_in, query_text_keys
-from pairsmith.steps.negatives.pairs import Pairs
+from pairsmith.steps.negatives.pairs import QueryPairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Labelled:
     positives: Keys
 
     @classmethod
-    def of(cls, stream: Iterable[QueryPair], pairs: Pairs, source: str) -> "Labelled":
+    def of(cls, stream: Iterable[QueryPair], pairs: QueryPairs, source: str) -> "Labelled":
         """Read labelled pairs; those of other queries are left out."""
         rows = [(row.query, row.positive) for row in stream if row.query and row.positive]
         query_keys, _ = copy_keys([query for query, _ in rows])
@@ -38,16 +38,22 @@ class Labelled:
                 f"{source}: none of its {len(rows):,} pairs has a query of the pairs that get negatives"
             )
         number = order[at[there]]
-        whole, _ = copy_keys([positive for (_, positive), hit in zip(rows, there, strict=True) if hit])
+        positive_keys, _ = copy_keys(
+            [positive for (_, positive), hit in zip(rows, there, strict=True) if hit]
+        )
         queries = np.zeros(len(known), bool)
         queries[number] = True
-        return cls(queries, np.unique(query_text_keys(number, whole)))
+        return cls(queries, np.unique(query_text_keys(number, positive_keys)))
 
-    def among(self, queries: NDArray[np.int64], ids: NDArray[np.int64], copies: Keys) -> tuple[int, int]:
-        """How many texts of the corpus are given to these queries, and how many are labelled as positives.
+    def count_false_negatives(
+        self, queries: NDArray[np.int64], ids: NDArray[np.int64], copies: Keys
+    ) -> tuple[int, int]:
+        """Two counts over the labelled ones among ``queries``: their texts, and those labelled as positives.
 
-        ``queries`` is ``(n,)``, ``ids`` ``(n, c)`` with -1 for none, and ``copies`` are the keys of the
-        corpus. Queries that are not labelled do not count.
+        Args:
+            queries: ``(n,)`` int64, the numbers of queries.
+            ids: ``(n, c)`` int64, the numbers in the corpus of each query's texts, and -1 for none.
+            copies: ``(texts, 2)`` uint64, the ``copy_keys`` of the corpus.
         """
         asking, places = ((ids >= 0) & self.queries[queries][:, None]).nonzero()
         keys = copies[ids[asking, places]]
