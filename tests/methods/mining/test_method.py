@@ -6,7 +6,10 @@ from tests.conftest import make_bert
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.methods.mining.method import mine_pairs, verbatim
+from pairsmith.data.text import entities_of_texts
+from pairsmith.methods.mining.method import mine_pairs
+from pairsmith.methods.mining.pairable import verbatim
+from pairsmith.methods.mining.units import answers_in_passages
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.mine.route import mine
@@ -45,6 +48,42 @@ def test_the_method_finds_what_the_step_writes(retrieval, encoder, folder, tmp_p
         (row["id"], row["input"], row["output"]) for row in rows
     ]
     assert [pair.margin for pair in pairs] == pytest.approx([row["margin"] for row in rows], abs=1e-5)
+
+
+def test_answers_are_mined_in_their_passages_as_the_step_does(encoder, folder, tmp_path):
+    questions = ["who sold a car in Rome", "where was the bus late", "when did it rain on Ann"]
+    passages = [
+        "Ann sold her car in Rome. It was late.",
+        "The bus to Paris was late in 1999.",
+        "In 2001 it rained.",
+    ]
+    (tmp_path / "in.txt").write_text("\n".join(questions))
+    (tmp_path / "out.txt").write_text("\n".join(passages))
+    settings = MineSettings(
+        kind="reading",
+        inputs=[str(tmp_path / "in.txt")],
+        outputs=[str(tmp_path / "out.txt")],
+        encoder=str(folder),
+        k=2,
+        retrieval="candidates",
+        window=6,
+        dtype="float32",
+        device="cpu",
+    )
+    rows = mine(settings, Run(tmp_path / "mined", Silent())).table().to_pylist()
+    answers = [
+        answer
+        for answers in answers_in_passages(passages, entities_of_texts("rule"), window=6)
+        for answer in answers
+    ]
+    pairs = mine_pairs(questions, answers, encoder, k=2, retrieval="candidates")
+    assert len(rows) > 6
+    assert not any(
+        pair.answers["text"][0] == name and name in pair.input for pair in pairs for name in ("Ann", "Rome")
+    )
+    assert [(pair.id, pair.output, pair.context, dict(pair.answers)) for pair in pairs] == [
+        (row["id"], row["output"], row["context"], row["answers"]) for row in rows
+    ]
 
 
 def test_a_threshold_and_a_number_leave_the_largest_margins(encoder):

@@ -16,12 +16,13 @@ from tests.training.few import PEOPLE, PLAYS, document, passage, write
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.methods.mining import pairable
 from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.search.selection import PairFile
 from pairsmith.steps import search_parts
-from pairsmith.steps.mine import candidates, indexes, neighbours, route
 from pairsmith.steps.mine import corpus as corpora
+from pairsmith.steps.mine import indexes, neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded, encoded_schema
 from pairsmith.steps.mine.neighbours import find_neighbours, parts
@@ -95,13 +96,13 @@ def test_a_document_with_more_own_sentences_than_were_looked_up_is_searched_agai
     tmp, settings = world
     given = settings("summaries", "documents.jsonl", "documents.jsonl", k=3, retrieval="candidates")
     at_once = mine(given, Run(tmp / "at-once", Silent())).table().to_pylist()
-    searches, real = [], candidates.nearest
+    searches, real = [], pairable.nearest
 
     def counting(queries, others, more):
         searches.append((len(queries), more))
         return real(queries, others, more)
 
-    monkeypatch.setattr(candidates, "nearest", counting)
+    monkeypatch.setattr(pairable, "nearest", counting)
     monkeypatch.setattr(neighbours, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
     again = mine(given, Run(tmp / "again", Silent())).table().to_pylist()
     assert searches

@@ -5,8 +5,9 @@ corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbo
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,6 @@ from pairsmith.data.schemas import (
     MINED_ANSWER,
     MINED_PAIR,
     REJECT,
-    MinedAnswer,
     MinedPair,
     Reject,
     as_columns,
@@ -26,6 +26,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style_classifier
+from pairsmith.methods.mining.units import AnswerInPassage
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -49,8 +50,6 @@ from pairsmith.steps.shared import refuse_sources
 
 SHARD_ROWS = 100_000
 """Most pairs, and most texts that are copies, in a shard."""
-
-Mined = MinedPair | MinedAnswer
 
 
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
@@ -170,7 +169,7 @@ def _identifying(settings: MineSettings) -> dict[str, JSON]:
 
 def split_by_threshold(
     pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts], settings: MineSettings
-) -> tuple[list[Mined], list[Reject]]:
+) -> tuple[list[MinedPair], list[Reject]]:
     """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""
     rows = _rows(pairs, texts)
     least = -math.inf if settings.threshold is None else settings.threshold
@@ -182,17 +181,17 @@ def split_by_threshold(
     return [row for row in rows if row.margin >= least], rejects
 
 
-def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[Mined]:
+def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[MinedPair]:
     units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
-    rows: list[Mined] = []
-    for one, other, *scores in zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True):
-        pair = mined_pair(one["text"], other["text"], *scores)
-        if other["answer"] is None:
-            rows.append(pair)
-        else:
-            answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
-            rows.append(MinedAnswer(**as_columns(pair), context=other["context"], answers=answers))
-    return rows
+    rows = zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True)
+    return [mined_pair(one["text"], _output(other), *scores) for one, other, *scores in rows]
+
+
+def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
+    """The output of a row of ``encoded.TEXTS``: a text, or an answer in its passage."""
+    if row["answer"] is None:
+        return str(row["text"])
+    return AnswerInPassage(row["answer"], row["answer_start"], row["context"])
 
 
 def _card(settings: MineSettings, counts: dict[str, int]) -> Card:

@@ -1,4 +1,4 @@
-"""How pairs are ranked by a judge's scores, and which of them win against those with the same text."""
+"""How pairs are ranked by a judge's scores (M6), and which of them win against those with the same text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.fields import OnePer
 from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.search.margin import each_once
-from pairsmith.steps.mine.settings import OnePer
 
 Numbers = Sequence[NDArray[np.float64]]
 """Columns of one number for each pair, each ``(n,)``."""
