@@ -36,10 +36,10 @@ def test_sentences_are_single_ones():
 
 def test_texts_of_another_style_and_without_direction_are_left_out():
     vectors = np.array([[3, 4], [0, 0], [0, 2], [1, 0]], np.float32)
-    every = unit_vectors(vectors)
-    assert every.kept.tolist() == [True, False, True, True]
-    assert every.vectors.dtype == np.float32
-    assert every.vectors.tolist() == [pytest.approx([0.6, 0.8]), [0, 1], [1, 0]]
+    unstyled = unit_vectors(vectors)
+    assert unstyled.kept.tolist() == [True, False, True, True]
+    assert unstyled.vectors.dtype == np.float32
+    assert unstyled.vectors.tolist() == [pytest.approx([0.6, 0.8]), [0, 1], [1, 0]]
     styled = unit_vectors(vectors, np.array([0.5, 0.1, 0.4, 0.9], np.float32), 0.5)
     assert styled.zero.tolist() == [False, True, False, False]
     assert styled.other_style.tolist() == [False, False, True, False]

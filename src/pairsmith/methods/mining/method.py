@@ -74,9 +74,9 @@ def mine_pairs(
     """
     if k < 1:
         raise SettingsError(f"k must be at least 1, not {k}")
-    for name, value, known in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
-        if value not in get_args(known):
-            raise SettingsError(f"{name} must be one of {', '.join(get_args(known))}, not {value!r}")
+    for name, value, names in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
+        if value not in get_args(names):
+            raise SettingsError(f"{name} must be one of {', '.join(get_args(names))}, not {value!r}")
     # 1. Encode both sides (M2).
     outputs_by_text = _by_text(outputs)
     xs, x = unit_vectors_of(encoder, inputs, "query", "inputs")

@@ -88,10 +88,10 @@ def pairable_neighbours(
 
     def forbidden(rows: Tensor, ids: Tensor) -> Tensor:
         unfit = torch.empty(len(rows), dtype=torch.bool)
-        for some in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
-            sides = own.texts(rows[some] + first), other.texts(ids[some])
+        for block in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
+            sides = own.texts(rows[block] + first), other.texts(ids[block])
             pairs = zip(*(sides if inputs else reversed(sides)), strict=True)
-            unfit[some] = torch.tensor([bool(unpairable(x, y, answer)) for (x, _), (y, answer) in pairs])
+            unfit[block] = torch.tensor([bool(unpairable(x, y, answer)) for (x, _), (y, answer) in pairs])
         return unfit
 
     def find_more(rows: Tensor, count: int) -> Neighbours:

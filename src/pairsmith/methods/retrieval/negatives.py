@@ -196,9 +196,9 @@ def places_of_copies(corpus: Keys, versions: Sequence[tuple[Keys, int]]) -> NDAr
         wanted, of_row = np.unique(keys, return_inverse=True)
         place = np.full(len(wanted), len(corpus), np.int64)
         for start in range(0, len(corpus), _TEXTS):
-            some = np.asarray(corpus[start : start + _TEXTS, column])
-            at = np.searchsorted(wanted, some)
-            hit = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == some)
+            part = np.asarray(corpus[start : start + _TEXTS, column])
+            at = np.searchsorted(wanted, part)
+            hit = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == part)
             np.minimum.at(place, at[hit], hit + start)
         new = place[of_row]
         places = np.where((places < 0) & (new < len(corpus)), new, places)
