@@ -139,6 +139,11 @@ def report_recall(folder: DatasetFolder, index: str, run: Run) -> None:
     )
 
 
+def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Ids as ``Neighbours`` has them, in the same shape: -1 in the place of ``NO_NEIGHBOUR``."""
+    return np.where(stored == NO_NEIGHBOUR, -1, stored.astype(np.int64))
+
+
 def rows_of(group: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
     """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
     count, width = near.ids.shape

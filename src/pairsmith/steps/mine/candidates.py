@@ -24,7 +24,7 @@ from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup, ids_of_stored
 
 PAIRS_AT_ONCE = 2**20
 """Neighbours that are held in memory at once, with their cosines; each needs up to 200 bytes meanwhile."""
@@ -200,9 +200,8 @@ class NearFile:
         self._file.seek(8 * self._width * first)
         rows = np.fromfile(self._file, np.uint32, 2 * self._width * (stop - first))
         ids, bits = np.moveaxis(rows.reshape(-1, 2, self._width), 1, 0)
-        numbers = torch.from_numpy(ids.astype(np.int64))
-        numbers[numbers == NO_NEIGHBOUR] = -1
-        return Neighbours(numbers, torch.from_numpy(np.ascontiguousarray(bits).view(np.float32)))
+        similarities = torch.from_numpy(np.ascontiguousarray(bits).view(np.float32))
+        return Neighbours(torch.from_numpy(ids_of_stored(ids)), similarities)
 
     def write(self, first: int, near: Neighbours) -> None:
         """Put these in the place of the neighbours of consecutive texts from number ``first`` on."""

@@ -49,7 +49,7 @@ from pairsmith.steps.negatives.search import (
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import SCORE_OF
-from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
 from pairsmith.steps.vectors import VectorFile
 
@@ -187,19 +187,14 @@ def _false_negatives(
     labelled = np.flatnonzero(known.queries)
     totals = np.zeros((2, 2), np.int64)
     for rows in in_parts(pairs.good[known.queries[pairs.query[pairs.good]]]):
-        totals[0] += known.count_false_negatives(pairs.query[rows], _numbers(chosen.ids[rows]), copies)
+        totals[0] += known.count_false_negatives(pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies)
     for queries in in_parts(labelled):
-        totals[1] += known.count_false_negatives(queries, _numbers(candidates[queries]), copies)
+        totals[1] += known.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (
         f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "
         f"{shares[1]} of all texts at these ranks"
     )
-
-
-def _numbers(ids: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Numbers in the corpus, -1 for ``NO_NEIGHBOUR``."""
-    return np.where(ids == NO_NEIGHBOUR, -1, ids.astype(np.int64))
 
 
 def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Card:

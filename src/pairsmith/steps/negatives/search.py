@@ -35,6 +35,7 @@ from pairsmith.steps.search_parts import (
     SearchBlock,
     SearchGroup,
     check_part_count,
+    ids_of_stored,
     parts_by_index,
     report_recall,
     rows_of,
@@ -180,10 +181,8 @@ class Nearest:
 
     def read(self, rows: slice) -> Neighbours:
         """Those of some queries; the id -1 stands where there is none."""
-        ids = self.ids[rows].astype(np.int64)
-        return Neighbours(
-            torch.from_numpy(np.where(ids == NO_NEIGHBOUR, -1, ids)), torch.tensor(self.similarities[rows])
-        )
+        ids = torch.from_numpy(ids_of_stored(self.ids[rows]))
+        return Neighbours(ids, torch.tensor(self.similarities[rows]))
 
     def write(self, rows: slice, near: Neighbours) -> None:
         """Replace those of some queries; they may have fewer ranks."""
