@@ -21,13 +21,13 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.encoder import base_encoder, train_encoder_on
 from pairsmith.methods.dino.training_set import make_training_set
+from pairsmith.methods.mining.ranking import agreement, best_of_each, ranks
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.postprocess import rows_of
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.mine.ranking import agreement, best_of_each, ranks
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 COLUMNS = ["sentence1", "sentence2", "score"]

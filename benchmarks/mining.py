@@ -30,11 +30,11 @@ from mining_data import news_corpora, squad_corpora, write_news, write_squad
 from pairsmith.core.progress import Progress
 from pairsmith.data.documents import Document
 from pairsmith.data.squad import Question
+from pairsmith.methods.mining.ranking import chosen_first, standardised, winners
 from pairsmith.metrics.rouge import abstractiveness
 from pairsmith.metrics.squad import normalized
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.mine.filter import filter_pairs
-from pairsmith.steps.mine.ranking import chosen_first, standardised, winners
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder

@@ -30,8 +30,8 @@ from pairsmith.search.margin import RetrievalName
 from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.neighbours import SearchGroup, rows_of
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import SearchGroup, rows_of
 
 SHARD = 100_000
 DAYS = 365

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pairsmith.data.tasks.loading import load_task
     from pairsmith.methods.dino.method import generate_pairs, generate_texts
     from pairsmith.methods.mining.method import mine_pairs
-    from pairsmith.methods.mining.negatives import find_hard_negatives
     from pairsmith.methods.quip.generators import load_question_generator
     from pairsmith.methods.quip.method import distil, generate_questions, label_questions
+    from pairsmith.methods.retrieval.negatives import find_hard_negatives
     from pairsmith.models.classifier import load_classifier
     from pairsmith.models.language.loading import load_model as load_language_model
     from pairsmith.models.reader import load_reader
@@ -61,7 +61,7 @@ _HOMES = {
     "distil": ("pairsmith.methods.quip.method", "distil"),
     "evaluate_classification": ("pairsmith.api", "evaluate_classification"),
     "evaluate_sts": ("pairsmith.api", "evaluate_sts"),
-    "find_hard_negatives": ("pairsmith.methods.mining.negatives", "find_hard_negatives"),
+    "find_hard_negatives": ("pairsmith.methods.retrieval.negatives", "find_hard_negatives"),
     "generate_pairs": ("pairsmith.methods.dino.method", "generate_pairs"),
     "generate_questions": ("pairsmith.methods.quip.method", "generate_questions"),
     "generate_texts": ("pairsmith.methods.dino.method", "generate_texts"),

@@ -312,7 +312,11 @@ def test_searched_in_parts_on_any_number_of_threads_it_is_the_same(k):
 @pytest.mark.parametrize("k", [1, 5])
 def test_groups_copied_for_each_vector_hold_the_same_neighbours(k, monkeypatch):
     """What a GPU does after the shortlists, on the processor, with a last group that is not full."""
-    monkeypatch.setattr(search, "_compute", search._compute_gathered)
+
+    def gathered(vectors, others, top, selected, groups, floor, neighbours, memory):
+        search._compute_gathered(vectors, others, top, selected, groups, neighbours)
+
+    monkeypatch.setattr(search, "_compute", gathered)
     monkeypatch.setattr(search, "CACHED", 2**16)
     x, y = unit(700, 16, 1), unit(20 * shortlist.GROUP + 3, 16, 2)
     for neighbours, one, other in zip(two_way_search(x, y, k), (x, y), (y, x), strict=True):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairsmith.search import margin as margins
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.margin import Pairs, candidates, choose, each_once, margin
+from pairsmith.search.margin import ScoredCandidates, candidates, choose, each_once, margin
 
 # Three x and three y; k = 2.
 #        y0   y1   y2
@@ -141,7 +141,7 @@ def test_every_rule_against_plain_loops(case, kind):
 
 @pytest.mark.parametrize("retrieval", ["forward", "backward", "intersection", "max"])
 def test_a_text_of_two_numbers_is_taken_once(retrieval):
-    one = Pairs(
+    one = ScoredCandidates(
         torch.tensor([0, 0, 2, 2]),
         torch.tensor([0, 0, 2, 2]),
         torch.full((4,), 0.5),

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.search.margin import Pairs, choose
+from pairsmith.search.margin import ScoredCandidates, choose
 from pairsmith.search.selection import PairFile, choose_from_files
 
 RULES = ["candidates", "max", "intersection", "forward", "backward"]
@@ -16,7 +16,7 @@ MARGINS = st.sampled_from([-torch.inf, -1.5, -1e-40, -0.0, 0.0, 1e-40, 0.5, 1.0,
 def pairs_of(rows):
     x, y = (torch.tensor([row[side] for row in rows], dtype=torch.int64) for side in (0, 1))
     similarity = torch.arange(len(rows), dtype=torch.float32)  # tells equal pairs apart
-    return Pairs(x, y, similarity, torch.tensor([row[2] for row in rows], dtype=torch.float32))
+    return ScoredCandidates(x, y, similarity, torch.tensor([row[2] for row in rows], dtype=torch.float32))
 
 
 def stored(path, pairs, cut=3):
@@ -28,7 +28,7 @@ def stored(path, pairs, cut=3):
 
 
 def same(one, other):
-    return all(getattr(one, name).equal(getattr(other, name)) for name in Pairs.__slots__)
+    return all(getattr(one, name).equal(getattr(other, name)) for name in ScoredCandidates.__slots__)
 
 
 TEXT = st.integers(0, 5)
@@ -75,7 +75,9 @@ def test_rules_by_hand(tmp_path, retrieval, expected):
 
 def test_pairs_are_read_as_they_were_added(tmp_path):
     last = 2**32 - 1
-    pairs = Pairs(*torch.tensor([[0, 1, 2], [3, 4, 5]]), torch.tensor([0.1, -0.0, 1.0]), torch.ones(3))
+    pairs = ScoredCandidates(
+        *torch.tensor([[0, 1, 2], [3, 4, 5]]), torch.tensor([0.1, -0.0, 1.0]), torch.ones(3)
+    )
     file = PairFile(tmp_path / "file")
     assert len(file[:]) == 0
     file.add(np.array([0, 1, last]), np.array([last, 4, 5], np.uint32), pairs)

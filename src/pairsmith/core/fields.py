@@ -36,6 +36,8 @@ VectorDtype = Annotated[
         json_schema_extra=ADDED,
     ),
 ]
+OnePer = Literal["pair", "input", "both"]
+"""Which pairs compete with each other: none, those of one input, or those with one input or one output."""
 JudgeOfQueries = Annotated[
     Literal["cross-encoder", "likelihood", "encoder"],
     Field(

@@ -11,7 +11,7 @@ from pairsmith.data.sources import Source, open_source
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkRow:
     """A part of a document, with the texts of the parts before and behind it."""
 
     id: str  # its own id, or the id of its text
@@ -28,7 +28,7 @@ class QueryExample:
     text: str
 
 
-def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chunk]:
+def read_chunks(source: str | Place, column: str | None = None) -> Iterator[ChunkRow]:
     """Read chunks one at a time, in order; blank ones are skipped.
 
     Rows with the same value in the column ``document`` that stand beside each other are neighbours.
@@ -44,7 +44,7 @@ def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chun
     while now is not None:
         after = next(rows, None)
         beside = [other.text for other in (before, after) if other and now.document == other.document != ""]
-        yield Chunk(now.id, now.title, now.text, tuple(beside))
+        yield ChunkRow(now.id, now.title, now.text, tuple(beside))
         before, now = now, after  # type: ignore[assignment]  # None ends the loop
 
 

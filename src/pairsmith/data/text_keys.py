@@ -1,5 +1,6 @@
 """Texts and their ids as numbers of 64 bits, so that they are compared without Python objects."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -7,13 +8,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.data.readers import ID_LENGTH
+from pairsmith.data.text.folding import folded
+
+Keys = NDArray[np.uint64]
 
 _NO_DIGIT = 16
 _DIGITS = np.full(256, _NO_DIGIT, np.uint8)
 _DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 
-def text_keys(texts: pa.ChunkedArray) -> NDArray[np.uint64]:
+def text_keys(texts: pa.ChunkedArray) -> Keys:
     """A number for each text, ``(n,)``: that of its ``text_id``; an id of 16 digits keeps its number.
 
     Equal texts have equal keys, on every machine. Different texts have different ones as surely as different
@@ -23,7 +27,23 @@ def text_keys(texts: pa.ChunkedArray) -> NDArray[np.uint64]:
     return np.concatenate([np.zeros(0, np.uint64), *chunks])
 
 
-def _chunk_keys(texts: pa.Array) -> NDArray[np.uint64]:
+def keys_of_list(texts: Sequence[str]) -> Keys:
+    """The ``text_keys`` of a list of texts, ``(n,)``."""
+    return text_keys(pa.chunked_array([pa.array(texts, pa.string())]))
+
+
+def copy_keys(texts: Sequence[str]) -> tuple[Keys, Keys]:
+    """Keys by which copies of texts are known: those of the texts, and those without the first line.
+
+    They are ``(n,)`` each, of the texts without case, spaces and punctuation. The first line is that of a
+    title, where there is one; a text of one line has the same key twice.
+    """
+    rests = [text.partition("\n")[2].strip() or text for text in texts]
+    keys, keys_of_rests = (keys_of_list([folded(text) for text in version]) for version in (texts, rests))
+    return keys, keys_of_rests
+
+
+def _chunk_keys(texts: pa.Array) -> Keys:
     if not len(texts):
         return np.zeros(0, np.uint64)
     plain = texts.cast(pa.large_binary())

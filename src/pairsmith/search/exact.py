@@ -175,17 +175,23 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
         return _settled(vectors, others, neighbours, k)
     promising = promising.on(device)
     height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
+
+    def compute(top: int, selected: Tensor, groups: Tensor, floor: Tensor) -> None:
+        if device.type == "cpu":
+            _compute(vectors, others, top, selected, groups, floor, neighbours, memory)
+        else:
+            _compute_gathered(vectors, others, top, selected, groups, neighbours)
+
     for top in range(0, len(vectors), height):
         rows = slice(top, top + height)
         groups, (bounds, outside) = promising.groups[rows], promising.bounds(rows)
         selected = torch.zeros_like(groups, dtype=torch.bool)
         selected[outside < bounds[:, 0], :k] = True
-        compute = _compute if device.type == "cpu" else _compute_gathered
-        compute(vectors, others, top, selected, groups, promising.floor(rows, k), neighbours, memory)
+        compute(top, selected, groups, promising.floor(rows, k))
         least = neighbours.least(rows)
         begun = least > -torch.inf
         selected = ~selected & begun[:, None] & (bounds >= least[:, None])
-        compute(vectors, others, top, selected, groups, least, neighbours, memory)
+        compute(top, selected, groups, least)
         unproved = (~begun | (outside >= neighbours.least(rows))).nonzero().squeeze(1)
         if len(unproved):
             _compute_all(vectors, others, unproved + top, neighbours)
@@ -239,20 +245,12 @@ def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, neighbours: "_C
 
 
 def _compute_gathered(
-    vectors: Tensor,
-    others: Tensor,
-    top: int,
-    selected: Tensor,
-    groups: Tensor,
-    floor: Tensor,
-    neighbours: "_Candidates",
-    memory: int,
+    vectors: Tensor, others: Tensor, top: int, selected: Tensor, groups: Tensor, neighbours: "_Candidates"
 ) -> None:
     """``_compute`` for a GPU, where copying a group for each vector costs less than many small products.
 
-    All products of a group are kept, so ``floor`` and ``memory``, which ``_compute`` needs, are not used.
+    All products of a group are kept, whatever the floor.
     """
-    del floor, memory
     by_group = padded(others, shortlist.GROUP * groups_of(len(others))).view(
         -1, shortlist.GROUP, others.shape[1]
     )

@@ -22,8 +22,8 @@ TOGETHER = 2**16
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of an x and a y, with their margins."""
+class ScoredCandidates:
+    """Candidate pairs of an x and a y, with their margins (M3)."""
 
     x: Tensor  # (pairs,) int64, indices
     y: Tensor  # (pairs,) int64
@@ -34,17 +34,18 @@ class Pairs:
         """The number of pairs."""
         return len(self.x)
 
-    def __getitem__(self, which: Tensor | slice) -> "Pairs":
+    def __getitem__(self, which: Tensor | slice) -> "ScoredCandidates":
         """Some of the pairs."""
-        return Pairs(*(getattr(self, name)[which] for name in Pairs.__slots__))
+        return ScoredCandidates(*(getattr(self, name)[which] for name in ScoredCandidates.__slots__))
 
 
 def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "ratio") -> Tensor:
-    """The margin score of pairs (M3), from their cosines, of any shape.
+    """The margin score of pairs (M3), in the shape and the floating dtype of their cosines.
 
     Args:
+        similarity: the pairs' cosines, of any shape; floating, float32 in a search.
         of_x: mean cosine of each pair's x with its k nearest y; its shape broadcasts.
-        of_y: mean cosine of each pair's y with its k nearest x.
+        of_y: mean cosine of each pair's y with its k nearest x; likewise.
         kind: ``ratio`` divides by the mean of the two, which is M3, and gives NaN where that is not above 0,
             as a ratio to it would be meaningless; ``distance`` subtracts it; ``absolute`` leaves the cosine.
     """
@@ -56,43 +57,61 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
     return torch.where(usual > 0, similarity / usual, torch.nan)
 
 
-def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -> tuple[Pairs, Pairs]:
-    """Every x with each of its nearest y, and every y with each of its nearest x, as searches found them.
+def candidates(
+    of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio"
+) -> tuple[ScoredCandidates, ScoredCandidates]:
+    """Every x with each of its nearest y, and every y with each of its nearest x (M3).
 
-    Pairs whose ``margin`` of this kind is NaN are left out, as are places without a neighbour.
+    ``of_x``, ``(n, k)``, are the nearest y of each of n x, and ``of_y``, ``(m, k)``, the nearest x of each of
+    m y; an id of -1 stands for no neighbour. There are at most ``n k`` pairs of the first kind and ``m k`` of
+    the second. Pairs whose ``margin`` of this kind is NaN are left out, as are places without a neighbour.
     """
     mean_x, mean_y = mean_cosine(of_x), mean_cosine(of_y)
     forward = with_neighbours(of_x, mean_x, mean_y, kind)
     backward = with_neighbours(of_y, mean_y, mean_x, kind)
-    return forward, Pairs(backward.y, backward.x, backward.similarity, backward.margin)
+    return forward, ScoredCandidates(backward.y, backward.x, backward.similarity, backward.margin)
 
 
 def mean_cosine(near: Neighbours) -> Tensor:
-    """The mean cosine of each text with its neighbours, ``(n,)`` float32; NaN for a text that has none."""
+    """The mean cosine of each of n texts with its neighbours (the sums of M3), ``(n,)`` float32.
+
+    It is NaN for a text that has none, where all ids are -1.
+    """
     there = near.ids >= 0
     return near.similarities.where(there, 0).sum(dim=1) / there.sum(dim=1)
 
 
-def with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
-    """Each of n texts, as ``x``, with each of its neighbours, as ``y``; see ``candidates``.
+def with_neighbours(
+    near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName
+) -> ScoredCandidates:
+    """Each of n texts, as ``x``, with each of its neighbours, as ``y``, and their margin; see ``candidates``.
 
-    ``means`` are the mean cosines of the texts, ``(n,)``, and ``means_of_others`` those of the other side.
+    ``near`` is ``(n, k)``; ``means`` are the mean cosines of the texts, ``(n,)`` float32, and
+    ``means_of_others``, ``(m,)`` float32, those of the other side.
     """
     margins = margin(near.similarities, means[:, None], means_of_others[near.ids.clamp(min=0)], kind)
     numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
-    pairs = Pairs(*(tensor.flatten() for tensor in (numbers, near.ids, near.similarities, margins)))
+    pairs = ScoredCandidates(
+        *(tensor.flatten() for tensor in (numbers, near.ids, near.similarities, margins))
+    )
     return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
 
 
-def joined(parts: Sequence[Pairs]) -> Pairs:
+def joined(parts: Sequence[ScoredCandidates]) -> ScoredCandidates:
     """The concatenated pairs of all parts."""
-    return Pairs(*(torch.cat([getattr(part, name) for part in parts]) for name in Pairs.__slots__))
+    return ScoredCandidates(
+        *(torch.cat([getattr(part, name) for part in parts]) for name in ScoredCandidates.__slots__)
+    )
 
 
 def choose(
-    forward: Pairs, backward: Pairs, retrieval: RetrievalName = "max", *, best: int | None = None
-) -> Pairs:
-    """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y.
+    forward: ScoredCandidates,
+    backward: ScoredCandidates,
+    retrieval: RetrievalName = "max",
+    *,
+    best: int | None = None,
+) -> ScoredCandidates:
+    """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y (M3).
 
     ``candidates`` takes those of the largest margins, for a second stage that ranks them anew, in the order
     of x and, for each, of decreasing margin. The others take pairs in the order of decreasing margin, ties in
@@ -113,7 +132,7 @@ def choose(
     return (back if retrieval == "backward" else ahead)[:best]
 
 
-def _ranked(pairs: Pairs) -> Pairs:
+def _ranked(pairs: ScoredCandidates) -> ScoredCandidates:
     """Pairs sorted by decreasing margin, then by x and y; of duplicates the best one is kept."""
     order = torch.arange(len(pairs))
     for key, descending in ((pairs.y, False), (pairs.x, False), (pairs.margin, True)):
@@ -165,6 +184,6 @@ class UsedTexts:
         return np.concatenate(parts)
 
 
-def _names(pairs: Pairs) -> Tensor:
+def _names(pairs: ScoredCandidates) -> Tensor:
     """A number that identifies each pair of numbers below 2^32."""
     return pairs.x * 2**32 + pairs.y  # may be negative: what is above 64 bits is cut off

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from pairsmith.search.exact import Neighbours
 
+SPARE = 4
+"""Neighbours looked up beyond k. A text of which more than these are left out is searched again."""
+
 Forbidden = Callable[[Tensor, Tensor], Tensor]
 """Tells which of p texts may not be paired with their neighbours; numbers ``(p,)`` int64 to ``(p,)`` bool."""
 
@@ -21,7 +24,7 @@ FindMore = Callable[[Tensor, int], Neighbours]
 def permitted(
     near: Neighbours, k: int, forbidden: Forbidden, find_more: FindMore, others: int
 ) -> tuple[Neighbours, int]:
-    """The k nearest of each text that are not forbidden, and how many nearer ones were left out.
+    """The k nearest of each text that are not forbidden (M5), and how many nearer ones were left out.
 
     Args:
         near: the nearest of n texts, ``(n, m)`` with m above k, as some will be left out.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pairsmith.core.paths import Place
 from pairsmith.runs.sorting import ROWS, Column, Keys, Rows, changes, sorted_rows, sorted_within
 from pairsmith.runs.storage import storage_errors
-from pairsmith.search.margin import Pairs, RetrievalName, UsedTexts
+from pairsmith.search.margin import RetrievalName, ScoredCandidates, UsedTexts
 
 _X, _Y, _SIMILARITY, _MARGIN = range(4)
 _ZERO = np.uint32(0)
@@ -38,15 +38,15 @@ class PairFile:
         """The number of pairs."""
         return self._count
 
-    def __getitem__(self, which: slice) -> Pairs:
+    def __getitem__(self, which: slice) -> ScoredCandidates:
         """A range of the pairs, which is read into memory."""
         start, stop, _ = which.indices(len(self))
         rows = np.fromfile(self._path, np.uint32, 4 * max(0, stop - start), offset=16 * start).reshape(-1, 4)
         x, y = (torch.from_numpy(rows[:, side].astype(np.int64)) for side in (_X, _Y))
         numbers = (rows[:, column].copy().view(np.float32) for column in (_SIMILARITY, _MARGIN))
-        return Pairs(x, y, *map(torch.from_numpy, numbers))
+        return ScoredCandidates(x, y, *map(torch.from_numpy, numbers))
 
-    def add(self, x: NDArray[np.integer], y: NDArray[np.integer], pairs: Pairs) -> None:
+    def add(self, x: NDArray[np.integer], y: NDArray[np.integer], pairs: ScoredCandidates) -> None:
         """Add pairs with other numbers of their texts, ``x`` and ``y``, ``(pairs,)``, from 0 to 2^32 - 1."""
         rows = np.empty((len(pairs), 4), np.uint32)
         rows[:, _X], rows[:, _Y] = x, y

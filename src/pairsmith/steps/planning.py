@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 import pyarrow as pa
+import torch
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.beir import in_beir
@@ -16,6 +17,9 @@ from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate,
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+NEIGHBOUR_BYTES = 12
+"""Bytes of a saved neighbour on the disk: its number and its similarity."""
 
 
 def timed(
@@ -35,6 +39,24 @@ def timed(
     loaded = time.monotonic()
     result = work(sample)
     return loaded - begun, (time.monotonic() - loaded) / max(1, len(sample)), result
+
+
+def search_seconds(
+    search: Callable[[torch.Tensor, torch.Tensor, int], object],
+    k: int,
+    width: int,
+    queries: int,
+    others: int,
+) -> float:
+    """Seconds for each comparison of a query and another text, measured on random vectors of this width.
+
+    ``search`` finds the k nearest of each query, ``(queries, width)`` float32, among ``(others, width)``.
+    """
+    x, y = (torch.nn.functional.normalize(torch.randn(n, width), dim=1) for n in (queries, others))
+    search(x[:1024], y[:1024], k)
+    begun = time.monotonic()
+    search(x, y, k)
+    return (time.monotonic() - begun) / (queries * others)
 
 
 def spread(items: Sequence[T], count: int) -> Sequence[T]:

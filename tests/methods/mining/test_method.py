@@ -6,9 +6,10 @@ from tests.conftest import make_bert
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.methods.mining.method import mine_pairs, verbatim
-from pairsmith.methods.mining.negatives import find_hard_negatives
-from pairsmith.models.encode import encode_texts
+from pairsmith.data.text import entities_of_texts
+from pairsmith.methods.mining.method import mine_pairs
+from pairsmith.methods.mining.pairable import verbatim
+from pairsmith.methods.mining.units import answers_in_passages
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.mine.route import mine
@@ -49,6 +50,42 @@ def test_the_method_finds_what_the_step_writes(retrieval, encoder, folder, tmp_p
     assert [pair.margin for pair in pairs] == pytest.approx([row["margin"] for row in rows], abs=1e-5)
 
 
+def test_answers_are_mined_in_their_passages_as_the_step_does(encoder, folder, tmp_path):
+    questions = ["who sold a car in Rome", "where was the bus late", "when did it rain on Ann"]
+    passages = [
+        "Ann sold her car in Rome. It was late.",
+        "The bus to Paris was late in 1999.",
+        "In 2001 it rained.",
+    ]
+    (tmp_path / "in.txt").write_text("\n".join(questions))
+    (tmp_path / "out.txt").write_text("\n".join(passages))
+    settings = MineSettings(
+        kind="reading",
+        inputs=[str(tmp_path / "in.txt")],
+        outputs=[str(tmp_path / "out.txt")],
+        encoder=str(folder),
+        k=2,
+        retrieval="candidates",
+        window=6,
+        dtype="float32",
+        device="cpu",
+    )
+    rows = mine(settings, Run(tmp_path / "mined", Silent())).table().to_pylist()
+    answers = [
+        answer
+        for answers in answers_in_passages(passages, entities_of_texts("rule"), window=6)
+        for answer in answers
+    ]
+    pairs = mine_pairs(questions, answers, encoder, k=2, retrieval="candidates")
+    assert len(rows) > 6
+    assert not any(
+        pair.answers["text"][0] == name and name in pair.input for pair in pairs for name in ("Ann", "Rome")
+    )
+    assert [(pair.id, pair.output, pair.context, dict(pair.answers)) for pair in pairs] == [
+        (row["id"], row["output"], row["context"], row["answers"]) for row in rows
+    ]
+
+
 def test_a_threshold_and_a_number_leave_the_largest_margins(encoder):
     every = mine_pairs(INPUTS, OUTPUTS, encoder, k=3)
     assert mine_pairs(INPUTS, OUTPUTS, encoder, k=3, best=2) == every[:2]
@@ -63,25 +100,6 @@ def test_a_text_that_stands_in_the_other_is_no_pair(encoder):
     assert mine_pairs(["it rained"], ["it rained again"], encoder) == []
     (pair,) = mine_pairs(["it rained"], ["it rained again"], encoder, keep_verbatim=True)
     assert pair.output == "it rained again"
-
-
-def test_hard_negatives_are_those_of_an_exhaustive_comparison(encoder):
-    pairs = [(INPUTS[0], OUTPUTS[1]), (INPUTS[0], OUTPUTS[4]), (INPUTS[2], OUTPUTS[0])]
-    rows = find_hard_negatives(pairs, OUTPUTS, encoder, count=2, ranks=(2, 4), share=0.99)
-    x, y = encode_texts(encoder, INPUTS), encode_texts(encoder, OUTPUTS)
-    x, y = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (x, y))
-    for (query, positive), negatives in zip(pairs, rows, strict=True):
-        cosines = y @ x[INPUTS.index(query)]
-        known = {OUTPUTS.index(output) for text, output in pairs if text == query}
-        ranked = [i for i in np.argsort(-cosines) if i not in known][1:4]
-        limit = 0.99 * cosines[OUTPUTS.index(positive)]
-        expected = [OUTPUTS[i] for i in ranked if cosines[i] <= limit][:2]
-        assert negatives.query == query
-        assert negatives.positive == positive
-        assert list(negatives.negatives) == expected
-        assert list(negatives.similarities) == pytest.approx(
-            [cosines[OUTPUTS.index(output)] for output in expected], abs=1e-5
-        )
 
 
 class FixedVectors:
@@ -128,34 +146,6 @@ def test_nothing_to_search_is_told(fixed):
     ):
         with pytest.raises(SettingsError, match=message):
             mine_pairs(["a"], ["a"], encoder, **wrong)
-    with pytest.raises(InputError, match="pairs: there are no texts"):
-        find_hard_negatives([], ["a"], encoder)
-
-
-def test_a_negative_is_less_near_than_a_positive_that_points_away(fixed):
-    # Cosines with the query: p -0.2, near -0.195, far -0.6; 0.95 of -0.2 would be -0.19.
-    encoder = fixed(
-        {
-            "q": [1, 0],
-            "p": [-0.2, (1 - 0.2**2) ** 0.5],
-            "near": [-0.195, (1 - 0.195**2) ** 0.5],
-            "far": [-0.6, 0.8],
-        }
-    )
-    (row,) = find_hard_negatives([("q", "p")], ["near", "far", "p"], encoder)
-    assert row.negatives == ("far",)
-    assert row.similarities == pytest.approx((-0.6,))
-
-
-def test_the_query_itself_is_no_negative_and_takes_no_place(fixed):
-    encoder = fixed({"q": [1, 0], "p": [0.8, 0.6], "x": [0.6, 0.8]})
-    (row,) = find_hard_negatives([("q", "p")], ["q", "p", "x"], encoder, ranks=(1, 1), share=1.0)
-    assert row.negatives == ("x",)
-
-
-def test_ranks_that_are_no_range_are_refused(encoder):
-    with pytest.raises(SettingsError, match="ranks must be a first and a last place"):
-        find_hard_negatives([("a", "b")], ["c"], encoder, ranks=(0, 5))
 
 
 def test_own_sentences_take_no_place_in_the_method(encoder):

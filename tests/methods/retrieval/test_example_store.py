@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from pairsmith.data import stored_rows
 from pairsmith.data.tuples import RetrievalExample
-from pairsmith.methods.retrieval.example_store import ExampleStore, Positives
+from pairsmith.methods.retrieval.example_store import ExampleStore, KnownPositives
 
 WORDS = st.text("ab é😀\n\0", max_size=3)
 EXAMPLES = st.lists(
@@ -33,8 +33,8 @@ def test_distinct_examples_keep_their_order(examples, together):
 
 @given(EXAMPLES, WORDS)
 def test_positives_are_those_of_all_examples_with_the_query(examples, query):
-    positives = Positives(examples)
+    positives = KnownPositives(examples)
     for some_query in {query, *(example.query for example in examples)}:
         expected = {example.positive for example in examples if example.query == some_query}
-        assert positives.of(some_query) == {Positives.key(text) for text in expected}
+        assert positives.of(some_query) == {KnownPositives.key(text) for text in expected}
         assert len(positives.of(some_query)) == len(expected)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pairsmith.core.errors import ModelError
-from pairsmith.data.chunk_rows import Chunk, QueryExample
+from pairsmith.data.chunk_rows import ChunkRow, QueryExample
 from pairsmith.methods.retrieval.queries import KINDS, TEXTS, QueryWriter
 from pairsmith.methods.retrieval.query_options import QueryOptions
 from pairsmith.models.language.scripted import ScriptedModel
@@ -31,7 +31,7 @@ def writer(script=following, options=OPTIONS, examples=(), **kwargs):
 
 
 def chunk(letter, *neighbours):
-    return Chunk(f"of-{letter}", "", letter * 3, tuple(neighbour * 3 for neighbour in neighbours))
+    return ChunkRow(f"of-{letter}", "", letter * 3, tuple(neighbour * 3 for neighbour in neighbours))
 
 
 def test_what_the_neighbours_want_as_much_is_avoided():
@@ -47,7 +47,7 @@ def test_what_the_neighbours_want_as_much_is_avoided():
         return probabilities
 
     options = replace(OPTIONS, queries=1, tries=1)
-    many = [Chunk(f"{number}", "", "aaa", ("bbb",)) for number in range(300)]
+    many = [ChunkRow(f"{number}", "", "aaa", ("bbb",)) for number in range(300)]
     steered, _ = writer(script, options).write(many)
     plain, _ = writer(script, replace(options, decay=0.0)).write(many)
     share = sum("x" in query.query for query in steered) / len(steered)
@@ -122,14 +122,14 @@ def test_a_copy_of_the_text_is_rejected():
         return {text[len(done)]: 1.0} if len(done) < len(text) else {'"': 1.0}
 
     options = replace(OPTIONS, queries=1, tries=1, max_tokens=20)
-    _, rejects = writer(copying, options).write([Chunk("1", "", f"y {text} y")])
+    _, rejects = writer(copying, options).write([ChunkRow("1", "", f"y {text} y")])
     assert [reject.filter for reject in rejects] == ["copy"]
-    written, _ = writer(copying, options).write([Chunk("1", "", "another text")])
+    written, _ = writer(copying, options).write([ChunkRow("1", "", "another text")])
     assert [query.query for query in written] == [text]
 
 
 def test_a_chunks_queries_do_not_depend_on_the_others():
-    chunks = [chunk("a", "b"), chunk("b", "a"), Chunk("other", "", "bbb")]
+    chunks = [chunk("a", "b"), chunk("b", "a"), ChunkRow("other", "", "bbb")]
     together, _ = writer().write(chunks)
     alone = [query for single in chunks for query in writer().write([single])[0]]
     assert together == alone
@@ -138,11 +138,11 @@ def test_a_chunks_queries_do_not_depend_on_the_others():
 
 def test_kinds_take_turns_and_rows_lead_back_to_the_chunk():
     options = replace(OPTIONS, queries=3, kinds=("question", "keywords"), tries=9)
-    written, _ = writer(options=options).write([Chunk("7", "a title", "aaa")])
+    written, _ = writer(options=options).write([ChunkRow("7", "a title", "aaa")])
     assert [query.kind for query in written] == ["question", "keywords", "question"]
     assert [query.id for query in written] == ["7-0", "7-1", "7-2"]
     few = replace(options, queries=1)
-    chunks = [Chunk(f"{number}", "a title", "aaa") for number in range(7, 27)]
+    chunks = [ChunkRow(f"{number}", "a title", "aaa") for number in range(7, 27)]
     kinds = [query.kind for query in writer(options=few).write(chunks)[0]]
     assert len(kinds) == len(chunks)
     assert 5 <= kinds.count("question") <= 15  # the others ask for keywords
@@ -201,7 +201,7 @@ def test_a_query_about_an_example_is_rejected(text, query, kept):
 
     options = replace(OPTIONS, queries=1, tries=1, max_tokens=40)
     model = ScriptedModel(script, 'abcdefghijklmnopqrstuvwxyz "')
-    written, rejects = QueryWriter(model, options).write([Chunk("1", "", text)])
+    written, rejects = QueryWriter(model, options).write([ChunkRow("1", "", text)])
     assert [row.query for row in written] == ([query] if kept else [])
     assert [reject.filter for reject in rejects] == ([] if kept else ["example"])
 
@@ -213,7 +213,7 @@ def test_long_texts_are_cut_to_what_the_model_reads():
         lengths.add(len(prompt))
         return following(prompt, text)
 
-    written, _ = writer(script, context=120).write([Chunk("1", "", "a" * 500)])
+    written, _ = writer(script, context=120).write([ChunkRow("1", "", "a" * 500)])
     assert written
     assert max(lengths) <= 120 - OPTIONS.max_tokens
     with pytest.raises(ModelError, match="give fewer or shorter examples"):

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.search.exact import Neighbours, two_way_search
-from pairsmith.search.margin import Pairs
+from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.margin import candidates as in_memory
 from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine import candidates
 from pairsmith.steps.mine.candidates import NearFile, scored_candidates
-from pairsmith.steps.mine.neighbours import SearchGroup, rows_of
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import SearchGroup, rows_of
 
 
 def settings(**changes):
@@ -29,7 +29,7 @@ def unit(count, seed):
 
 
 def same(file, pairs):
-    return all(getattr(file[:], name).equal(getattr(pairs, name)) for name in Pairs.__slots__)
+    return all(getattr(file[:], name).equal(getattr(pairs, name)) for name in ScoredCandidates.__slots__)
 
 
 @given(
@@ -52,7 +52,10 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
         patched.setattr(candidates, "PAIRS_AT_ONCE", at_once)
         _, unscored = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
     of_x, of_y = map(torch.from_numpy, (group.x, group.y))
-    whole = [Pairs(of_x[pairs.x], of_y[pairs.y], pairs.similarity, pairs.margin) for pairs in search(x, y, k)]
+    whole = [
+        ScoredCandidates(of_x[pairs.x], of_y[pairs.y], pairs.similarity, pairs.margin)
+        for pairs in search(x, y, k)
+    ]
     assert all(same(file, pairs) for file, pairs in zip(files, whole, strict=True))
     compared = len(x) * min(k, len(y)) + len(y) * min(k, len(x))
     assert unscored == compared - len(whole[0]) - len(whole[1])

@@ -28,6 +28,7 @@ from pairsmith.data.schemas import (
     rows_at,
     to_table,
 )
+from pairsmith.methods.mining.ranking import best_of_each, chosen_first, standardised, winners
 from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.language.likelihood import (
@@ -43,7 +44,6 @@ from pairsmith.steps.mine import judges
 from pairsmith.steps.mine.filter import filter_pairs, most_kept
 from pairsmith.steps.mine.judges import cue_for
 from pairsmith.steps.mine.plan import plan_filter
-from pairsmith.steps.mine.ranking import best_of_each, chosen_first, standardised, winners
 from pairsmith.steps.mine.settings import FilterSettings
 
 pytestmark = pytest.mark.slow

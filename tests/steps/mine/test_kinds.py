@@ -16,22 +16,19 @@ from tests.training.few import PEOPLE, PLAYS, document, passage, write
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.methods.mining import pairable
 from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.search.selection import PairFile
-from pairsmith.steps.mine import candidates, indexes, neighbours, route
+from pairsmith.steps import search_parts
 from pairsmith.steps.mine import corpus as corpora
+from pairsmith.steps.mine import indexes, neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import Encoded, Texts, encoded_schema
-from pairsmith.steps.mine.neighbours import (
-    SearchBlock,
-    SearchGroup,
-    find_neighbours,
-    parts,
-    parts_by_index,
-)
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded, encoded_schema
+from pairsmith.steps.mine.neighbours import find_neighbours, parts
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import SearchBlock, SearchGroup, parts_by_index
 
 pytestmark = pytest.mark.slow
 
@@ -99,13 +96,13 @@ def test_a_document_with_more_own_sentences_than_were_looked_up_is_searched_agai
     tmp, settings = world
     given = settings("summaries", "documents.jsonl", "documents.jsonl", k=3, retrieval="candidates")
     at_once = mine(given, Run(tmp / "at-once", Silent())).table().to_pylist()
-    searches, real = [], candidates.nearest
+    searches, real = [], pairable.nearest
 
     def counting(queries, others, more):
         searches.append((len(queries), more))
         return real(queries, others, more)
 
-    monkeypatch.setattr(candidates, "nearest", counting)
+    monkeypatch.setattr(pairable, "nearest", counting)
     monkeypatch.setattr(neighbours, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
     again = mine(given, Run(tmp / "again", Silent())).table().to_pylist()
     assert searches
@@ -296,10 +293,10 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
             SearchBlock(1, "x", (0, 2), (0, 1)), SearchBlock(1, "y", (0, 1), (0, 2)),
         )
     ]  # fmt: skip
-    monkeypatch.setattr(neighbours, "QUERIES", 3)
+    monkeypatch.setattr(search_parts, "QUERIES", 3)
     queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
     assert queries == [(0, 2), (2, 5), (0, 3)]
-    monkeypatch.setattr(neighbours, "SAVED", 2_048)
+    monkeypatch.setattr(search_parts, "SAVED", 2_048)
     queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 1_024, "y": 900})]
     assert queries == [(0, 1), (1, 3), (3, 5), (0, 1), (1, 3)]
 
@@ -342,9 +339,9 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
         return Encoded.of(folder, tmp_path / f"{name}.vectors")
 
     x, y = side("x", 500), side("y", 30_000)
-    monkeypatch.setattr(neighbours, "QUERIES", 200)
+    monkeypatch.setattr(search_parts, "QUERIES", 200)
     given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
-    texts = Texts(x, tmp_path / "x.texts"), Texts(y, tmp_path / "y.texts")
+    texts = CorpusTexts(x, tmp_path / "x.texts"), CorpusTexts(y, tmp_path / "y.texts")
 
     def of(settings, name):
         near, groups = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))

@@ -10,17 +10,18 @@ from datasets import load_dataset
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, StorageError
 from pairsmith.core.progress import Silent
-from pairsmith.methods.mining.method import unpairable
+from pairsmith.methods.mining.pairable import unpairable
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.mapped import record_shards
+from pairsmith.steps import search_parts
 from pairsmith.steps.mine import corpus as corpora
-from pairsmith.steps.mine import neighbours, route
+from pairsmith.steps.mine import route
 from pairsmith.steps.mine.corpus import Unit, encoded
-from pairsmith.steps.mine.neighbours import check_index
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import check_index
 
 pytestmark = pytest.mark.slow
 
@@ -216,7 +217,7 @@ def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, given, me
 )
 def test_a_search_of_too_many_parts_says_what_makes_fewer(world, given, remedy, monkeypatch):
     tmp, settings = world
-    monkeypatch.setattr(neighbours, "MOST_SHARDS", 1)
+    monkeypatch.setattr(search_parts, "MOST_SHARDS", 1)
     with pytest.raises(SettingsError, match=rf"the search has \d+ parts, more than 1; .*{remedy}"):
         mine(settings(search_rows=1, **given), Run(tmp / "out", Silent()))
 

@@ -181,9 +181,14 @@ class BiEncoder(nn.Module):
         same: Tensor,
         other_style: Mapping[str, Any] | None = None,
     ) -> dict[str, Tensor]:
-        """The loss of a batch: of features of n inputs, and of their outputs with the additional negatives.
+        """The loss of a batch, ``loss``, ``()`` float32: contrastive (M2), and of the style classifier (M4).
 
-        ``other_style`` are features of corpus texts, which are not in the style of the seeds.
+        Args:
+            inputs: features of n inputs.
+            outputs: features of m >= n outputs: the inputs' own ones in their order, then the negatives.
+            same: ``(n, m)`` bool, which outputs are positives of which input.
+            other_style: features of corpus texts, which are not in the style of the seeds; None without a
+                style classifier, or where there are none.
         """
         x = side_vectors(self.encoder, inputs, "query")
         y = side_vectors(self.encoder, outputs, "document")

@@ -152,7 +152,12 @@ class CrossEncoderWithLoss(nn.Module):
         self._listwise = listwise
 
     def forward(self, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """The loss of a batch: the mean over its rows, or with the binary loss over its pairs."""
+        """The loss of a batch (M6), ``loss``, ``()`` float32.
+
+        It is the mean over the batch's rows, or with the binary loss over its pairs. ``chunks`` are those of
+        ``batch_of_rows``. Each holds the features of its pairs; ``row``, ``(pairs,)`` int64, the row of each
+        pair; and ``targets``, ``(pairs,)`` float32, in [0, 1].
+        """
         count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)
         return mean_of_losses(self._losses, chunks, self, count)
 

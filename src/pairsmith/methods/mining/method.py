@@ -3,14 +3,16 @@
 1. A bi-encoder, trained on about 100 seed pairs, encodes all inputs and all outputs (M1, M2).
 2. The k nearest outputs of each input and the k nearest inputs of each output are found, by cosine (M3).
    Texts of which one stands in the other word for word are no neighbours, as a model would learn from them to
-   copy (M5); they are left out before the k are counted.
+   copy, and neither are a question and its answer's passage if the question holds the answer (M5,
+   ``pairable.py``); they are left out before the k are counted.
 3. A candidate pair is scored by its margin: its cosine, divided by the mean cosine of both texts to their
    nearest neighbours (M3).
 4. All candidates go on to a cross-encoder (M6), or a retrieval rule takes those of the largest margins.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, get_args
+from itertools import compress
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -18,24 +20,21 @@ from torch import Tensor
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.data.readers import text_id
-from pairsmith.data.schemas import MinedPair
-from pairsmith.data.text.spans import stands_in
+from pairsmith.data.schemas import MinedAnswer, MinedPair, as_columns
+from pairsmith.methods.mining.pairable import TextsInMemory, pairable_neighbours
+from pairsmith.methods.mining.units import AnswerInPassage, first_not_finite, unit_vectors
 from pairsmith.models.encode import Side, encode_texts
-from pairsmith.search.exact import nearest, two_way_search
+from pairsmith.search.exact import two_way_search
 from pairsmith.search.margin import MarginName, RetrievalName, candidates, choose
-from pairsmith.search.permitted import permitted
+from pairsmith.search.permitted import SPARE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-SPARE = 4
-"""Neighbours looked up beyond k. A text from whose list more than these are left out is searched again."""
-
-
 def mine_pairs(
     inputs: Iterable[str],
-    outputs: Iterable[str],
+    outputs: Iterable[str | AnswerInPassage],
     encoder: "SentenceTransformer",
     *,
     k: int = 4,
@@ -48,18 +47,21 @@ def mine_pairs(
     """Find pairs of an input and an output that belong together.
 
     Args:
-        inputs: texts, none of them blank; of equal ones the first counts. Likewise ``outputs``.
+        inputs: texts, none of them blank; of equal ones the first counts.
+        outputs: likewise; for pairs of questions and answers (M7), candidate answers in their passages, as
+            ``units.answers_in_passages`` finds them.
         encoder: encodes both sides, each with its own prompt where it has two.
         k: nearest neighbours of each text on the other side.
         margin: see ``search.margin.margin``; M3 is ``ratio``.
         retrieval: see ``search.margin.choose``.
         threshold: leave out pairs with a smaller margin; None keeps all.
         best: keep only this many pairs, those with the largest margins; None keeps all.
-        keep_verbatim: keep pairs of which one text stands in the other.
+        keep_verbatim: keep pairs of which one text stands in the other, or of a question that holds the
+            answer.
 
     Returns:
         the pairs, those of the largest margins first, or for ``candidates`` input by input; ``score`` is
-        the cosine.
+        the cosine. Pairs with an answer in its passage are ``MinedAnswer``s.
 
     Raises:
         InputError: there are no inputs or no outputs with a vector.
@@ -67,57 +69,61 @@ def mine_pairs(
         ModelError: a vector is not finite.
 
     A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
-    style than the seeds' (M4), where the encoder has a classifier for it; this function does not.
+    style than the seeds' (M4), where the encoder has a classifier for it; this function leaves that to its
+    caller (``StyleClassifier.probability``).
     """
     if k < 1:
         raise SettingsError(f"k must be at least 1, not {k}")
-    for name, value, known in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
-        if value not in get_args(known):
-            raise SettingsError(f"{name} must be one of {', '.join(get_args(known))}, not {value!r}")
+    for name, value, names in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
+        if value not in get_args(names):
+            raise SettingsError(f"{name} must be one of {', '.join(get_args(names))}, not {value!r}")
     # 1. Encode both sides (M2).
+    outputs_by_text = _by_text(outputs)
     xs, x = unit_vectors_of(encoder, inputs, "query", "inputs")
-    ys, y = unit_vectors_of(encoder, outputs, "document", "outputs")
-    # 2. The k nearest of each text both ways (M3), without verbatim copies (M5).
+    ys, y = unit_vectors_of(encoder, outputs_by_text, "document", "outputs")
+    # 2. The k nearest of each text both ways (M3) that may be paired with it (M5).
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
     if not keep_verbatim:
-
-        def forbidden(inputs: Tensor, outputs: Tensor) -> Tensor:
-            texts = zip(inputs.tolist(), outputs.tolist(), strict=True)
-            return torch.tensor([bool(verbatim(xs[i], ys[j])) for i, j in texts], dtype=torch.bool)
-
-        of_x, _ = permitted(of_x, k, forbidden, lambda rows, more: nearest(x[rows], y, more), len(y))
-        of_y, _ = permitted(
-            of_y, k, lambda j, i: forbidden(i, j), lambda rows, more: nearest(y[rows], x, more), len(x)
-        )
+        side_x = TextsInMemory([(text, None) for text in xs], x)
+        side_y = TextsInMemory([(text, _answer_of(outputs_by_text[text])) for text in ys], y)
+        of_x, _ = pairable_neighbours(of_x, k, side_x, side_y, inputs=True)
+        of_y, _ = pairable_neighbours(of_y, k, side_y, side_x, inputs=False)
     # 3 and 4. The margins of all candidates (M3), and the retrieval rule.
     chosen = choose(*candidates(of_x, of_y, margin), retrieval, best=best)
     columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    pairs = [mined_pair(xs[i], ys[j], margin, cosine) for i, j, margin, cosine in rows]
+    pairs = [mined_pair(xs[i], outputs_by_text[ys[j]], margin, cosine) for i, j, margin, cosine in rows]
     return [pair for pair in pairs if threshold is None or pair.margin >= threshold]
 
 
-def verbatim(input_: str, output: str) -> str:
-    """The reason to reject a pair, if one of its texts contains the other word for word (M5); else empty."""
-    if stands_in(output, input_):
-        return "the output occurs word for word in the input"
-    return "the input occurs word for word in the output" if stands_in(input_, output) else ""
+def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | AnswerInPassage]:
+    """The outputs by the texts that are encoded, in their order; of equal texts the first."""
+    _refuse_text(outputs, "outputs")
+    by_text: dict[str, str | AnswerInPassage] = {}
+    for output in outputs:
+        by_text.setdefault(output if isinstance(output, str) else output.text, output)
+    return by_text
 
 
-def answer_in_question(question: str, answer: str) -> str:
-    """Why a question that holds its answer, in whatever case, makes no pair (M5); empty where it does not."""
-    return "the answer occurs in the question" if stands_in(answer.casefold(), question.casefold()) else ""
+def _answer_of(output: str | AnswerInPassage) -> str | None:
+    return None if isinstance(output, str) else output.answer
 
 
-def unpairable(input_: str, output: str, answer: str | None) -> str:
-    """Why an input and an output make no pair (M5); ``answer`` is the output's, if it is an answer."""
-    return verbatim(input_, output) if answer is None else answer_in_question(input_, answer)
+def _refuse_text(texts: object, name: str) -> None:
+    """Refuse a single text for the argument ``name``, of which each letter would be a text."""
+    if isinstance(texts, str):
+        raise InputError(f"{name} must be a list of texts, not a single text")
 
 
-def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedPair:
+def mined_pair(input_: str, output: str | AnswerInPassage, margin: float, cosine: float) -> MinedPair:
     """The row of a pair; its id is made of those of both texts."""
-    ids = text_id(input_), text_id(output)
-    return MinedPair("-".join(ids), input_, output, margin, cosine, input_id=ids[0], output_id=ids[1])
+    text = output if isinstance(output, str) else output.text
+    ids = text_id(input_), text_id(text)
+    pair = MinedPair("-".join(ids), input_, text, margin, cosine, input_id=ids[0], output_id=ids[1])
+    if isinstance(output, str):
+        return pair
+    answers: dict[str, list[Any]] = {"text": [output.answer], "answer_start": [output.start]}
+    return MinedAnswer(**as_columns(pair), context=output.passage, answers=answers)
 
 
 def unit_vectors_of(
@@ -127,16 +133,12 @@ def unit_vectors_of(
 
     ``name`` is the name of the argument with the texts, for messages.
     """
-    if isinstance(texts, str):
-        raise InputError(f"{name} must be a list of texts, not a single text")
+    _refuse_text(texts, name)
     distinct = list(dict.fromkeys(texts))
     vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
-    lengths = np.linalg.norm(vectors, axis=1)
-    if not np.isfinite(lengths).all():
-        text = distinct[int(np.flatnonzero(~np.isfinite(lengths))[0])]
-        raise ModelError(f"the encoder gives a vector that is not finite for {text!r}")
-    kept = lengths > 0
-    if not kept.any():
+    if (place := first_not_finite(vectors)) is not None:
+        raise ModelError(f"the encoder gives a vector that is not finite for {distinct[place]!r}")
+    scaled = unit_vectors(vectors)
+    if not len(scaled.vectors):
         raise InputError(f"{name}: there are no texts, or none with a nonzero vector")
-    texts_kept = [text for text, keep in zip(distinct, kept.tolist(), strict=True) if keep]
-    return texts_kept, torch.from_numpy(vectors[kept] / lengths[kept, None])
+    return list(compress(distinct, scaled.kept)), torch.from_numpy(scaled.vectors)

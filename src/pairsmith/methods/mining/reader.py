@@ -171,7 +171,11 @@ class ReaderWithLoss(nn.Module):
         self.questions = questions
 
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The mean loss of a batch."""
+        """The mean loss of a batch of n windows (M9), ``loss``, ``()`` float32.
+
+        ``windows`` are those of ``batch_of_windows``, in chunks. Each chunk holds the model's inputs, and
+        ``allowed``, ``starts`` and ``ends`` as ``span_losses`` takes them.
+        """
         count = len(windows["order"])
         return mean_of_losses(self._losses, windows["chunks"], self, count)
 

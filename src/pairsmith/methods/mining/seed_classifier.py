@@ -34,7 +34,7 @@ class SeedClassifier:
         """Learn to tell seeds from mined pairs; both kinds weigh the same.
 
         Args:
-            seeds: the vectors of inputs and of outputs, ``(n, d)`` each.
+            seeds: the vectors of inputs and of outputs, ``(n, d)`` each, of any floating dtype.
             mined: likewise, ``(m, d)`` each; they may hold right pairs, as long as most are wrong.
         """
         from sklearn.linear_model import LogisticRegression  # imported here, as it takes a second
@@ -53,5 +53,8 @@ class SeedClassifier:
 
 
 def side_by_side(inputs: Vectors, outputs: Vectors) -> NDArray[np.float64]:
-    """Both vectors of each pair in one row, ``(n, 2d)``, each scaled to length 1."""
+    """Both vectors of each of n pairs in one row, ``(n, 2d)`` float64, each scaled to length 1.
+
+    ``inputs`` and ``outputs`` are ``(n, d)`` of any floating dtype.
+    """
     return np.concatenate([unit_rows(inputs), unit_rows(outputs)], axis=1)

@@ -61,7 +61,7 @@ def _example(row: dict[str, Any]) -> RetrievalExample:
     return RetrievalExample(row["query"], row["positive"], tuple(row["negatives"]), tuple(row["scores"]))
 
 
-class Positives:
+class KnownPositives:
     """The positives of each query, all of them by numbers that stand for texts (``key``)."""
 
     def __init__(self, examples: Iterable[RetrievalExample]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pairsmith.core.errors import ModelError
-from pairsmith.data.chunk_rows import Chunk, QueryExample
+from pairsmith.data.chunk_rows import ChunkRow, QueryExample
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import quotable
 from pairsmith.methods.retrieval.query_options import KindName, QueryOptions
@@ -71,7 +71,7 @@ class WrittenQuery:
     id: str
     query: str
     kind: KindName
-    chunk: Chunk
+    chunk: ChunkRow
 
     def columns(self) -> dict[str, str]:
         """The row as it is stored."""
@@ -84,7 +84,7 @@ class WrittenQuery:
 class QueryRequest:
     """The query that is wanted of a kind for a chunk; ``number`` counts the queries of the chunk."""
 
-    chunk: Chunk
+    chunk: ChunkRow
     kind: KindName
     number: int
 
@@ -130,7 +130,7 @@ class QueryWriter:
         self._room = min(room, options.max_length)
 
     def write(
-        self, chunks: Sequence[Chunk], advance: Advance = lambda _: None
+        self, chunks: Sequence[ChunkRow], advance: Advance = lambda _: None
     ) -> tuple[list[WrittenQuery], list[Reject]]:
         """The queries of each chunk in turn, and what was not kept.
 
@@ -163,7 +163,7 @@ class QueryWriter:
                     advance(self._options.tries - number - 1)
         return [queries[number] for queries in kept for number in sorted(queries)], rejects
 
-    def _turns(self, chunk: Chunk) -> list[KindName]:
+    def _turns(self, chunk: ChunkRow) -> list[KindName]:
         """The kind of each query of a chunk; with fewer than kinds, chunks begin with different ones."""
         kinds, wanted = self._options.kinds, self._options.queries
         first = stream_key("kinds", chunk.id) % len(kinds) if wanted < len(kinds) else 0
@@ -227,7 +227,7 @@ class QueryWriter:
             group, query, others, self._examples_for(query.kind) if self._shows_invented_examples else ()
         )
 
-    def _counter_prompts(self, chunk: Chunk, kind: KindName) -> tuple[Prompt, ...]:
+    def _counter_prompts(self, chunk: ChunkRow, kind: KindName) -> tuple[Prompt, ...]:
         """What a query must not fit better than its chunk: the chunks beside it, and its title alone."""
         if not self._options.decay:
             return ()

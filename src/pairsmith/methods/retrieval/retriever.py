@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress
 from pairsmith.data.tuples import RetrievalExample
-from pairsmith.methods.retrieval.example_store import Positives
+from pairsmith.methods.retrieval.example_store import KnownPositives
 from pairsmith.metrics.ranking import ndcg
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -47,7 +47,7 @@ def train_retriever_on(
     that is read here.
     """
     check_examples(examples, settings)
-    positives = Positives(examples)
+    positives = KnownPositives(examples)
     draw = drawn_rows(examples, positives, settings.negatives)
 
     def make() -> tuple[Retriever, TrainingTask[Row]]:
@@ -106,7 +106,7 @@ def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieve
 class Row:
     """A query, one of its positives, some negatives, and scores of the positive and of these.
 
-    ``positives`` are all of the query, as ``Positives`` gives them.
+    ``positives`` are all of the query, as ``KnownPositives`` gives them.
     """
 
     query: str
@@ -117,7 +117,7 @@ class Row:
 
 
 def drawn_rows(
-    examples: Sequence[RetrievalExample], positives: Positives, negatives: int | None
+    examples: Sequence[RetrievalExample], positives: KnownPositives, negatives: int | None
 ) -> MakeRow[Row]:
     """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
 
@@ -168,7 +168,7 @@ class Retriever(nn.Module):
             "documents": side_features(self.encoder, documents, "document"),
         }
         if self._distillation is None:
-            keys = [Positives.key(text) for text in documents]
+            keys = [KnownPositives.key(text) for text in documents]
             arguments["same"] = torch.tensor([[key in row.positives for key in keys] for row in rows])
         else:
             arguments["scores"] = torch.tensor([row.scores for row in rows]) / self._temperature
@@ -181,13 +181,14 @@ class Retriever(nn.Module):
         same: Tensor | None = None,
         scores: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """The loss of a batch of n queries, summed over the widths of the vectors.
+        """The loss of a batch of n queries, ``loss``, ``()`` float32, summed over the widths of the vectors.
 
         Args:
             queries: features of the queries.
             documents: features of the m documents, the positive of query i being the i-th.
             same: ``(n, m)`` bool, which documents are positives of which query; for the objective ranking.
-            scores: ``(n, 1 + negatives)``, the judge's, of the positive and of each negative; for others.
+            scores: ``(n, 1 + negatives)`` float32, the judge's, of the positive and of each negative; for the
+                other objectives.
         """
         x = side_vectors(self.encoder, queries, "query").float()
         y = side_vectors(self.encoder, documents, "document").float()
@@ -209,7 +210,7 @@ def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) 
 
     None if a vector is not finite.
     """
-    of_queries = Positives(examples)
+    of_queries = KnownPositives(examples)
     queries = list(dict.fromkeys(example.query for example in examples))
     documents = list(
         dict.fromkeys(text for example in examples for text in (example.positive, *example.negatives))
@@ -221,7 +222,7 @@ def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) 
     x, y = vectors(queries, "query"), vectors(documents, "document")
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         return None
-    keys = [Positives.key(text) for text in documents]
+    keys = [KnownPositives.key(text) for text in documents]
     ranked = nearest(x, y, NEAREST).ids.tolist()
     figures = [
         ndcg(

@@ -3,13 +3,12 @@
 A group at a time, the neighbours are read from the search in parts, merged in a file, and scored in parts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,29 +16,25 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.paths import Place
-from pairsmith.methods.mining.method import unpairable
+from pairsmith.methods.mining.pairable import pairable_neighbours
 from pairsmith.runs.storage import scratch_file, storage_errors
-from pairsmith.search.exact import Neighbours, merged, nearest
+from pairsmith.search.exact import Neighbours, merged
 from pairsmith.search.margin import mean_cosine, with_neighbours
-from pairsmith.search.permitted import permitted
 from pairsmith.search.selection import PairFile
-from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import SearchGroup, looked_up
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup, ids_of_stored
 
 PAIRS_AT_ONCE = 2**20
 """Neighbours that are held in memory at once, with their cosines; each needs up to 200 bytes meanwhile."""
-TEXTS_AT_ONCE = 2**14
-"""Pairs whose texts are held in memory at once."""
-NOBODY = 2**32 - 1
-"""The number in a file of a neighbour that is not there."""
 
 
 def scored_candidates(
     tables: Iterable[pa.Table],
     groups: Sequence[SearchGroup],
     corpora: tuple[Encoded, Encoded],
-    texts: tuple[Texts, Texts],
+    texts: tuple[CorpusTexts, CorpusTexts],
     settings: MineSettings,
     files: tuple[PairFile, PairFile],
     folder: Place,
@@ -115,17 +110,25 @@ def _score(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The texts of one side of a group: their numbers in a corpus, ``(n,)``, its vectors and its texts."""
+    """The texts of one side of a group, in files: their numbers in a corpus, ``(n,)``, and the corpus."""
 
     numbers: NDArray[np.int64]
     corpus: Encoded
-    texts: Texts
+    corpus_texts: CorpusTexts
 
-    def read(self, numbers: torch.Tensor) -> list[Mapping[str, Any]]:
-        """``text`` and ``answer`` of the texts with these numbers in the group, ``(pairs,)``."""
+    def __len__(self) -> int:
+        """How many texts there are."""
+        return len(self.numbers)
+
+    def texts(self, numbers: torch.Tensor) -> list[tuple[str, str | None]]:
+        """See ``PairedTexts``."""
         distinct, place = np.unique(numbers.numpy(), return_inverse=True)
-        rows = self.texts.rows(self.numbers[distinct].tolist(), ("text", "answer"))
-        return [rows[i] for i in place.tolist()]
+        rows = self.corpus_texts.rows(self.numbers[distinct].tolist(), ("text", "answer"))
+        return [(rows[i]["text"], rows[i]["answer"]) for i in place.tolist()]
+
+    def vectors(self, numbers: torch.Tensor | None = None) -> torch.Tensor:
+        """See ``PairedTexts``."""
+        return self.corpus.vectors.of(self.numbers if numbers is None else self.numbers[numbers.numpy()])
 
 
 def _drop_unpairable(near: "NearFile", own: _Side, other: _Side, k: int, *, inputs: bool) -> int:
@@ -135,35 +138,10 @@ def _drop_unpairable(near: "NearFile", own: _Side, other: _Side, k: int, *, inpu
     """
     left_out = 0
     for first, part in near.parts():
-        forbidden = partial(_forbidden, own, other, first, inputs)
-        further = partial(_search_further, own, other, first)
-        kept, more = permitted(part, k, forbidden, further, len(other.numbers))
+        kept, more = pairable_neighbours(part, k, own, other, inputs=inputs, first=first)
         near.write(first, kept)
         left_out += more
     return left_out
-
-
-def _forbidden(
-    own: _Side, other: _Side, first: int, inputs: bool, rows: torch.Tensor, near: torch.Tensor
-) -> torch.Tensor:
-    """Which texts may not be paired with these neighbours, ``(pairs,)`` bool.
-
-    The texts' numbers in the group are ``rows`` and ``first`` more.
-    """
-    forbidden = torch.empty(len(rows), dtype=torch.bool)
-    for some in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
-        both = own.read(rows[some] + first), other.read(near[some])
-        pairs = zip(*(both if inputs else reversed(both)), strict=True)
-        forbidden[some] = torch.tensor(
-            [bool(unpairable(one["text"], two["text"], two["answer"])) for one, two in pairs]
-        )
-    return forbidden
-
-
-def _search_further(own: _Side, other: _Side, first: int, rows: torch.Tensor, count: int) -> Neighbours:
-    """The ``count`` nearest of some texts by an exact search; ``rows`` and ``first`` as in ``_forbidden``."""
-    queries = own.corpus.vectors.of(own.numbers[rows.numpy() + first])
-    return nearest(queries, other.corpus.vectors.of(other.numbers), count)
 
 
 class NearFile:
@@ -222,17 +200,16 @@ class NearFile:
         self._file.seek(8 * self._width * first)
         rows = np.fromfile(self._file, np.uint32, 2 * self._width * (stop - first))
         ids, bits = np.moveaxis(rows.reshape(-1, 2, self._width), 1, 0)
-        numbers = torch.from_numpy(ids.astype(np.int64))
-        numbers[numbers == NOBODY] = -1
-        return Neighbours(numbers, torch.from_numpy(np.ascontiguousarray(bits).view(np.float32)))
+        similarities = torch.from_numpy(np.ascontiguousarray(bits).view(np.float32))
+        return Neighbours(torch.from_numpy(ids_of_stored(ids)), similarities)
 
     def write(self, first: int, near: Neighbours) -> None:
         """Put these in the place of the neighbours of consecutive texts from number ``first`` on."""
         assert self._file is not None
         width = min(near.ids.shape[1], self._width)
         rows = np.empty((len(near.ids), 2, self._width), np.uint32)
-        rows[:, 0, width:], rows[:, 1, width:] = NOBODY, np.float32(-np.inf).view(np.uint32)
-        rows[:, 0, :width] = near.ids[:, :width].numpy()  # -1 becomes ``NOBODY``
+        rows[:, 0, width:], rows[:, 1, width:] = NO_NEIGHBOUR, np.float32(-np.inf).view(np.uint32)
+        rows[:, 0, :width] = near.ids[:, :width].numpy()  # -1 becomes ``NO_NEIGHBOUR``
         rows[:, 1, :width] = near.similarities[:, :width].contiguous().numpy().view(np.uint32)
         with storage_errors(self._path):
             self._file.seek(8 * self._width * first)

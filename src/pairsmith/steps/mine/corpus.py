@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.data.text import count_words, entities_of_texts, finder_revision, split_sentences, windows
+from pairsmith.data.text import entities_of_texts, finder_revision
 from pairsmith.methods.mining.style import load_style_classifier
+from pairsmith.methods.mining.units import answers_in_passages, first_not_finite, sentences_of, unit_vectors
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
@@ -89,23 +89,11 @@ def _answers(settings: MineSettings) -> Cut:
     find = entities_of_texts(settings.answers)
 
     def cut(records: Sequence[Document]) -> Iterator[Pieces]:
-        of_records = [
-            [window.text for window in windows(record.document, settings.window, count_words)]
-            for record in records
-        ]
-        entities = find(chain.from_iterable(of_records))
-        for record, texts in zip(records, of_records, strict=True):
+        of_records = answers_in_passages([record.document for record in records], find, settings.window)
+        for record, answers in zip(records, of_records, strict=True):
             units = [
-                Unit(
-                    answer_in_passage(entity.text, text),
-                    record.where,
-                    record.group,
-                    text,
-                    entity.text,
-                    entity.start,
-                )
-                for text in texts
-                for entity in next(entities)
+                Unit(unit.text, record.where, record.group, unit.passage, unit.answer, unit.start)
+                for unit in answers
             ]
             lost = (
                 [] if units else [_reject(record, "no answer", "the passage holds no name, number or date")]
@@ -117,16 +105,14 @@ def _answers(settings: MineSettings) -> Cut:
 
 def _long_enough(least: int, record: Document) -> Pieces:
     """Keep whole documents of at least ``least`` sentences (M8)."""
-    count = len(split_sentences(record.document))
+    count = len(sentences_of(record.document))
     if count >= least:
         return _whole(record)
     return [], [_reject(record, "too short", f"{count} sentences, fewer than {least}")]
 
 
 def _sentences(record: Document) -> Pieces:
-    return [
-        Unit(sentence.text, record.where, record.group) for sentence in split_sentences(record.document)
-    ], []
+    return [Unit(sentence, record.where, record.group) for sentence in sentences_of(record.document)], []
 
 
 def _reject(record: Document, filter_: str, reason: str) -> Reject:
@@ -264,32 +250,31 @@ def encoded(
     ``vectors`` are ``(n, d)``; ``style_probability``, ``(n,)``, is the probability that a unit is in the
     style of the seeds, and None without a classifier; ``rejects`` are from cutting the records into units.
     """
-    lengths = np.linalg.norm(vectors, axis=1)
-    if not np.isfinite(lengths).all():
-        where = units[int(np.flatnonzero(~np.isfinite(lengths))[0])].where
+    if (place := first_not_finite(vectors)) is not None:
         raise ModelError(
-            f"model {settings.encoder}: gives a vector that is not finite for {where}; use --dtype float32"
+            f"model {settings.encoder}: gives a vector that is not finite for {units[place].where}; use "
+            "--dtype float32"
         )
-    stays = lengths > 0
+    scaled = unit_vectors(vectors, style_probability, settings.style)
     lost = list(rejects)
-    for place, unit in enumerate(units):
+    for place in np.flatnonzero(~scaled.kept).tolist():
+        unit = units[place]
         row = {"text": unit.text, "where": unit.where}
-        if not stays[place]:
+        if scaled.zero[place]:
             reason = "the encoder's vector is zero"
             lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
-        elif style_probability is not None and style_probability[place] < settings.style:
-            stays[place] = False
+        elif style_probability is not None:
             reason = f"probability below {settings.style} of being in the style of the seeds"
             likelihood = {"likelihood": float(style_probability[place])}
             lost.append(Reject.of(text_id(unit.text), "style", reason, row | likelihood))
-    kept = [unit for unit, stay in zip(units, stays, strict=True) if stay]
-    unit_vectors = vectors[stays] / lengths[stays, None]
-    offsets = np.arange(0, unit_vectors.size + 1, max(1, vectors.shape[1]), dtype=np.int32)[: len(kept) + 1]
+    kept = list(compress(units, scaled.kept))
+    width = max(1, vectors.shape[1])
+    offsets = np.arange(0, scaled.vectors.size + 1, width, dtype=np.int32)[: len(kept) + 1]
     columns = {
         "id": [text_id(unit.text) for unit in kept],
         **{name: [getattr(unit, name) for unit in kept] for name in TEXTS.names if name != "id"},
         "vector": pa.ListArray.from_arrays(
-            offsets, pa.array(unit_vectors.ravel().astype(settings.vector_dtype))
+            offsets, pa.array(scaled.vectors.ravel().astype(settings.vector_dtype))
         ),
     }
     return pa.table(columns, schema=encoded_schema(settings.vector_dtype)), to_table(lost, REJECT)

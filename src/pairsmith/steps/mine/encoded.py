@@ -164,7 +164,7 @@ def _slices(total: int) -> Iterator[slice]:
     return (slice(start, min(start + ROWS, total)) for start in range(0, total, ROWS))
 
 
-class Texts:
+class CorpusTexts:
     """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
 
     def __init__(self, encoded: Encoded, file: Path) -> None:

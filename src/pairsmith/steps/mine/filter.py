@@ -19,8 +19,17 @@ from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
+from pairsmith.core.fields import OnePer
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
+from pairsmith.methods.mining.ranking import (
+    Numbers,
+    Ranking,
+    probabilities,
+    rank_generated,
+    rank_mined,
+    ranks,
+)
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -55,15 +64,7 @@ from pairsmith.steps.mine.judges import (
     text_columns,
     warn_of_equal_scores,
 )
-from pairsmith.steps.mine.ranking import (
-    Numbers,
-    Ranking,
-    probabilities,
-    rank_generated,
-    rank_mined,
-    ranks,
-)
-from pairsmith.steps.mine.settings import FilterSettings, OnePer
+from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])

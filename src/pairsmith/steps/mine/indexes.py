@@ -15,7 +15,9 @@ from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
-from pairsmith.search.faiss_search import FaissIndex
+from pairsmith.search.exact import Neighbours
+from pairsmith.search.faiss_search import FaissIndex, faiss_search
+from pairsmith.steps.search_parts import SearchBlock
 
 SearchedVectors = Callable[[int, str], torch.Tensor]
 """Given a group and the side of its queries, the vectors of the other side, ``(n, d)``."""
@@ -117,7 +119,29 @@ class Indexes:
         self._texts: tuple[int, str] | None = None
         self._stretch: tuple[int, int] | None = None
 
-    def of(self, group: int, side: str, stretch: tuple[int, int], others: torch.Tensor) -> FaissIndex:
+    def search(
+        self,
+        queries: torch.Tensor,
+        others: torch.Tensor,
+        block: SearchBlock,
+        k: int,
+        *,
+        recall: float,
+        advance: Advance,
+    ) -> tuple[Neighbours, float]:
+        """The k nearest of a block's queries, ``(n, d)``, by their numbers among all ``others``, ``(m, d)``.
+
+        Only the others of the block are searched. Returned is also the recall, measured on a sample; the
+        index is tuned to find at least ``recall``. ``advance`` is called as by ``faiss_search``.
+        """
+        index = self._of(block.group, block.side, block.others, others)
+        near, measured = faiss_search(
+            queries, others[slice(*block.others)], k, index=index, recall=recall, advance=advance
+        )
+        near.ids.add_(block.others[0])
+        return near, measured
+
+    def _of(self, group: int, side: str, stretch: tuple[int, int], others: torch.Tensor) -> FaissIndex:
         """An index that holds a stretch, begin and end, of all ``others``, ``(n, d)``."""
         if self._texts != (group, side):
             self._made = self._opened(group, side, others)

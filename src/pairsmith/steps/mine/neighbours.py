@@ -4,19 +4,16 @@ Each part is saved as soon as a worker has computed it, as a shard of the search
 only compared within their group (``SearchGroup``); without groups, all texts are in one.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -24,34 +21,23 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, two_way_search
-from pairsmith.search.faiss_search import faiss_search, needed_vectors
+from pairsmith.search.faiss_search import needed_vectors
+from pairsmith.search.permitted import SPARE
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
 from pairsmith.steps.mine.settings import MineSettings
-
-QUERIES = 2**24
-"""Most queries that are searched in an index and saved together."""
-SAVED = 2**26
-"""Most neighbours that are saved together in a search by an index; each takes about 40 bytes of memory."""
-
-NEAR: pa.Schema = pa.schema(
-    [
-        ("cell", pa.int64()), ("side", pa.string()), ("number", pa.int64()),
-        ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())), ("recall", pa.float32()),
-    ]
-)  # fmt: skip
-"""The neighbours of a text, all by their numbers within the group; for a search by an index also its recall,
-measured on a sample."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchGroup:
-    """Texts that are compared with each other: the numbers of the inputs, ``(n,)``, and outputs, ``(m,)``."""
-
-    x: NDArray[np.int64]
-    y: NDArray[np.int64]
+from pairsmith.steps.search_parts import (
+    NEAR,
+    Part,
+    SearchBlock,
+    SearchGroup,
+    check_part_count,
+    parts_by_index,
+    report_recall,
+    rows_of,
+    together,
+)
 
 
 def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
@@ -65,41 +51,6 @@ def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
             "texts are only paired within a group"
         )
     return [SearchGroup(groups_x[name], groups_y[name]) for name in both]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchBlock:
-    """A part of the search within one group: a range of queries against a range of the other side.
-
-    Attributes:
-        group: number of the group.
-        side: the side that the queries are from: ``x`` is searched in an index of y, ``y`` in one of x;
-            ``both`` searches both ways at once, computes each product once, and has x as the queries.
-        queries: begin and end of the range of queries; ``others`` those of the texts on the other side.
-    """
-
-    group: int
-    side: Literal["both", "x", "y"]
-    queries: tuple[int, int]
-    others: tuple[int, int]
-
-    @property
-    def size(self) -> int:
-        """The number of queries."""
-        return self.queries[1] - self.queries[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Blocks of the search that are computed and saved together."""
-
-    number: int
-    blocks: tuple[SearchBlock, ...]
-
-    @property
-    def size(self) -> int:
-        """The number of queries."""
-        return sum(block.size for block in self.blocks)
 
 
 def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
@@ -117,61 +68,15 @@ def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
     return [*full_parts, Part(len(full_parts), tuple(blocks))] if blocks else full_parts
 
 
-def parts_by_index(
-    groups: Sequence[SearchGroup], rows: int, needed: int, most: Mapping[str, int]
-) -> list[Part]:
-    """Cut the search by indexes into parts, one for each index and up to ``together`` queries.
-
-    ``most`` are the neighbours that are looked up for a text of each side. An index holds at most ``rows``
-    vectors, unless its training needs more: ``needed``.
-    """
-    blocks: list[SearchBlock] = []
-    for number, group in enumerate(groups):
-        x, y = len(group.x), len(group.y)
-        sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
-        for side, queries, others in sides:
-            blocks += [
-                SearchBlock(number, side, query_range, held)
-                for held in _stretches(others, rows, needed)
-                for query_range in _stretches(queries, together(most[side]), 0)
-            ]
-    return [Part(number, (block,)) for number, block in enumerate(blocks)]
-
-
-def together(neighbours: int) -> int:
-    """How many queries are searched in an index and saved together, each with so many neighbours."""
-    return max(1, min(QUERIES, SAVED // neighbours))
-
-
-def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
-    """Split ``count`` into as few equal ranges as possible, of up to ``most`` each, or ``least`` if more."""
-    number = -(-count // most)
-    if least:
-        number = max(1, min(number, count // least))
-    return [(i * count // number, (i + 1) * count // number) for i in range(number)]
-
-
-def check_index(index: str) -> None:
-    """Check that FAISS can build an index for vectors of some usual width."""
-    parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
-    for width in (384, 768, 896, 1024, *parts):
-        with suppress(SettingsError):
-            needed_vectors(index, width)
-            return
-    needed_vectors(index, 3840)
-
-
-SPARE = {"x": 4, "y": 4}
-"""Neighbours looked up beyond k for an input, ``x``, and an output, ``y``, as copies are left out later."""
-SPARE_OF_SUMMARIES = {"x": 28, "y": 4}
-"""The same for kind summaries: a document's own sentences are among its nearest, and are left out later."""
+SPARE_OF_SUMMARIES = {"x": 28, "y": SPARE}
+"""Neighbours looked up beyond k for kind summaries: a document's own sentences are among its nearest."""
 
 
 def looked_up(settings: MineSettings) -> dict[str, int]:
     """How many nearest neighbours are looked up for an input, ``x``, and for an output, ``y``."""
     if settings.verbatim == "keep":
         return {"x": settings.k, "y": settings.k}
-    spare = SPARE_OF_SUMMARIES if settings.kind == "summaries" else SPARE
+    spare = SPARE_OF_SUMMARIES if settings.kind == "summaries" else {"x": SPARE, "y": SPARE}
     return {side: settings.k + more for side, more in spare.items()}
 
 
@@ -205,9 +110,7 @@ def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: in
             decides["queries"] = queries
     else:
         todo = parts(groups, settings.search_rows)
-    if len(todo) > MOST_SHARDS:
-        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
-        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
+    check_part_count(todo, settings.index)
     return SearchPlan(todo, decides, needed)
 
 
@@ -248,7 +151,8 @@ def find_neighbours(
         writer.finish(_card(settings))
     folder = writer.folder()
     if settings.index:
-        _say_recall(folder, plan, settings.index, run)
+        report_recall(folder, settings.index, run)
+        _report_untrained(plan, settings.index, run)
     return folder, groups
 
 
@@ -272,13 +176,8 @@ def _trained_indexes(
     return train_indexes(settings.index, load, large, where, inputs, run.part("indexes"))
 
 
-def _say_recall(folder: DatasetFolder, plan: SearchPlan, index: str, run: Run) -> None:
-    """Say how many of the nearest texts an index found, and which parts were searched without it."""
-    recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
-    run.progress.say(
-        f"index {index}: finds at least {min(recall):.1%} of the nearest texts, as checked by an exact "
-        "search for a sample"
-    )
+def _report_untrained(plan: SearchPlan, index: str, run: Run) -> None:
+    """Say how many parts were searched without the index, as they have too few vectors to train it."""
     ranges = [part.blocks[0].others for part in plan.parts]
     few = sum(stop - start < plan.needed for start, stop in ranges)
     if few:
@@ -326,15 +225,9 @@ def _load_search(
             queries, others = queries[slice(*block.queries)], all_others[slice(*block.others)]
             first = block.queries[0]
             if indexes:
-                near, recall = faiss_search(
-                    queries,
-                    others,
-                    most[block.side],
-                    index=indexes.of(block.group, block.side, block.others, all_others),
-                    recall=settings.recall,
-                    advance=advance,
+                near, recall = indexes.search(
+                    queries, all_others, block, most[block.side], recall=settings.recall, advance=advance
                 )
-                near.ids.add_(block.others[0])
                 tables.append(rows_of(block.group, block.side, first, near, recall))
                 continue
             near_x, near_y = two_way_search(
@@ -355,22 +248,6 @@ def _load_search(
 
 def _first_columns(near: Neighbours, most: int) -> Neighbours:
     return Neighbours(near.ids[:, :most].contiguous(), near.similarities[:, :most].contiguous())
-
-
-def rows_of(group: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
-    """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
-    count, width = near.ids.shape
-    offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
-    numbers = np.arange(first, first + count)
-    columns = [
-        pa.array(np.full(count, group)),
-        pa.array([side]).take(pa.array(np.zeros(count, np.int64))),
-        pa.array(numbers),
-        pa.ListArray.from_arrays(offsets, pa.array(near.ids.numpy().ravel())),
-        pa.ListArray.from_arrays(offsets, pa.array(near.similarities.numpy().ravel())),
-        pa.array([recall] * count, pa.float32()),
-    ]
-    return pa.Table.from_arrays(columns, schema=NEAR)
 
 
 def _card(settings: MineSettings) -> Card:

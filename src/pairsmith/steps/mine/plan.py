@@ -9,7 +9,6 @@ from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
@@ -26,7 +25,7 @@ from pairsmith.steps.mine.judges import LEARNED_FROM, load_judge
 from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
-from pairsmith.steps.planning import sample_of, sharded, spread, timed
+from pairsmith.steps.planning import NEIGHBOUR_BYTES, sample_of, search_seconds, sharded, spread, timed
 from pairsmith.steps.shared import load_options
 
 WRITES = "pairsmith:tiny"
@@ -34,8 +33,6 @@ WRITES = "pairsmith:tiny"
 CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
 CALIBRATION_WRITTEN = 16
-_FOUND_BYTES = 12
-"""Bytes of a neighbour on the disk: its number and its similarity."""
 _CANDIDATE_BYTES = 48
 """Bytes of a candidate in scratch files: the pair, and the two sorts that may go on at the same time."""
 
@@ -64,10 +61,11 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         count * (of_vector + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
         for count, sample in zip(counts, sampled, strict=True)
     )
+    per_product = search_seconds(two_way_search, settings.k, width, CALIBRATION_ROWS, CALIBRATION_ROWS)
     estimate = sharded(
         loading=loading,
-        shared=seconds + _search_seconds(width, settings) * _products(*sampled),
-        size=size + _found(counts, settings) * _FOUND_BYTES,
+        shared=seconds + per_product * _products(*sampled),
+        size=size + _found(counts, settings) * NEIGHBOUR_BYTES,
         rows=_chosen(settings, counts),
         shards=sum(-(-sample.records.total() // settings.shard_size) for sample in sampled),
         sample=_pairs(sampled, settings),
@@ -130,15 +128,6 @@ def _found(counts: Sequence[int], settings: MineSettings) -> int:
         indexes = [-(-count // settings.index_rows) for count in counts]
         return most["x"] * inputs * indexes[1] + most["y"] * outputs * indexes[0]
     return most["x"] * inputs + most["y"] * outputs * -(-inputs // settings.search_rows)
-
-
-def _search_seconds(width: int, settings: MineSettings) -> float:
-    """Seconds for each comparison of an input and an output, measured on random vectors."""
-    vectors = torch.nn.functional.normalize(torch.randn(CALIBRATION_ROWS, width), dim=1)
-    two_way_search(vectors[:1024], vectors[:1024], settings.k)
-    begun = time.monotonic()
-    two_way_search(vectors, vectors, settings.k)
-    return (time.monotonic() - begun) / CALIBRATION_ROWS**2
 
 
 def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:

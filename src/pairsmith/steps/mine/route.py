@@ -5,8 +5,9 @@ corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbo
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,6 @@ from pairsmith.data.schemas import (
     MINED_ANSWER,
     MINED_PAIR,
     REJECT,
-    MinedAnswer,
     MinedPair,
     Reject,
     as_columns,
@@ -26,6 +26,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style_classifier
+from pairsmith.methods.mining.units import AnswerInPassage
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -37,19 +38,18 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
-from pairsmith.search.margin import Pairs
+from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
-from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import SearchGroup, check_index, find_neighbours
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.search_parts import SearchGroup, check_index
 from pairsmith.steps.shared import refuse_sources
 
 SHARD_ROWS = 100_000
 """Most pairs, and most texts that are copies, in a shard."""
-
-Mined = MinedPair | MinedAnswer
 
 
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
@@ -91,7 +91,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             for name in ("x", "y", "xs", "ys", "forward", "backward", "chosen")
         }
         x, y = (Encoded.of(folder, scratch[name]) for folder, name in zip(folders, ("x", "y"), strict=True))
-        texts = Texts(x, scratch["xs"]), Texts(y, scratch["ys"])
+        texts = CorpusTexts(x, scratch["xs"]), CorpusTexts(y, scratch["ys"])
         forward, backward, pairs = (PairFile(scratch[name]) for name in ("forward", "backward", "chosen"))
         # The nearest neighbours of all texts, both ways.
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
@@ -168,8 +168,8 @@ def _identifying(settings: MineSettings) -> dict[str, JSON]:
 
 
 def split_by_threshold(
-    pairs: Pairs, texts: tuple[Texts, Texts], settings: MineSettings
-) -> tuple[list[Mined], list[Reject]]:
+    pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts], settings: MineSettings
+) -> tuple[list[MinedPair], list[Reject]]:
     """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""
     rows = _rows(pairs, texts)
     least = -math.inf if settings.threshold is None else settings.threshold
@@ -181,17 +181,17 @@ def split_by_threshold(
     return [row for row in rows if row.margin >= least], rejects
 
 
-def _rows(pairs: Pairs, texts: tuple[Texts, Texts]) -> list[Mined]:
+def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[MinedPair]:
     units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
-    rows: list[Mined] = []
-    for one, other, *scores in zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True):
-        pair = mined_pair(one["text"], other["text"], *scores)
-        if other["answer"] is None:
-            rows.append(pair)
-        else:
-            answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
-            rows.append(MinedAnswer(**as_columns(pair), context=other["context"], answers=answers))
-    return rows
+    rows = zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True)
+    return [mined_pair(one["text"], _output(other), *scores) for one, other, *scores in rows]
+
+
+def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
+    """The output of a row of ``encoded.TEXTS``: a text, or an answer in its passage."""
+    if row["answer"] is None:
+        return str(row["text"])
+    return AnswerInPassage(row["answer"], row["answer_start"], row["context"])
 
 
 def _card(settings: MineSettings, counts: dict[str, int]) -> Card:

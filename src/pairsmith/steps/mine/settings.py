@@ -20,7 +20,6 @@ from pairsmith.core.fields import (
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 KindName = Literal["pairs", "reading", "summaries"]
-OnePer = Literal["pair", "input", "both"]
 
 
 class MineSettings(Settings):

@@ -11,26 +11,27 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
-from pairsmith.steps.mine.encoded import Texts
-from pairsmith.steps.negatives.encoding import Positives
-from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, Pairs
-from pairsmith.steps.negatives.search import NOBODY, Nearest
+from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.negatives.encoding import EncodedPositives
+from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, QueryPairs
+from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
 def choose(
-    pairs: Pairs,
+    pairs: QueryPairs,
     candidates: NDArray[np.uint32],
     scores: NDArray[np.float32],
     of_rows: NDArray[np.float32],
     settings: NegativesSettings,
     files: tuple[Path, Path],
 ) -> Nearest:
-    """The negatives of each row and their scores, in files; nobody for rows that are no pairs.
+    """The negatives of each row and their scores, in files; none for rows that are no pairs.
 
     Args:
         pairs: the rows, and the number of each one's query.
-        candidates: ``(queries, ranks)``, numbers in the corpus or ``NOBODY``; ``scores`` are theirs.
+        candidates: ``(queries, ranks)``, numbers in the corpus or ``NO_NEIGHBOUR``; ``scores`` are theirs.
         of_rows: ``(rows,)``, the score of each row's positive.
         settings: the rule, and how negatives are picked.
         files: where the numbers and the scores are written.
@@ -45,7 +46,7 @@ def choose(
         limit = of_query[pairs.query]
     for rows in in_parts(good):
         asking = pairs.query[rows]
-        there = np.where(candidates[asking] == NOBODY, -np.inf, scores[asking])
+        there = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None
         if settings.pick == "random":
             streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
@@ -56,7 +57,7 @@ def choose(
         places = chosen_places(there, limit[rows], rule, draws)
         none = places < 0
         at = np.maximum(places, 0)
-        chosen.ids[rows] = np.where(none, NOBODY, np.take_along_axis(candidates[asking], at, axis=1))
+        chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(candidates[asking], at, axis=1))
         chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(there, at, axis=1))
     return chosen
 
@@ -66,7 +67,7 @@ def in_parts(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
 
 
-def _ids(pairs: Pairs, rows: NDArray[np.int64]) -> list[str]:
+def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:
     """The id of each pair: those of its two texts as they were given."""
     table = rows_at(pairs.table, rows)
     texts = (table[name].to_pylist() for name in ("query", "positive"))
@@ -75,10 +76,10 @@ def _ids(pairs: Pairs, rows: NDArray[np.int64]) -> list[str]:
 
 def shard_of_rows(
     part: slice,
-    positives: Positives,
+    positives: EncodedPositives,
     chosen: Nearest,
     of_rows: NDArray[np.float32],
-    passages: Texts,
+    passages: CorpusTexts,
     settings: NegativesSettings,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows of ``NEGATIVES`` for some rows of the pairs, and rejects for the others.
@@ -87,7 +88,7 @@ def shard_of_rows(
     """
     pairs = positives.pairs
     numbers = np.arange(part.start, part.stop)
-    counts = (chosen.ids[part] != NOBODY).sum(axis=1)
+    counts = (chosen.ids[part] != NO_NEIGHBOUR).sum(axis=1)
     enough = settings.negatives if settings.fewer == "reject" else 1
     kept = numbers[counts >= enough]
     table, rejects = pairs.table.slice(part.start, len(numbers)).to_pylist(), []
@@ -97,7 +98,9 @@ def shard_of_rows(
             score = {} if fault != GOOD else {"score": float(of_rows[number])}
             why = FAULTS.get(fault, ("negatives", _TOO_FEW[count > 0]))
             rejects.append(Reject.of(text_id(row["query"]), *why, row | score))
-    held = iter(passages.rows(chosen.ids[kept][chosen.ids[kept] != NOBODY].tolist()) if len(kept) else [])
+    held = iter(
+        passages.rows(chosen.ids[kept][chosen.ids[kept] != NO_NEIGHBOUR].tolist()) if len(kept) else []
+    )
     rows = []
     for number, positive in zip(kept.tolist(), positives.texts(kept), strict=True):
         given, count = table[number - part.start], int(counts[number - part.start])

@@ -18,8 +18,8 @@ from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.search.exact import products_with
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
-from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.negatives.pairs import NO_POSITIVE, Pairs
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.negatives.pairs import NO_POSITIVE, QueryPairs
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.vectors import VectorFile
 
@@ -31,7 +31,7 @@ def _columns(settings: NegativesSettings, *more: str | None) -> str | None:
 
 
 def encode_queries(
-    pairs: Pairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
+    pairs: QueryPairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
 ) -> DatasetFolder:
     """Encode the distinct queries into ``run.out``."""
     queries = ReadCorpus("inputs", [settings.pairs], _columns(settings), None, inputs, read=pairs.queries)
@@ -61,7 +61,7 @@ def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray
 
 
 @dataclass(frozen=True)
-class Positives:
+class EncodedPositives:
     """The text and the vector of each row's positive: the corpus's where it is there, else its own.
 
     Attributes:
@@ -72,8 +72,8 @@ class Positives:
         vectors: the vectors of positives that are not in the corpus; None where all are.
     """
 
-    pairs: Pairs
-    passages: Texts
+    pairs: QueryPairs
+    passages: CorpusTexts
     place: NDArray[np.int64]
     other: NDArray[np.int64]
     vectors: VectorFile | None
@@ -106,20 +106,20 @@ class Positives:
 
 
 def encode_positives(
-    pairs: Pairs,
+    pairs: QueryPairs,
     place: NDArray[np.int64],
-    passages: Texts,
+    passages: CorpusTexts,
     settings: NegativesSettings,
     inputs: Mapping[str, str],
     revision: str,
     run: Run,
     file: Path,
-) -> Positives:
+) -> EncodedPositives:
     """Encode the positives that are not in the corpus into ``run.out``, their vectors into ``file``."""
     other = np.full(len(place), -1, np.int64)
     lacking = pairs.good[place[pairs.good] < 0]
     if not len(lacking):
-        return Positives(pairs, passages, place, other, None)
+        return EncodedPositives(pairs, passages, place, other, None)
     _, first, of_row = np.unique(pairs.positive[lacking], return_index=True, return_inverse=True)
     order = first.argsort()
     read = partial(pairs.positives, lacking[first[order]])
@@ -131,4 +131,4 @@ def encode_positives(
     number[order] = np.where(there, np.cumsum(there) - 1, -1)
     other[lacking] = number[of_row]
     pairs = pairs.without(NO_POSITIVE, (place < 0) & (other < 0))
-    return Positives(pairs, passages, place, other, VectorFile.write(folder, file))
+    return EncodedPositives(pairs, passages, place, other, VectorFile.write(folder, file))

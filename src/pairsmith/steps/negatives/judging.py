@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.mine.encoded import Texts
-from pairsmith.steps.negatives.encoding import Positives
-from pairsmith.steps.negatives.search import NOBODY
+from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import judge_shards
+from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +23,19 @@ class ToJudge:
 
     Attributes:
         positives: the pairs and their texts; ``passages`` the texts of the corpus.
-        candidates: ``(n, ranks)``, numbers in the corpus, or ``NOBODY``.
+        candidates: ``(n, ranks)``, numbers in the corpus, or ``NO_NEIGHBOUR``.
         pairs: ``(pairs,)`` int64, rows of the pairs, those of a query together, in the order of queries.
         edges: ``(n + 1,)`` int64, where the rows of each query begin and end.
     """
 
-    positives: Positives
-    passages: Texts
+    positives: EncodedPositives
+    passages: CorpusTexts
     candidates: NDArray[np.uint32]
     pairs: NDArray[np.int64]
     edges: NDArray[np.int64]
 
     @classmethod
-    def of(cls, positives: Positives, passages: Texts, candidates: NDArray[np.uint32]) -> Self:
+    def of(cls, positives: EncodedPositives, passages: CorpusTexts, candidates: NDArray[np.uint32]) -> Self:
         """All pairs without a fault."""
         good = positives.pairs.good
         rows = good[positives.pairs.query[good].argsort(kind="stable")]
@@ -44,7 +44,7 @@ class ToJudge:
 
     def rows(self, first: int, stop: int) -> pa.Table:
         """The texts to judge of some queries: candidates first, then positives, query by query."""
-        asking, ranks = (self.candidates[first:stop] != NOBODY).nonzero()
+        asking, ranks = (self.candidates[first:stop] != NO_NEIGHBOUR).nonzero()
         pairs = self.pairs[self.edges[first] : self.edges[stop]]
         numbers = np.concatenate([asking + first, self.positives.pairs.query[pairs]])
         given = self.positives.pairs
@@ -61,7 +61,7 @@ class ToJudge:
         for number, table in enumerate(folder.shards("train")):
             first, stop = number * size, (number + 1) * size
             scores = table["score"].to_numpy()
-            there = self.candidates[first:stop] != NOBODY
+            there = self.candidates[first:stop] != NO_NEIGHBOUR
             part = np.full(there.shape, -np.inf, np.float32)
             part[there] = scores[: there.sum()]
             candidates[first:stop] = part
@@ -77,7 +77,7 @@ def judge_all(
     return judge_shards(
         lambda number: todo.rows(number * size, min((number + 1) * size, count)),
         -(-count // size),
-        int((todo.candidates != NOBODY).sum()) + len(todo.pairs),
+        int((todo.candidates != NO_NEIGHBOUR).sum()) + len(todo.pairs),
         settings.judging(),
         revision,
         run,

@@ -4,7 +4,7 @@ All texts lie in files that are mapped. Memory holds some numbers for each pair,
 its keys are in a file, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -19,8 +19,8 @@ from pairsmith.data.documents import Document
 from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import rows_at, text_schema
-from pairsmith.data.text.folding import folded
-from pairsmith.data.text_keys import text_keys
+from pairsmith.data.text_keys import Keys, copy_keys, keys_of_list
+from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_keys
 from pairsmith.runs.storage import storage_errors
 from pairsmith.steps.mine.encoded import Encoded
 
@@ -36,33 +36,10 @@ FAULTS = {
     NO_POSITIVE: ("zero vector", "the encoder's vector of the positive is zero"),
 }
 """Why a row is no pair: the filter and the reason of the reject."""
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-
-Keys = NDArray[np.uint64]
-
-
-def own_keys(texts: Sequence[str]) -> tuple[Keys, Keys]:
-    """Keys by which copies of texts are known: those of the texts, and those without the first line.
-
-    They are ``(n,)`` each, of the texts without case, spaces and punctuation. The first line is that of a
-    title, where there is one; a text of one line has the same key twice.
-    """
-    rests = [text.partition("\n")[2].strip() or text for text in texts]
-    whole, rest = (_keys([folded(text) for text in version]) for version in (texts, rests))
-    return whole, rest
-
-
-def _keys(texts: Sequence[str]) -> Keys:
-    return text_keys(pa.chunked_array([pa.array(texts, pa.string())]))
-
-
-def of_query(queries: NDArray[np.int64], keys: Keys) -> Keys:
-    """A number for each query with each key, of the same shape; different ones differ as surely as keys."""
-    return keys ^ ((queries.astype(np.uint64) + np.uint64(1)) * _SPREAD)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class QueryPairs:
     """The rows that were read, and what their texts are, by numbers.
 
     Rows that repeat an earlier pair, or whose positive has no vector, keep their query.
@@ -74,8 +51,8 @@ class Pairs:
             as they appear; -1 for rows that are no pairs.
         first: ``(queries,)`` int64, the first row of each query.
         positive: ``(rows,)`` uint64, a key for each row's positive; ``copy`` and ``rest`` are its
-            ``own_keys``, and ``whole`` is the first of these with its title, if it has one.
-        query_keys: ``(queries, 2)`` uint64, the ``own_keys`` of each query.
+            ``copy_keys``, and ``whole`` is the first of these with its title, if it has one.
+        query_keys: ``(queries, 2)`` uint64, the ``copy_keys`` of each query.
     """
 
     table: pa.Table
@@ -107,11 +84,12 @@ class Pairs:
                 yield Document(text_id(row[name]), row[name], "", "", row["where"])
 
     def forbidden(self) -> Keys:
-        """Each query with each text that is no negative of it (``of_query``): its positives and itself."""
+        """The ``query_text_keys`` of each query with its own texts, sorted: its positives and itself."""
         rows = np.flatnonzero(self.query >= 0)
         queries = np.arange(len(self.first))
-        parts = [of_query(self.query[rows], keys[rows]) for keys in (self.copy, self.rest, self.whole)]
-        return np.unique(np.concatenate([*parts, *(of_query(queries, keys) for keys in self.query_keys.T)]))
+        parts = [query_text_keys(self.query[rows], keys[rows]) for keys in (self.copy, self.rest, self.whole)]
+        parts += [query_text_keys(queries, keys) for keys in self.query_keys.T]
+        return np.unique(np.concatenate(parts))
 
     def without(self, fault: int, rows: NDArray[np.bool_]) -> Self:
         """The same, where ``rows``, ``(rows,)``, tells which pairs have this fault."""
@@ -125,7 +103,7 @@ class Pairs:
         return replace(left, query=query, first=self.first[there], query_keys=self.query_keys[there])
 
 
-def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs:
+def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> QueryPairs:
     """Read all pairs, and write their texts to ``file``."""
     held: list[tuple[Keys, ...]] = []
     blank: list[NDArray[np.uint8]] = []
@@ -141,8 +119,9 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
                 )
             )
             queries, wholes = [row.query for row in rows], [row.whole for row in rows]
-            ids, bare = _keys([row.query_id for row in rows]), own_keys([row.positive for row in rows])
-            held.append((_keys(queries), _keys(wholes), *bare, own_keys(wholes)[0], *own_keys(queries), ids))
+            of_queries, of_wholes, ids = map(keys_of_list, (queries, wholes, [row.query_id for row in rows]))
+            bare, (copy_of_whole, _) = copy_keys([row.positive for row in rows]), copy_keys(wholes)
+            held.append((of_queries, of_wholes, *bare, copy_of_whole, *copy_keys(queries), ids))
             blank.append(
                 np.array(
                     [
@@ -162,7 +141,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     good = np.flatnonzero(fault == GOOD)
     if not len(good):
         raise InputError(f"{source}: a query or a positive is blank in each of its {len(fault):,} rows")
-    _, first = np.unique(text[good] * _SPREAD ^ positive[good], return_index=True)
+    _, first = np.unique(query_text_keys(text[good], positive[good]), return_index=True)
     fault[np.delete(good, first)] = REPEATED
     good = np.flatnonzero(fault == GOOD)
     _refuse_shared_ids(table, good, ids, text, source)
@@ -172,7 +151,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
     query = np.full(len(fault), -1, np.int64)
     query[good] = number[of_row]
     first = good[np.sort(first)]
-    return Pairs(
+    return QueryPairs(
         table,
         fault,
         query,
@@ -187,7 +166,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs
 
 def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, texts: Keys, source: str) -> None:
     """Refuse different queries with one id: the positives of each might become negatives of the other."""
-    named = good[ids[good] != _keys([""])[0]]
+    named = good[ids[good] != keys_of_list([""])[0]]
     order = named[np.lexsort([texts[named], ids[named]])]
     wrong = np.flatnonzero((ids[order][1:] == ids[order][:-1]) & (texts[order][1:] != texts[order][:-1]))
     if len(wrong):
@@ -199,30 +178,20 @@ def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, text
 
 
 def corpus_keys(corpus: Encoded, file: Path) -> Keys:
-    """The ``own_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
+    """The ``copy_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
     with storage_errors(file), file.open("wb") as out:
         for table in corpus.texts():
             for batch in table.select(["text"]).to_batches(max_chunksize=AT_ONCE):
-                out.write(np.stack(own_keys(batch["text"].to_pylist()), axis=1).tobytes())
+                out.write(np.stack(copy_keys(batch["text"].to_pylist()), axis=1).tobytes())
     return np.memmap(file, np.uint64, "r", shape=(len(corpus), 2))
 
 
-def places_in(corpus: Keys, pairs: Pairs) -> NDArray[np.int64]:
+def places_in(corpus: Keys, pairs: QueryPairs) -> NDArray[np.int64]:
     """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
 
     Of several texts with its key the first counts; those with its title count before those without, and
     these before those that have it behind a first line. ``corpus`` are the keys of its texts, ``(texts, 2)``.
     """
-    places = np.full(len(pairs.copy), -1, np.int64)
-    for keys, column in ((pairs.whole, 0), (pairs.copy, 0), (pairs.copy, 1)):
-        wanted, of_row = np.unique(keys, return_inverse=True)
-        place = np.full(len(wanted), len(corpus), np.int64)
-        for start in range(0, len(corpus), 2**20):
-            some = np.asarray(corpus[start : start + 2**20, column])
-            at = np.searchsorted(wanted, some)
-            hit = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == some)
-            np.minimum.at(place, at[hit], hit + start)
-        new = place[of_row]
-        places = np.where((places < 0) & (new < len(corpus)), new, places)
+    places = places_of_copies(corpus, ((pairs.whole, 0), (pairs.copy, 0), (pairs.copy, 1)))
     places[pairs.fault != GOOD] = -1
     return places

@@ -9,7 +9,6 @@ from math import ceil
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
@@ -23,15 +22,22 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import one_way_search
 from pairsmith.steps.negatives.search import looked_up
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.planning import counted, sample_of, sharded, some_passages, spread, timed
+from pairsmith.steps.planning import (
+    NEIGHBOUR_BYTES,
+    counted,
+    sample_of,
+    search_seconds,
+    sharded,
+    some_passages,
+    spread,
+    timed,
+)
 from pairsmith.steps.query_judge import seconds_to_judge
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 256
 CALIBRATION_QUERIES = 512
 CALIBRATION_ROWS = 32_768
-_FOUND_BYTES = 12
-"""Bytes of a neighbour on the disk: its number and its similarity."""
 _SCRATCH_BYTES = 8
 
 
@@ -54,7 +60,10 @@ def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINI
     _, each_query, _ = timed(lambda: encode, [query for query, _ in pairs])
     _, each_text, _ = timed(lambda: encode, texts)
     seconds = each_query * pair_count + each_text * text_count
-    seconds += _search_seconds(width, settings) * pair_count * text_count
+    per_product = search_seconds(
+        one_way_search, looked_up(settings), width, CALIBRATION_QUERIES, CALIBRATION_ROWS
+    )
+    seconds += per_product * pair_count * text_count
     if settings.judge:
         ranks = settings.last_rank - settings.first_rank + 1
         queries = [query for query, _ in pairs]
@@ -63,7 +72,7 @@ def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINI
     length = sum(len(text.encode()) for text in texts) // len(texts)
     vectors = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
     held = vectors + text_count * length
-    neighbour_bytes = pair_count * looked_up(settings) * _FOUND_BYTES
+    neighbour_bytes = pair_count * looked_up(settings) * NEIGHBOUR_BYTES
     rows = pair_count * length * (settings.negatives + 2)
     estimate = sharded(
         loading=loading,
@@ -102,18 +111,6 @@ def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str,
     good = ((pair.query, pair.positive) for pair in read if pair.query and pair.positive)
     some = list(islice(good, CALIBRATION_TEXTS))
     return some, len(some) + sum(1 for _ in good)
-
-
-def _search_seconds(width: int, settings: NegativesSettings) -> float:
-    """Seconds for each comparison of a query and a text, measured on random vectors."""
-    x, y = (
-        torch.nn.functional.normalize(torch.randn(count, width), dim=1)
-        for count in (CALIBRATION_QUERIES, CALIBRATION_ROWS)
-    )
-    one_way_search(x[:64], y[:1024], looked_up(settings))
-    begun = time.monotonic()
-    one_way_search(x, y, looked_up(settings))
-    return (time.monotonic() - begun) / (CALIBRATION_QUERIES * CALIBRATION_ROWS)
 
 
 def _rows(pairs: Sequence[tuple[str, str]], texts: Sequence[str], settings: NegativesSettings) -> pa.Table:

@@ -16,6 +16,7 @@ from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.text_keys import Keys
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -27,21 +28,19 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.mine.encoded import Encoded, Texts
-from pairsmith.steps.mine.neighbours import check_index
+from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
 from pairsmith.steps.negatives.choosing import choose, in_parts, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
-    Positives,
+    EncodedPositives,
     encode_positives,
     encode_queries,
     encode_texts_of,
     have_vector,
 )
+from pairsmith.steps.negatives.false_negatives import Labelled
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
-from pairsmith.steps.negatives.labelled import Labelled
-from pairsmith.steps.negatives.pairs import Keys, Pairs, collect_pairs, corpus_keys, places_in
+from pairsmith.steps.negatives.pairs import QueryPairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
-    NOBODY,
     Nearest,
     find_nearest,
     gather,
@@ -50,6 +49,7 @@ from pairsmith.steps.negatives.search import (
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import SCORE_OF
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
 from pairsmith.steps.vectors import VectorFile
 
@@ -104,7 +104,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
         queries = VectorFile.write(query_folder, scratch("queries"))
         corpus = Encoded.of(held, scratch("corpus"))
-        passages = Texts(corpus, scratch("texts"))
+        passages = CorpusTexts(corpus, scratch("texts"))
         copies = corpus_keys(corpus, scratch("keys"))
         positives = encode_positives(
             pairs,
@@ -129,7 +129,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
         ranks = slice(settings.first_rank - 1, settings.last_rank)
         candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
-        if not candidates.size or (candidates[:, 0] == NOBODY).all():  # nobody comes last
+        if not candidates.size or (candidates[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
             raise InputError(
                 f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
                 f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
@@ -162,11 +162,11 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
 
 
 def _counts(
-    positives: Positives, chosen: Nearest, texts: int, left_out: int, settings: NegativesSettings
+    positives: EncodedPositives, chosen: Nearest, texts: int, left_out: int, settings: NegativesSettings
 ) -> dict[str, int]:
     """Numbers for the card."""
     pairs = positives.pairs
-    given = (chosen.ids[pairs.good] != NOBODY).sum(axis=1)
+    given = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
     return {
         "pairs": len(pairs.good),
         "queries": len(np.unique(pairs.query[pairs.good])),
@@ -181,25 +181,20 @@ def _counts(
 
 
 def _false_negatives(
-    known: Labelled, pairs: Pairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
+    known: Labelled, pairs: QueryPairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
 ) -> str:
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
     labelled = np.flatnonzero(known.queries)
     totals = np.zeros((2, 2), np.int64)
     for rows in in_parts(pairs.good[known.queries[pairs.query[pairs.good]]]):
-        totals[0] += known.among(pairs.query[rows], _numbers(chosen.ids[rows]), copies)
+        totals[0] += known.count_false_negatives(pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies)
     for queries in in_parts(labelled):
-        totals[1] += known.among(queries, _numbers(candidates[queries]), copies)
+        totals[1] += known.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (
         f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "
         f"{shares[1]} of all texts at these ranks"
     )
-
-
-def _numbers(ids: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Numbers in the corpus, -1 for ``NOBODY``."""
-    return np.where(ids == NOBODY, -1, ids.astype(np.int64))
 
 
 def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Card:

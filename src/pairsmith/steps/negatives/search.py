@@ -13,38 +13,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.data.text_keys import Keys
+from pairsmith.methods.retrieval.negatives import are_own_or_repeated
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import storage_errors
 from pairsmith.runs.work import Advance, Work
-from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
-from pairsmith.search.faiss_search import faiss_search, needed_vectors
-from pairsmith.search.permitted import permitted
+from pairsmith.search.faiss_search import needed_vectors
+from pairsmith.search.permitted import SPARE, permitted
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
-from pairsmith.steps.mine.neighbours import (
+from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.search_parts import (
     NEAR,
+    NO_NEIGHBOUR,
     Part,
     SearchBlock,
     SearchGroup,
+    check_part_count,
+    ids_of_stored,
     parts_by_index,
+    report_recall,
     rows_of,
 )
-from pairsmith.steps.negatives.pairs import Keys, of_query
-from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.vectors import VectorFile
 
-SPARE = 4
-"""Neighbours looked up beyond the last rank; a query that needs more is searched again."""
 AT_ONCE = 4_096
 """Queries whose neighbours are held in memory at once."""
-NOBODY = 2**32 - 1
-"""The number in a file of a neighbour that is not there."""
 
 
 def looked_up(settings: NegativesSettings) -> int:
@@ -71,9 +70,7 @@ def find_nearest(
         ends = ((first, min(first + settings.search_rows, len(queries))) for first in edges)
         blocks = [SearchBlock(0, "x", query_range, (0, len(corpus))) for query_range in ends]
     todo = [Part(number, (block,)) for number, block in enumerate(blocks)]
-    if len(todo) > MOST_SHARDS:
-        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
-        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
+    check_part_count(todo, settings.index)
     writer = start_part(
         run.part("search"),
         step="search",
@@ -124,11 +121,7 @@ def find_nearest(
         )
     folder = writer.folder()
     if settings.index:
-        recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
-        run.progress.say(
-            f"index {settings.index}: finds at least {min(recall):.1%} of the nearest texts, "
-            "as checked by an exact search for a sample"
-        )
+        report_recall(folder, settings.index, run)
     return folder
 
 
@@ -153,16 +146,12 @@ def _load_search(
 
     def search(part: Part, advance: Advance) -> RowsAndRejects:
         (block,) = part.blocks
-        some, others = query_vectors[slice(*block.queries)], texts[slice(*block.others)]
+        some = query_vectors[slice(*block.queries)]
         recall = None
         if indexes:
-            index = indexes.of(0, "x", block.others, texts)
-            near, recall = faiss_search(
-                some, others, most, index=index, recall=settings.recall, advance=advance
-            )
-            near.ids.add_(block.others[0])
+            near, recall = indexes.search(some, texts, block, most, recall=settings.recall, advance=advance)
         else:
-            near = one_way_search(some, others, most, memory=memory, device=device, advance=advance)
+            near = one_way_search(some, texts, most, memory=memory, device=device, advance=advance)
         return rows_of(0, "x", block.queries[0], near, recall), to_table([], REJECT)
 
     return search
@@ -172,7 +161,7 @@ def _load_search(
 class Nearest:
     """The texts at the first ranks of each query: numbers and cosines, ``(queries, ranks)``, in files.
 
-    Where a query has fewer, the last have the number ``NOBODY`` and the cosine minus infinity.
+    Where a query has fewer, the last have the number ``NO_NEIGHBOUR`` and the cosine minus infinity.
     """
 
     ids: NDArray[np.uint32]
@@ -180,28 +169,26 @@ class Nearest:
 
     @classmethod
     def empty(cls, count: int, width: int, files: tuple[Path, Path]) -> Self:
-        """Room for the neighbours of ``count`` queries, in new files; each place holds ``NOBODY``."""
+        """Room for the neighbours of ``count`` queries, in new files; each place holds ``NO_NEIGHBOUR``."""
         for file in files:
             with storage_errors(file), file.open("wb") as out:
                 out.truncate(4 * count * width)
         ids = np.memmap(files[0], np.uint32, "r+", shape=(count, width))
         similarities = np.memmap(files[1], np.float32, "r+", shape=(count, width))
         for start in range(0, count, AT_ONCE):
-            ids[start : start + AT_ONCE], similarities[start : start + AT_ONCE] = NOBODY, -np.inf
+            ids[start : start + AT_ONCE], similarities[start : start + AT_ONCE] = NO_NEIGHBOUR, -np.inf
         return cls(ids, similarities)
 
     def read(self, rows: slice) -> Neighbours:
-        """Those of some queries; the number -1 stands for nobody."""
-        ids = self.ids[rows].astype(np.int64)
-        return Neighbours(
-            torch.from_numpy(np.where(ids == NOBODY, -1, ids)), torch.tensor(self.similarities[rows])
-        )
+        """Those of some queries; the id -1 stands where there is none."""
+        ids = torch.from_numpy(ids_of_stored(self.ids[rows]))
+        return Neighbours(ids, torch.tensor(self.similarities[rows]))
 
     def write(self, rows: slice, near: Neighbours) -> None:
         """Replace those of some queries; they may have fewer ranks."""
         width = min(near.ids.shape[1], self.ids.shape[1])
-        self.ids[rows], self.similarities[rows] = NOBODY, -np.inf
-        self.ids[rows, :width] = near.ids[:, :width].numpy().astype(np.uint32)  # -1 becomes ``NOBODY``
+        self.ids[rows], self.similarities[rows] = NO_NEIGHBOUR, -np.inf
+        self.ids[rows, :width] = near.ids[:, :width].numpy().astype(np.uint32)  # -1 becomes ``NO_NEIGHBOUR``
         self.similarities[rows, :width] = near.similarities[:, :width].numpy()
 
 
@@ -232,16 +219,7 @@ def leave_out(
         rows = slice(first, min(first + AT_ONCE, len(near.ids)))
 
         def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
-            asking, there = who.numpy() + first, whom.numpy()
-            keys = copies[np.maximum(there, 0)]
-            own = there < 0
-            for column in (0, 1):
-                named = of_query(asking, keys[:, column])
-                at = np.minimum(np.searchsorted(forbidden, named), len(forbidden) - 1)
-                own |= forbidden[at] == named
-            again = np.ones(len(there), bool)
-            again[np.unique(of_query(asking, keys[:, 0]), return_index=True)[1]] = False
-            return torch.from_numpy(own | again)
+            return torch.from_numpy(are_own_or_repeated(who.numpy() + first, whom.numpy(), forbidden, copies))
 
         def find_more(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
             return nearest(query_vectors[who + first], texts, more)

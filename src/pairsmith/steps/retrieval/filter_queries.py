@@ -39,7 +39,7 @@ from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.mine.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.retrieval.judging import judge_queries
-from pairsmith.steps.retrieval.query_rows import Texts, read_evaluation
+from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
 from pairsmith.steps.retrieval.verdicts import (
@@ -98,7 +98,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    texts = Texts.of(settings)
+    texts = ChunkTexts.of(settings)
     with ExitStack() as scratch:
 
         def file(name: str) -> Path:
@@ -184,7 +184,7 @@ class _Rows:
     def of(
         cls,
         written: WrittenQueries,
-        texts: Texts,
+        texts: ChunkTexts,
         queries: KeyedVectors,
         corpus: KeyedVectors,
         settings: FilterQueriesSettings,

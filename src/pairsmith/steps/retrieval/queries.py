@@ -15,7 +15,7 @@ from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_files import META
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data.chunk_rows import Chunk, read_chunks, read_query_examples
+from pairsmith.data.chunk_rows import ChunkRow, read_chunks, read_query_examples
 from pairsmith.data.schemas import REJECT, text_schema, to_table
 from pairsmith.methods.retrieval.queries import QueryWriter
 from pairsmith.models.heads import writes_as
@@ -140,12 +140,12 @@ def _identifying(settings: QueriesSettings) -> dict[str, Any]:
     return deciding
 
 
-def chunks(settings: QueriesSettings) -> Iterator[Chunk]:
+def chunks(settings: QueriesSettings) -> Iterator[ChunkRow]:
     """The first ``limit`` chunks, one at a time, each once; the ids of different ones have to differ."""
     return islice(_once(settings), settings.limit)
 
 
-def _once(settings: QueriesSettings) -> Iterator[Chunk]:
+def _once(settings: QueriesSettings) -> Iterator[ChunkRow]:
     texts: dict[int, int] = {}  # the key of a chunk's text by that of its id
     for chunk in read_chunks(settings.chunks, settings.column):
         name, text = stream_key(chunk.id), stream_key(chunk.text)
@@ -168,12 +168,12 @@ def load_writer(settings: QueriesSettings) -> QueryWriter:
 
 def _load_worker(
     settings: QueriesSettings, models: Mapping[str, str], worker: int
-) -> Work[RecordShard[Chunk], RowsAndRejects]:
+) -> Work[RecordShard[ChunkRow], RowsAndRejects]:
     """Load the model; what is returned makes the rows and rejects of a shard of chunks."""
     check_revision(settings.model, models["model"], worker)
     writer = load_writer(settings)
 
-    def work(shard: RecordShard[Chunk], advance: Advance) -> RowsAndRejects:
+    def work(shard: RecordShard[ChunkRow], advance: Advance) -> RowsAndRejects:
         tries = len(shard.records) * settings.queries * settings.tries
         scaler = ProgressScaler(len(shard.records), tries, advance)
         written, rejects = writer.write(shard.records, scaler)

@@ -25,7 +25,7 @@ _AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class ChunkTexts:
     """The chunks of a corpus as they are encoded, with their titles.
 
     ``ids`` are the keys of their ids, ``texts`` those of their texts without titles, and ``wholes`` those of

@@ -1,4 +1,4 @@
-"""How pairs are ranked by a judge's scores, and which of them win against those with the same text."""
+"""How pairs are ranked by a judge's scores (M6), and which of them win against those with the same text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.fields import OnePer
 from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.search.margin import each_once
-from pairsmith.steps.mine.settings import OnePer
 
 Numbers = Sequence[NDArray[np.float64]]
 """Columns of one number for each pair, each ``(n,)``."""
@@ -51,7 +51,7 @@ NOT_CHOSEN = "the judge chose another pair of its input"
 def rank_mined(
     pairs: pa.Table, scores: NDArray[np.float64], beside: Numbers, rank_by: Numbers, one_per: OnePer
 ) -> Ranking:
-    """Rank mined pairs by a judge's scores, ``(n,)``, or by their sum with other numbers, all standardised.
+    """Rank mined pairs by a judge's scores (M6), ``(n,)``, or by their sum with other numbers, standardised.
 
     With ``rank_by`` that only chooses the pair of each input, and the sum of these numbers, standardised,
     ranks the pairs that are chosen.
@@ -71,7 +71,10 @@ def rank_mined(
 def rank_generated(
     pairs: pa.Table, judged: NDArray[np.float64], targets: NDArray[np.float64], one_per: OnePer
 ) -> Ranking:
-    """Rank generated pairs by how near a judge's scores are to those they were written for, all in [0, 1]."""
+    """Rank n generated pairs by how near a judge's scores are to those that they were written for.
+
+    ``judged`` and ``targets`` are ``(n,)``, in [0, 1].
+    """
     values = agreement(judged, targets)
     order = best_of_each(values, targets)
     return Ranking("agreement", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
@@ -133,16 +136,16 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def probabilities(scores: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The sigmoid of a cross-encoder's unnormalised scores."""
+    """The sigmoid of a cross-encoder's unnormalised scores (M6), both of any shape; it lies in [0, 1]."""
     sigmoids: NDArray[np.float64] = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
     return sigmoids
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The rank of each score among all, from 0 for the lowest to 1 for the highest; equal scores share one.
+    """The rank of each of n scores among all, ``(n,)`` float64, from 0 for the lowest to 1 for the highest.
 
-    Cosines of one encoder lie near 1 and those of another near 0, so only their order can be compared with
-    the scores that pairs were written for.
+    Equal scores have the mean of their ranks. Cosines of one encoder lie near 1 and those of another near 0,
+    so only their order can be compared with the scores that pairs were written for.
     """
     places = group_ranks(dense_groups(scores))
     relative_ranks: NDArray[np.float64] = (places - 1) / max(1, len(places) - 1)
@@ -150,7 +153,10 @@ def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def agreement(judged: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How well a judge's scores agree with target scores, both in [0, 1]: ``1 - |judged - target|``."""
+    """How well a judge's scores agree with target scores, both ``(n,)`` in [0, 1]: ``1 - |judged - target|``.
+
+    The result is ``(n,)`` float64, in [0, 1].
+    """
     closeness: NDArray[np.float64] = 1 - np.abs(judged - targets)
     return closeness
 

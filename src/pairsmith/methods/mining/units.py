@@ -1,0 +1,98 @@
+"""The texts that a corpus is cut into before they are paired: answers in passages (M7), sentences (M8)."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.data.examples import answer_in_passage
+from pairsmith.data.text import Entity, count_words, split_sentences, windows
+
+FindEntities = Callable[[Iterable[str]], Iterator[Sequence[Entity]]]
+"""Finds the candidate answers of each of several passages, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerInPassage:
+    """A candidate answer in its passage (M7); ``passage[start : start + len(answer)]`` is the answer."""
+
+    answer: str
+    start: int
+    passage: str
+
+    @property
+    def text(self) -> str:
+        """Answer and passage as one text, as encoders read it."""
+        return answer_in_passage(self.answer, self.passage)
+
+
+def answers_in_passages(
+    texts: Sequence[str], find: FindEntities, window: int
+) -> Iterator[list[AnswerInPassage]]:
+    """For each text its candidate answers, each in the passage of at most ``window`` words around it (M7).
+
+    ``find`` finds the entities of passages, such as ``data.text.entities_of_texts("rule")``.
+    """
+    passages = [[run.text for run in windows(text, window, count_words)] for text in texts]
+    entities = find(chain.from_iterable(passages))
+    for of_text in passages:
+        yield [
+            AnswerInPassage(entity.text, entity.start, passage)
+            for passage in of_text
+            for entity in next(entities)
+        ]
+
+
+def sentences_of(document: str) -> list[str]:
+    """The single sentences of a document, each of which may be the summary of another document (M8)."""
+    return [sentence.text for sentence in split_sentences(document)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitVectors:
+    """Which of n texts are paired, and their vectors.
+
+    Attributes:
+        vectors: ``(kept, d)`` float32, of length 1: those of the texts that are paired, in their order.
+        zero: ``(n,)`` bool, the texts whose vector is 0, which has no direction.
+        other_style: ``(n,)`` bool, texts with a vector that are unlike the seeds (M4).
+    """
+
+    vectors: NDArray[np.float32]
+    zero: NDArray[np.bool_]
+    other_style: NDArray[np.bool_]
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """The texts that are paired, ``(n,)`` bool."""
+        return ~(self.zero | self.other_style)
+
+
+def unit_vectors(
+    vectors: NDArray[np.float32],
+    style_probability: NDArray[np.float32] | None = None,
+    least_probability: float = 0.0,
+) -> UnitVectors:
+    """Leave out vectors without a direction and texts in another style than the seeds (M4); scale the others.
+
+    Args:
+        vectors: ``(n, d)`` float32, finite.
+        style_probability: ``(n,)`` float32, in [0, 1], the probability that each text is in the style of the
+            seeds (``StyleClassifier.probability``); None keeps texts of every style.
+        least_probability: texts whose probability is lower are left out.
+    """
+    lengths = np.linalg.norm(vectors, axis=1)
+    zero = lengths == 0
+    other_style = np.zeros(len(vectors), bool)
+    if style_probability is not None:
+        other_style = ~zero & (style_probability < least_probability)
+    kept = ~(zero | other_style)
+    return UnitVectors(vectors[kept] / lengths[kept, None], zero, other_style)
+
+
+def first_not_finite(vectors: NDArray[np.float32]) -> int | None:
+    """The number of the first of n vectors, ``(n, d)``, that is not finite; None where all are."""
+    places = np.flatnonzero(~np.isfinite(np.linalg.norm(vectors, axis=1)))
+    return int(places[0]) if len(places) else None

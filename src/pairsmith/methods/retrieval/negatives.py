@@ -1,0 +1,205 @@
+"""Hard negatives: texts that are near a query and yet no answer to it.
+
+1. The nearest texts of each query are found. Its positives, copies of these and the query itself are left
+   out before ranks are counted.
+2. Those that are nearly as near as a known positive are often positives that nobody labelled, so they are
+   left out, too: a negative's cosine is at most a share of the positive's (Moreira et al. 2024, NV-Retriever,
+   where this is called TopK-PercPos).
+3. The nearest that remain are the negatives.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.core.errors import SettingsError
+from pairsmith.data.text_keys import Keys, copy_keys
+from pairsmith.methods.mining.method import unit_vectors_of
+from pairsmith.search.exact import nearest, one_way_search, products_with
+from pairsmith.search.hard_negatives import NegativesRule, chosen_places
+from pairsmith.search.permitted import SPARE, permitted
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_TEXTS = 2**20
+"""Texts of a corpus whose keys are compared at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardNegatives:
+    """A pair with its hard negatives, the nearest first, and the cosine of each with the query.
+
+    There are fewer than were asked for where no more qualify. If the corpus has a copy of the positive, the
+    positive is written as it stands there.
+    """
+
+    query: str
+    positive: str
+    negatives: tuple[str, ...]
+    similarities: tuple[float, ...]
+
+
+def find_hard_negatives(
+    pairs: Iterable[tuple[str, str]],
+    corpus: Iterable[str],
+    encoder: "SentenceTransformer",
+    *,
+    count: int = 5,
+    ranks: tuple[int, int] = (1, 50),
+    share: float = 0.95,
+) -> list[HardNegatives]:
+    """Find texts of a corpus that are near a pair's first text, and less near than its second.
+
+    Args:
+        pairs: queries with their positives; a query may come with several.
+        corpus: texts to choose from. Positives may be among them; one of which a copy is there is written as
+            it stands there, as a model could otherwise tell positives from negatives by how they are written.
+        encoder: encodes queries and texts, each with its own prompt where it has two.
+        count: negatives of each pair at most.
+        ranks: the first and last place, counted from 1, in the list of the query's nearest texts, from which
+            negatives are taken. The query itself, its positives, and copies of any of these take no place;
+            of several copies of another text only the nearest does (``copy_keys`` says what a copy is).
+        share: the largest cosine of a negative, as a share of the positive's cosine c; where c is below 0,
+            the largest is c - (1 - share) |c|. Of a query's positives that with the smallest cosine counts.
+
+    Returns:
+        one for each pair, in their order.
+
+    Raises:
+        InputError: there are no pairs or no texts.
+        SettingsError: ``ranks`` is no range, or a number is out of bounds.
+        ModelError: a vector is not finite.
+
+    Pairs with a text whose vector is 0 get no negatives.
+    """
+    first, last = ranks
+    if not 1 <= first <= last:
+        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
+    if count < 1 or not 0 < share <= 1:
+        raise SettingsError(
+            f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}"
+        )
+    all_pairs = list(pairs)
+    # Encode queries, corpus and positives.
+    queries, x = unit_vectors_of(encoder, (query for query, _ in all_pairs), "query", "pairs")
+    texts, y = unit_vectors_of(encoder, corpus, "document", "corpus")
+    positives = _as_in_corpus([positive for _, positive in all_pairs], texts)
+    distinct_positives, of_positives = unit_vectors_of(encoder, positives, "document", "pairs")
+    # The texts nearest to each query, without its positives and copies.
+    numbers = {query: number for number, query in enumerate(queries)}
+    own, text_keys = _own_keys(all_pairs, numbers), np.stack(copy_keys(texts), axis=1)
+
+    def forbidden(of_queries: Tensor, near: Tensor) -> Tensor:
+        return torch.from_numpy(are_own_or_repeated(of_queries.numpy(), near.numpy(), own, text_keys))
+
+    near, _ = permitted(
+        one_way_search(x, y, last + SPARE),
+        last,
+        forbidden,
+        lambda rows, more: nearest(x[rows], y, more),
+        len(texts),
+    )
+    # Those that are clearly less near than any of its positives.
+    results = [
+        HardNegatives(query, positive, (), ())
+        for (query, _), positive in zip(all_pairs, positives, strict=True)
+    ]
+    places = {positive: place for place, positive in enumerate(distinct_positives)}
+    good = [row for row, pair in enumerate(results) if pair.query in numbers and pair.positive in places]
+    of_pairs = torch.tensor([numbers[results[row].query] for row in good], dtype=torch.int64)
+    own_places = torch.tensor([places[results[row].positive] for row in good], dtype=torch.int64)
+    cosines = products_with(x[of_pairs], of_positives, own_places[:, None])[:, 0]
+    lowest = torch.full((len(queries),), torch.inf).scatter_reduce(0, of_pairs, cosines, "amin")
+    ids, similarities = near.ids[of_pairs, first - 1 :], near.similarities[of_pairs, first - 1 :]
+    rule = NegativesRule(count, share)
+    chosen = chosen_places(similarities.numpy(), lowest[of_pairs].numpy(), rule)
+    for at, row in enumerate(good):
+        kept = torch.from_numpy(chosen[at][chosen[at] >= 0])
+        negatives = tuple(texts[number] for number in ids[at, kept].tolist())
+        results[row] = replace(
+            results[row], negatives=negatives, similarities=tuple(similarities[at, kept].tolist())
+        )
+    return results
+
+
+def _as_in_corpus(positives: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Each positive as it stands in the corpus, if a copy of it is there."""
+    keys, _ = copy_keys(positives)
+    places = places_of_copies(np.stack(copy_keys(texts), axis=1), ((keys, 0), (keys, 1))).tolist()
+    return [
+        positive if place < 0 else texts[place] for positive, place in zip(positives, places, strict=True)
+    ]
+
+
+def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> Keys:
+    """The ``query_text_keys`` of each query with its positives and itself, sorted."""
+    encoded = [(numbers[query], query, positive) for query, positive in pairs if query in numbers]
+    of_pairs = np.array([number for number, _, _ in encoded], np.int64)
+    own_texts = ([query for _, query, _ in encoded], [positive for _, _, positive in encoded])
+    return np.unique([query_text_keys(of_pairs, keys) for side in own_texts for keys in copy_keys(side)])
+
+
+def query_text_keys(queries: NDArray[np.integer], keys: Keys) -> Keys:
+    """Keys ``(n,)`` uint64 that identify a query and a text together, from the key of the text.
+
+    Different ones differ as surely as the keys of texts. ``queries``, ``(n,)``, are the numbers of the
+    queries, and ``keys``, ``(n,)``, are keys of the texts.
+    """
+    return keys ^ ((queries.astype(np.uint64) + np.uint64(1)) * _SPREAD)
+
+
+def are_in(keys: Keys, ascending: Keys) -> NDArray[np.bool_]:
+    """Which keys, ``(n,)``, are among those of ``ascending``, ``(m,)`` with m above 0: ``(n,)`` bool."""
+    at = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
+    present: NDArray[np.bool_] = ascending[at] == keys
+    return present
+
+
+def are_own_or_repeated(
+    queries: NDArray[np.int64], texts: NDArray[np.int64], own: Keys, text_keys: Keys
+) -> NDArray[np.bool_]:
+    """Which texts cannot be negatives of these queries, ``(p,)`` bool: their own, and repeated ones.
+
+    Args:
+        queries: ``(p,)``, the numbers of the queries.
+        texts: ``(p,)``, the numbers of their texts in the corpus, those of a query with the nearest first;
+            -1 for none.
+        own: the ``query_text_keys`` of each query with its own texts, sorted: its positives and itself.
+        text_keys: ``(m, 2)``, the ``copy_keys`` of the corpus's texts.
+    """
+    keys = text_keys[np.maximum(texts, 0)]
+    unusable = texts < 0
+    for column in (0, 1):
+        unusable |= are_in(query_text_keys(queries, keys[:, column]), own)
+    repeated = np.ones(len(texts), bool)
+    repeated[np.unique(query_text_keys(queries, keys[:, 0]), return_index=True)[1]] = False
+    return unusable | repeated
+
+
+def places_of_copies(corpus: Keys, versions: Sequence[tuple[Keys, int]]) -> NDArray[np.int64]:
+    """For each of n texts the number of its copy in the corpus, ``(n,)`` int64; -1 where none is there.
+
+    Args:
+        corpus: ``(m, 2)``, the ``copy_keys`` of the corpus's texts; may be mapped from a file.
+        versions: keys of the texts, ``(n,)``, each with the column of ``corpus`` that it is compared with.
+            Copies by the first version count before those by later ones; of several the first in the corpus.
+    """
+    places = np.full(len(versions[0][0]), -1, np.int64)
+    for keys, column in versions:
+        wanted, of_row = np.unique(keys, return_inverse=True)
+        place = np.full(len(wanted), len(corpus), np.int64)
+        for start in range(0, len(corpus), _TEXTS):
+            part = np.asarray(corpus[start : start + _TEXTS, column])
+            at = np.searchsorted(wanted, part)
+            hit = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == part)
+            np.minimum.at(place, at[hit], hit + start)
+        new = place[of_row]
+        places = np.where((places < 0) & (new < len(corpus)), new, places)
+    return places
