@@ -166,13 +166,13 @@ def step_command(step: Step) -> Callable[..., None]:
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         if out is not None and not getattr(settings, "world_size", None):
             names = {"out": out, "model": str(getattr(settings, "model", ""))}
-            for number, command in enumerate(step.then):
+            for number, command in enumerate(step.next_commands):
                 filled = command.format_map({name: shlex.quote(value) for name, value in names.items()})
                 progress.say(f"{'or:  ' if number else 'next:'} {filled}")
 
     required = "required"
-    if flag := step.dry or step.wet:
-        required += f" {'without' if step.dry else 'with'} {option_name(flag)}"
+    if flag := step.preview_setting or step.folder_setting:
+        required += f" {'without' if step.preview_setting else 'with'} {option_name(flag)}"
     out = Annotated[str | None, _out_option(f"{_OUT}. [{required}]")]
     common = {"out": (out, None), "fresh": (Fresh, False), "quiet": (QuietFlag, False)}
     return with_options(body, step.help, step.settings, common)

@@ -122,7 +122,7 @@ def _estimate(
     step = STEPS[kind]
     plan, settings = step.planner(), resolve_dtype(settings)
     starting = time.monotonic() - begun
-    base = bases.get(getattr(settings, step.reads)) if step.reads else None
+    base = bases.get(getattr(settings, step.model_setting)) if step.model_setting else None
     estimate = plan(settings, before, base) if base else plan(settings, before)
     return replace(estimate, starting=starting)
 
