@@ -55,9 +55,9 @@ def grouped_by_passage(questions: Iterable[GeneratedQuestion], settings: InfuseS
 
 def _with_targets(question: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
     if settings.labels == "answers":
-        if question.before is None:
+        if question.generated_span is None:
             return LabelledQuestion(question.question, None, None)
-        start, end = (Distribution((place,), (1.0,)) for place in question.before)
+        start, end = (Distribution((place,), (1.0,)) for place in question.generated_span)
         return LabelledQuestion(question.question, start, end)
     starts, ends = question.distributions()
     if settings.labels == "hard":
