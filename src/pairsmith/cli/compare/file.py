@@ -34,7 +34,7 @@ class Way(Settings):
     )
 
 
-class Trained(Settings):
+class TrainingEntry(Settings):
     """The training step that is run on the rows."""
 
     step: str = Field(description="The training: train-encoder, train-reader, …")
@@ -86,7 +86,7 @@ class Comparison(Settings):
     mixtures: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Ways whose rows are mixed in equal parts: [[generate, mine], …]."
     )
-    train: Trained
+    train: TrainingEntry
     measure: Measured
 
 
