@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
 Row = Mapping[str, Any]
-Floats = NDArray[np.float64]
 
 _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 """Columns of names, as are those that end in ``_id``."""
@@ -62,7 +62,7 @@ class Tally:
 
     columns: Sequence[str]  # names of the text columns
     label: str | None  # the column that holds the label, if there is one
-    numbers: Mapping[str, Floats]  # for each numeric column, all finite values
+    numbers: Mapping[str, Float64s]  # for each numeric column, all finite values
     splits: Mapping[str, int]  # rows of each split
     # For each split, how many rows each label has; of more than ``MOST_LABELS`` the rarest are ``OTHERS``.
     labels: Mapping[str, Counter[str]]
@@ -87,7 +87,7 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
     """
     schema = folder.schema() if folder.splits else pa.schema([])
     columns = [column.name for column in schema if pa.types.is_string(column.type) and _is_text(column.name)]
-    numbers: dict[str, list[Floats]] = {
+    numbers: dict[str, list[Float64s]] = {
         column.name: [] for column in schema if pa.types.is_floating(column.type)
     }
     label = next((name for name in _LABELS if name in schema.names), None)

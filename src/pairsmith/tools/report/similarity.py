@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.metrics.auroc import auroc
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
@@ -16,7 +16,6 @@ from pairsmith.tools.report.rows import words
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Floats = NDArray[np.float64]
 
 APART = 0.6
 """Area under the curve below which two labels hardly differ."""
@@ -30,7 +29,7 @@ class PairSimilarity:
     """The similarity of the texts of n pairs, by one measure; ``values`` has shape ``(n,)``."""
 
     measure: str
-    values: Floats
+    values: Float64s
 
 
 def shared_words(pairs: Sequence[tuple[str, str]]) -> PairSimilarity:
@@ -52,7 +51,7 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
     return PairSimilarity("cosine", values)
 
 
-def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
+def confused(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, float]]:
     """Neighbouring numeric labels where the pairs of the higher label are hardly more similar.
 
     With each two the area under the curve: if one row of each is drawn, the probability that the row of the
