@@ -94,10 +94,13 @@ def padded_inputs(rows: Sequence[Sequence[int] | Tensor], filler: int) -> dict[s
     return {"input_ids": padded(rows, filler), "attention_mask": mask}
 
 
-def not_finite(gives: str) -> ModelError:
-    """The error for a model that ``gives`` numbers such as "the encoder gives vectors", some not finite."""
+def not_finite(subject: str) -> ModelError:
+    """The error for a model whose output holds NaN or infinity.
+
+    ``subject`` begins the message: "the encoder gives vectors".
+    """
     return ModelError(
-        f"{gives} that are not finite; its weights are damaged, or its number format is too narrow: "
+        f"{subject} that are not finite; its weights are damaged, or its number format is too narrow: "
         "try float32"
     )
 
