@@ -16,7 +16,7 @@ from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.core.model_files import trim
-from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.core.validation import shown
@@ -273,7 +273,7 @@ def figure_of(source: str, out: Place, name: str) -> Any:
     assert match is not None  # checked when the recipe was read
     file, keys = RESULTS, (match["keys"] or "").split(".")
     if match["count"]:
-        file, keys = "manifest.json", ["counts", match["count"]]
+        file, keys = MANIFEST, ["counts", match["count"]]
     path = out / match["step"] / file
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pairsmith.core.errors import FolderError, OtherWorkError
-from pairsmith.core.paths import Place, inside, place, same_place, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, place, same_place, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST, MANIFEST_COPY, M, Manifest
+from pairsmith.runs.folder import MANIFEST_COPY, M, Manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log

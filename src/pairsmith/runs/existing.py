@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pairsmith.core.errors import BusyError, DamagedError, FolderError, OtherWorkError, first_line
-from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
+from pairsmith.core.paths import MANIFEST, Place, files_below, reaching, remove_files, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.folder import MANIFEST, Manifest, ShardEntry, read_manifest, run_of
+from pairsmith.runs.folder import Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.storage import storage_errors
 

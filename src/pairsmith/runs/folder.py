@@ -12,13 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.core.errors import DamagedError, FolderError, choices, first_line
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import Place, is_folder, place, reaching, several, size_of
+from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
 from pairsmith.data.sources import missing, open_parquet
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.runs.provenance import Provenance
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 JOURNAL = "journal"
 MANIFEST_COPY = f"{JOURNAL}/run.json"
 """A copy of the manifest from the start of the run, which replaces a damaged one."""

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic_core import from_json
 
 from pairsmith.core.errors import DamagedError, FolderError, one_line
-from pairsmith.core.paths import Place, inside, is_folder, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
-from pairsmith.runs.folder import JOURNAL, MANIFEST, REJECTS, DatasetFolder, run_of
+from pairsmith.runs.folder import JOURNAL, REJECTS, DatasetFolder, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 from pairsmith.runs.ranks import rank_folders

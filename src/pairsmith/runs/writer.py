@@ -18,7 +18,17 @@ import pyarrow as pa
 from pairsmith import __version__
 from pairsmith.core.errors import FolderError, SettingsError, StorageError, redacted
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
+from pairsmith.core.paths import (
+    MANIFEST,
+    Place,
+    inside,
+    is_folder,
+    name_in,
+    reaching,
+    remove_files,
+    several,
+    size_of,
+)
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
@@ -26,7 +36,6 @@ from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.existing import entries_of, made_before, read_or_mend, remove_rank_folders, take_over
 from pairsmith.runs.folder import (
     JOURNAL,
-    MANIFEST,
     REJECTS,
     SHARD_FILE,
     Counts,

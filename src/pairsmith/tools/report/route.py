@@ -9,9 +9,8 @@ from functools import partial
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, size_of
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype
-from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.record import recorded
