@@ -1,1 +1,1 @@
-"""One package a route: each step gives a method settings, a folder, resume and a card."""
+"""The steps of each route, of training and of evaluation: they give methods settings, folders, resume and cards."""
