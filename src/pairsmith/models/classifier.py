@@ -49,7 +49,7 @@ class TextClassifier:
     def scores(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
-        """The score of each label for n texts, none blank, ``(n, k)`` float32; the highest is predicted.
+        """The score of each label for n texts, none blank (D14): ``(n, k)`` float32; the highest wins.
 
         Of a trained classifier they are log probabilities but for a constant of each text; of one by names
         (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
@@ -61,7 +61,10 @@ class TextClassifier:
     def confidences(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
-        """The probability of each label, or its cosine if the classifier is one by names; as ``scores``."""
+        """The probability of each label for n texts (D14): ``(n, k)`` float32, each row sums to 1.
+
+        Of a classifier by names they are the cosines, -1 to 1. Arguments are as for ``scores``.
+        """
         scores = self.scores(texts, batch_size=batch_size, advance=advance)
         if self.by_names:
             return scores
@@ -81,7 +84,10 @@ def unit_vectors(
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Float32s:
-    """The vectors of texts that are not blank, scaled to length 1: ``(n, d)`` float32."""
+    """The vectors of n texts that are not blank, scaled to length 1 (D14): ``(n, d)`` float32.
+
+    A vector of zeros stays as it is.
+    """
     vectors = encode_texts(encoder, texts, batch_size=batch_size, advance=advance)
     if not np.isfinite(vectors).all():
         raise not_finite("the encoder gives vectors")
@@ -93,7 +99,8 @@ def unit_vectors(
 def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequence[str]]) -> TextClassifier:
     """A classifier without training: a text has the label whose description is nearest by cosine.
 
-    ``names`` has for each label one or more descriptions, whose mean direction is taken.
+    ``names`` has for each of the k labels one or more descriptions, whose mean direction is its row of the
+    ``weight``, ``(k, d)`` float32; the ``bias``, ``(k,)``, is 0.
     """
     means = [unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
     weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)

@@ -43,7 +43,7 @@ def split_words(sentence: str) -> list[str]:
 
 
 def read_vectors(path: Path, wanted: Set[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped."""
+    """The vectors of the ``wanted`` words, each ``(d,)`` float32; other words are skipped."""
     keys = {word.encode(): word for word in wanted}
     vectors: dict[str, NDArray[np.float32]] = {}
     size: int | None = None

@@ -38,7 +38,11 @@ class SpanHeads(nn.Module):
             self.end = _perceptron(width, 1 if kind == "tokens" else width)
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Map vectors ``(…, d)`` to numbers ``(…)`` or vectors ``(…, d)``, for starts and for ends."""
+        """Map vectors ``(…, d)``, of the heads' dtype, to two tensors of it, for starts and for ends.
+
+        Heads of kind ``tokens`` give scores, ``(…)``, unbounded (Q3); those of kind ``questions`` give
+        f_start and f_end, ``(…, d)`` (Q4).
+        """
         start, end = self.start(vectors), self.end(vectors)
         return (start.squeeze(-1), end.squeeze(-1)) if self.kind == "tokens" else (start, end)
 

@@ -1,1 +1,1 @@
-"""The steps of each route, of training and of evaluation: they give methods settings, folders, resume and cards."""
+"""The steps of each route, of training, of evaluation: methods with settings, folders, resume and cards."""

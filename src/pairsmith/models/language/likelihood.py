@@ -1,4 +1,4 @@
-"""How much likelier a language model finds a text after another one: a judge of pairs that needs no training.
+"""How much likelier a language model finds a text after another: a judge of pairs without training (M6).
 
 The ratio log p(text | given) - log p(text) is what knowing one text says about the other (their pointwise
 mutual information), so that texts that are likely anyway gain nothing by it.
@@ -107,7 +107,7 @@ def likelihood_ratios(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float32]:
-    """log p(text | given) - log p(text) of n pairs, ``(n,)`` float32, in nats: a text's sum over its tokens.
+    """log p(text | given) - log p(text) of n pairs (M6), ``(n,)`` float32, in nats, summed over tokens.
 
     ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
     only after some token. ``given`` is cut where both are longer than the model reads, and a text at half of
@@ -129,7 +129,7 @@ def question_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float32]:
-    """How well n questions q, answers a and passages c fit, ``(n,)`` float32, in nats per token.
+    """How well n questions q, answers a and passages c fit (M6), ``(n,)`` float32, in nats per token.
 
     (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
     which passage a question is about, and hardly which answer it asks for; the second does. Passages are cut
@@ -187,7 +187,7 @@ def log_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
-    """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64: the sum over the text's tokens.
+    """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64, at most 0, summed over their tokens.
 
     A prefix is computed once for all leads and texts behind it. No prefix without a lead is empty; a text
     without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding included, or as many as suit

@@ -24,9 +24,18 @@ _WORTHWHILE = 0.75
 
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """Like ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass.
+    """The tokens of each row's nucleus, likeliest first, and their renormalised probabilities (Q2).
 
-    The result for a row does not depend on the other rows.
+    As ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass. The nucleus of a
+    row does not depend on the other rows, only its padding does.
+
+    Args:
+        probabilities: ``(rows, vocabulary)`` float32; each row sums to 1.
+        top_p: share of the mass that a nucleus holds, above 0; at 1 it is the whole vocabulary.
+
+    Returns:
+        the probabilities, ``(rows, k)`` float32, 0 behind the end of a row's nucleus, and the ids of the
+        tokens, ``(rows, k)`` int64. The largest nucleus has k tokens.
     """
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)

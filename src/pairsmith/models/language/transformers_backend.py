@@ -248,7 +248,7 @@ class TransformersSession:
             heappush(self._free, self._slots.pop(prompt))
 
     def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
-        """Append one row for each prompt."""
+        """Append one row for each prompt; returns next-token logits, ``(prompts, vocab)``."""
         for prompt in dict.fromkeys(prompts):
             if prompt not in self._slots:
                 if not self._free:
@@ -268,7 +268,7 @@ class TransformersSession:
                 heappush(self._free, self._slots.pop(prompt))
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Feed every row one token at its own position."""
+        """Feed every row one token, ``(rows,)`` int64, at its position; returns logits, ``(rows, vocab)``."""
         positions = self._cache.positions
         rows = len(tokens)
         if self._shared:
