@@ -116,10 +116,10 @@ def _extras() -> Iterator[str]:
 
 def _routes(models: list[str]) -> Iterator[str]:
     yield "routes"
-    there = extras()
+    missing = extras()
     for route, (what, model) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
-        lacking = [f"the extra {extra}" for extra in _wanted(route) if there.get(extra)]
+        lacking = [f"the extra {extra}" for extra in _wanted(route) if missing.get(extra)]
         if model not in models:
             lacking.insert(0, f"{model}, a folder or a model of the Hub")
         yield f"  {'':<25} " + (f"wants {' and '.join(lacking)}" if lacking else f"ready with {model}")

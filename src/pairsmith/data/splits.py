@@ -29,9 +29,9 @@ def split_of(source: str) -> tuple[str, str]:
     match = _NAMED.fullmatch(source)
     if match is None:
         return source, ""
-    whole, folder = place(source), place(match[1])
+    path, folder = place(source), place(match[1])
     try:
-        named = is_folder(folder) and not is_folder(whole) and size_of(whole) is None
+        named = is_folder(folder) and not is_folder(path) and size_of(path) is None
     except OSError:  # a text that is too long to be a path
         named = False
     return (match[1], match[2]) if named else (source, "")

@@ -78,10 +78,10 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
         )
     for name in names or ():
         if name not in suites:
-            known = name in STS_SUITES
+            is_suite = name in STS_SUITES
             raise InputError(
                 f"{data} has no {name!r}; it has: {', '.join(suites)}"
-                if known
+                if is_suite
                 else f"no test set is called {name!r}; {choices(name, {*STS_SUITES, *suites})}"
             )
     return [StsSuite(name, suites[name]()) for name in dict.fromkeys(names or suites)]

@@ -54,8 +54,8 @@ class CrossEncoder(TextModel):
         rest = [tokens[end:] for tokens, end in zip(pairs, ends, strict=True)]
         # Longer rows take more attention, so behind a short input nothing is saved.
         groups = [
-            given if len(before) > len(behind) > 0 else number
-            for number, (given, before, behind) in enumerate(zip(inputs, prefixes, rest, strict=True))
+            input_text if len(before) > len(behind) > 0 else number
+            for number, (input_text, before, behind) in enumerate(zip(inputs, prefixes, rest, strict=True))
         ]
         return list(prefix_rows(prefixes, rest, groups))
 
@@ -141,13 +141,13 @@ def score_pairs(
             batch_scores: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
             return batch_scores
 
-    def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[NDArray[np.float32]]:
-        return pool.submit(scored, cross.row_features([rows[number] for number in some], inputs, outputs))
+    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[NDArray[np.float32]]:
+        return pool.submit(scored, cross.row_features([rows[number] for number in batch], inputs, outputs))
 
     most = batch_tokens or tokens_at_once(device)
     with one_thread_each(device) as pool:
-        for some, results in pool.results(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
-            scores[[number for row in some for number in rows[row].numbers]] = results
+        for batch, results in pool.results(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
+            scores[[number for row in batch for number in rows[row].numbers]] = results
             advance(len(results))
     if not np.isfinite(scores).all():
         raise not_finite("the cross-encoder gives scores")

@@ -166,7 +166,7 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
     options = {"truncation": True, "max_length": encoder.max_seq_length, "verbose": False}
     # The tokens of all texts would take far more memory than the texts.
     parts = (texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE))
-    return [max(1, len(ids)) for some in parts for ids in tokenizer(list(some), **options)["input_ids"]]
+    return [max(1, len(ids)) for batch in parts for ids in tokenizer(list(batch), **options)["input_ids"]]
 
 
 def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:

@@ -68,9 +68,9 @@ def heads_kind(where: str) -> Kind | None:
             kind = (file.metadata() or {}).get("kind")
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path} cannot be read ({first_line(error)}); copy the model again") from error
-    for known in KINDS:
-        if kind == known:
-            return known
+    for name in KINDS:
+        if kind == name:
+            return name
     raise ModelError(f"{path} does not say whether its heads read tokens or questions")
 
 
@@ -78,8 +78,8 @@ def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
     """Load the heads saved beside a model whose vectors have this width, and check their kind."""
     saved_kind = heads_kind(where)
     if saved_kind != kind:
-        there = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"
-        raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {there}")
+        present = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"
+        raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {present}")
     heads = SpanHeads(width, kind)
     try:
         heads.load_state_dict(load_file(str(file_of(where, FILE))))

@@ -96,16 +96,16 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def load_token_encoder(
-    model: str, *, whole: bool = False, bidirectional: bool = False, **how: Unpack[Loading]
+    model: str, *, encoder_only: bool = False, bidirectional: bool = False, **how: Unpack[Loading]
 ) -> TokenEncoder:
     """Load ``model``, or the encoder of an encoder-decoder, as a token encoder, as ``load_with_head`` loads.
 
-    With ``whole`` an encoder-decoder is refused. With ``bidirectional``, too, and the tokens of a causal
-    language model attend to later ones: its mask is removed.
+    With ``encoder_only`` an encoder-decoder is refused. With ``bidirectional``, too, and the tokens of a
+    causal language model attend to later ones: its mask is removed.
     """
     network, tokenizer, longest = load_with_head(model, "token vectors", **how)
     if network.config.is_encoder_decoder:
-        if whole or bidirectional:
+        if encoder_only or bidirectional:
             raise ModelError(
                 f"model {model}: models of type {network.config.model_type} have an encoder and a decoder; "
                 "give an encoder such as BERT or RoBERTa, or a causal language model"

@@ -168,19 +168,19 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
         raise _damaged(folder / MANIFEST)
     rate, seconds = _pace(folder)
     quota = manifest.get("asked")
-    whole = sum(not quota or entry.get("asked") == quota for entry in entries)
-    left = (planned - whole) * seconds if planned and seconds and not complete else None
+    complete_shards = sum(not quota or entry.get("asked") == quota for entry in entries)
+    seconds_left = (planned - complete_shards) * seconds if planned and seconds and not complete else None
     return Status(
         step=manifest["step"],
         complete=complete,
         running=not complete and lock.is_held(folder),
-        shards=whole,
+        shards=complete_shards,
         planned=planned,
         rows=rows,
         reasons=dict(reasons),
         rate=rate,
-        left=left,
-        labels=_labels(folder) if complete and whole <= _MOST_COUNTED else {},
+        left=seconds_left,
+        labels=_labels(folder) if complete and complete_shards <= _MOST_COUNTED else {},
     )
 
 

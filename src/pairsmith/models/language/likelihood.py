@@ -1,6 +1,6 @@
 """How much likelier a language model finds a text after another: a judge of pairs without training (M6).
 
-The ratio log p(text | given) - log p(text) is what knowing one text says about the other (their pointwise
+The ratio log p(text | context) - log p(text) is what knowing one text says about the other (their pointwise
 mutual information), so that texts that are likely anyway gain nothing by it.
 """
 
@@ -100,22 +100,22 @@ def _room_for_logits(judge: LikelihoodJudge) -> int:
 
 def likelihood_ratios(
     judge: LikelihoodJudge,
-    given: Sequence[str],
+    contexts: Sequence[str],
     texts: Sequence[str],
     *,
     cue: str,
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float32]:
-    """log p(text | given) - log p(text) of n pairs (M6), ``(n,)`` float32, in nats, summed over tokens.
+    """log p(text | context) - log p(text) of n pairs (M6), ``(n,)`` float32, in nats, summed over tokens.
 
     ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
-    only after some token. ``given`` is cut where both are longer than the model reads, and a text at half of
-    that. Each given text is computed once for all texts behind it; one that is cut, for those for which it is
+    only after some token. A context is cut where both are longer than the model reads, and a text at half of
+    that. Each context is computed once for all texts behind it; one that is cut, for those for which it is
     cut at the same token. ``advance`` is called with numbers of pairs.
     """
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
-    prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]
+    prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(contexts, own, strict=True)]
     after = log_likelihoods(judge, prompts, own, batch_tokens=batch_tokens, advance=advance)
     return (after - _alone(judge, cue, own, batch_tokens)).astype(np.float32)
 
@@ -201,13 +201,13 @@ def log_likelihoods(
     rows = list(prefix_rows(prefixes, behind))
     lengths = [len(row) for row in rows]
 
-    def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[list[float]]:
-        return pool.submit(_computed, judge, [rows[number] for number in some], texts, leads)
+    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[list[float]]:
+        return pool.submit(_computed, judge, [rows[number] for number in batch], texts, leads)
 
     most = min(batch_tokens or tokens_at_once(device), _room_for_logits(judge))
     with one_thread_each(device) as pool:
-        for some, sums in pool.results(begin, batches_by_length(lengths, len(rows) or 1, most)):
-            likelihoods[[number for row in some for number in rows[row].numbers]] = sums
+        for batch, sums in pool.results(begin, batches_by_length(lengths, len(rows) or 1, most)):
+            likelihoods[[number for row in batch for number in rows[row].numbers]] = sums
             advance(len(sums))
     if not np.isfinite(likelihoods).all():
         raise not_finite("the language model gives log-probabilities")

@@ -57,13 +57,13 @@ def confused(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, fl
     With each two the area under the curve: if one row of each is drawn, the probability that the row of the
     higher label is the more similar one.
     """
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     names = np.array(labels)
-    enough = [name for name in set(labels) if np.sum(known & (names == name)) >= _FEWEST]
+    enough = [name for name in set(labels) if np.sum(finite & (names == name)) >= _FEWEST]
     counted = sorted((name for name in enough if name != "–"), key=float)
     confusions = []
     for low, high in _neighbours(counted):
-        both = known & ((names == low) | (names == high))
+        both = finite & ((names == low) | (names == high))
         area = auroc(values[both], names[both] == high)
         if area < APART:
             confusions.append((low, high, area))
@@ -91,8 +91,8 @@ def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
 
-    there = [place for place, text in enumerate(texts) if words(text) and labels[place] != "–"]
-    drawn = np.random.default_rng(seed).permutation(there)[:_CLASSIFIED].tolist()
+    usable = [place for place, text in enumerate(texts) if words(text) and labels[place] != "–"]
+    drawn = np.random.default_rng(seed).permutation(usable)[:_CLASSIFIED].tolist()
     counts = Counter(labels[place] for place in drawn)
     kept = sorted(place for place in drawn if counts[labels[place]] >= _FEWEST)
     names = np.array([labels[place] for place in kept])
