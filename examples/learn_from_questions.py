@@ -17,7 +17,7 @@ texts = [" ".join(sentences[start : start + 6]) for start in range(0, len(senten
 # "cloze" takes names and numbers out of sentences; a name of a model has that model write questions.
 questions = pairsmith.generate_questions(texts, pairsmith.load_question_generator("cloze"))
 for question in questions[:5]:
-    print(f"{question.question}  {question.written}")
+    print(f"{question.question}  {question.generated_answer}")
 
 labels = "answers"
 if len(sys.argv) > 1:

@@ -126,7 +126,7 @@ def test_an_evaluation_is_one_file_and_one_line(package, pairs, tmp_path, monkey
             EvaluateLengthSettings,
             "extra.length:evaluate_length",
             "Measure how long texts are.",
-            sliced="data",
+            planned_rows_setting="data",
         ),
     )
     assert called("evaluate", "length", "--data", pairs, "--out", tmp_path / "out") == 0
@@ -156,7 +156,9 @@ def test_a_step_is_one_file_and_one_line(package, pairs, tmp_path, monkeypatch):
     from extra.lower import LowerSettings
 
     monkeypatch.setitem(
-        STEPS, "lower", Step(LowerSettings, "extra.lower:lower", "Lower the texts.", sliced="data")
+        STEPS,
+        "lower",
+        Step(LowerSettings, "extra.lower:lower", "Lower the texts.", planned_rows_setting="data"),
     )
     assert called("lower", "--data", pairs, "--out", tmp_path / "out") == 0
     rows = pairsmith.open_dataset(tmp_path / "out").table().to_pylist()

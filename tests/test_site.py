@@ -175,7 +175,7 @@ def test_equations_are_set_as_they_are_written_and_need_no_script(site: Path) ->
         "p'(x) = p(x) · max(floor, exp(decay · delta(x)))   where delta(x) < 0\n",
         "−log( exp(s · cos(x, y)) / sum over z of exp(s · cos(x, z)) )\n",
         "score(x, y) = cos(x, y) / ( sum over N(x) of cos(x, z) / 2k + sum over N(y) of cos(z, y) / 2k )\n",
-        "p(start = i) ∝ exp( r(c)_i · h_start(r(q)_1) ), and p(end = i) alike with h_end\n",
+        "p(start = i) ∝ exp( r(c)_i · f_start(q) ), and p(end = i) alike with f_end\n",
     ):
         assert line in kept
     entries = re.findall(r"<li>\s*(?:<p>)?<strong>([DMQ]\d+), ", page)

@@ -54,7 +54,7 @@ def demo():
 @pytest.fixture
 def invoke(demo, monkeypatch):
     steps = {
-        "demo": Step(DemoSettings, demo, "Do a demonstration.", dry="preview"),
+        "demo": Step(DemoSettings, demo, "Do a demonstration.", preview_setting="preview"),
         "evaluate-demo": Step(DemoSettings, demo, "Measure the demonstration."),
     }
 
@@ -298,7 +298,7 @@ def parsed(monkeypatch, *arguments):
     """The settings and the run that the real command line makes of ``arguments``; nothing runs."""
     seen = []
     steps = {
-        name: Step(step.settings, lambda *given: seen.append(given), step.help, step.dry)
+        name: Step(step.settings, lambda *given: seen.append(given), step.help, step.preview_setting)
         for name, step in STEPS.items()
     }
     result = CliRunner().invoke(make_app(steps), arguments)

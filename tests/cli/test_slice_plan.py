@@ -37,7 +37,7 @@ def step(clock):
         run.out.mkdir(parents=True)
         (run.out / "result").write_bytes(b"0123456789" * count)
 
-    return Step(CountSettings, work, "Count.", sliced="data")
+    return Step(CountSettings, work, "Count.", planned_rows_setting="data")
 
 
 def test_seconds_and_bytes_grow_with_the_rows_and_libraries_are_loaded_once(step, tmp_path):
@@ -69,7 +69,7 @@ def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock,
 
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
-    step = Step(CountSettings, work, "Count.", sliced="data")
+    step = Step(CountSettings, work, "Count.", planned_rows_setting="data")
     assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2]  # 8 would take 32 s
     tried.clear()
@@ -89,7 +89,7 @@ def test_what_loading_takes_does_not_count_once_a_row(clock, tmp_path):
 
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(10_000)))
-    step = Step(CountSettings, work, "Count.", sliced="data")
+    step = Step(CountSettings, work, "Count.", planned_rows_setting="data")
     planned = plan_by_slice(step, CountSettings(data=str(file)), {})
     assert planned.seconds == pytest.approx(15 + 100)
 
@@ -112,4 +112,6 @@ def test_a_fault_in_a_row_is_told_with_the_name_of_the_users_file(tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text('{"text": "a"}\n')
     with pytest.raises(InputError, match=r"mine\.jsonl:1: no score"):
-        plan_by_slice(Step(CountSettings, work, "Fail.", sliced="data"), CountSettings(data=str(file)), {})
+        plan_by_slice(
+            Step(CountSettings, work, "Fail.", planned_rows_setting="data"), CountSettings(data=str(file)), {}
+        )

@@ -18,8 +18,8 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
         return
     settings, _ = inspect.signature(work, eval_str=True).parameters.values()
     assert settings.annotation is step.settings
-    if step.sliced:  # it is run on some of its rows
-        assert step.sliced in step.settings.model_fields
+    if step.planned_rows_setting:  # it is run on some of its rows
+        assert step.planned_rows_setting in step.settings.model_fields
         assert not step.plan
         return
     planned, *_ = inspect.signature(step.planner(), eval_str=True).parameters.values()
@@ -28,7 +28,13 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
-    named = {step.dry, step.wet, step.reads, step.sliced, *step.checks} - {""}
+    named = {
+        step.preview_setting,
+        step.folder_setting,
+        step.model_setting,
+        step.planned_rows_setting,
+        *step.checks,
+    } - {""}
     assert named <= set(step.settings.model_fields)
 
 
@@ -42,7 +48,7 @@ def test_only_settings_that_a_step_has_are_checked():
     assert "model" not in STEPS["mine"].all_checks()
 
 
-@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.then])
+@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.next_commands])
 def test_the_commands_that_may_follow_exist(name):
-    for command in STEPS[name].then:
+    for command in STEPS[name].next_commands:
         assert not unknown_in(command.format(out="out", model="model").split()[1:]), command

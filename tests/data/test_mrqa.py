@@ -43,7 +43,7 @@ def test_a_passage_is_as_many_questions_as_have_an_answer(tmp_path):
 
 def test_they_are_read_as_asked_too(tmp_path):
     questions = list(read_generated_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
-    assert [(question.id, question.answer, question.written) for question in questions] == [
+    assert [(question.id, question.answer, question.generated_answer) for question in questions] == [
         ("q1", (2, 5), "man"), ("q2", None, ""), ("q3", (13, 20), "the man"),
     ]  # fmt: skip
 

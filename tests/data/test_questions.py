@@ -124,9 +124,9 @@ def test_where_a_teacher_took_the_place_of_what_was_written(tmp_path):
     taught = {**row, "starts": ROW["starts"], "ends": ROW["ends"]}
     told = {**taught, "written_answers": {"text": ["man"], "answer_start": [15]}}
     questions = read(tmp_path / "rows.jsonl", *({"written_answers": None, **fields} for fields in [told]))
-    assert questions[0].before == (15, 18)
+    assert questions[0].generated_span == (15, 18)
     before = [
-        question.before
+        question.generated_span
         for question in read(tmp_path / "rows.jsonl", row, taught, taught | {"written": "dog"})
     ]
     assert before == [(0, 5), (2, 5), None]  # without the column it can only be looked for

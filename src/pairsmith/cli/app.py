@@ -97,16 +97,16 @@ class _Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in sections; those that no section names come last."""
-        left = {name: self.commands[name] for name in self.list_commands(ctx)}
-        sections = {title: [name for name in names if name in left] for title, names in _SECTIONS.items()}
+        commands = {name: self.commands[name] for name in self.list_commands(ctx)}
+        sections = {title: [name for name in names if name in commands] for title, names in _SECTIONS.items()}
         named = {name for names in sections.values() for name in names}
-        sections["Commands"] = [name for name in left if name not in named]
-        width = max(map(len, left), default=0)
+        sections["Commands"] = [name for name in commands if name not in named]
+        width = max(map(len, commands), default=0)
         for title, names in sections.items():
             if names:
                 with formatter.section(title):
                     formatter.write_dl(
-                        [(name.ljust(width), left[name].get_short_help_str(100)) for name in names]
+                        [(name.ljust(width), commands[name].get_short_help_str(100)) for name in names]
                     )
 
 
@@ -158,21 +158,21 @@ def step_command(step: Step) -> Callable[..., None]:
         from pairsmith.runs import Run
 
         for name in SOURCES & step.settings.model_fields.keys():
-            given = getattr(settings, name)
-            for source in given if isinstance(given, list) else [given]:
+            sources = getattr(settings, name)
+            for source in sources if isinstance(sources, list) else [sources]:
                 if isinstance(source, str):
                     check_there(source)
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         if out is not None and not getattr(settings, "world_size", None):
             names = {"out": out, "model": str(getattr(settings, "model", ""))}
-            for number, command in enumerate(step.then):
+            for number, command in enumerate(step.next_commands):
                 filled = command.format_map({name: shlex.quote(value) for name, value in names.items()})
                 progress.say(f"{'or:  ' if number else 'next:'} {filled}")
 
     required = "required"
-    if flag := step.dry or step.wet:
-        required += f" {'without' if step.dry else 'with'} {option_name(flag)}"
+    if flag := step.preview_setting or step.folder_setting:
+        required += f" {'without' if step.preview_setting else 'with'} {option_name(flag)}"
     out = Annotated[str | None, _out_option(f"{_OUT}. [{required}]")]
     common = {"out": (out, None), "fresh": (Fresh, False), "quiet": (QuietFlag, False)}
     return with_options(body, step.help, step.settings, common)
@@ -337,9 +337,9 @@ def _plan(
 
     plan = load_recipe(find_recipe(recipe), overrides=changes or ())
     progress = _progress(quiet)
-    given = (price_in, price_out, budget)
-    prices = None if given == (None, None, None) else Prices(price_in or 0, price_out or 0, budget)
-    if any(value is not None and not 0 <= value < float("inf") for value in given):
+    figures = (price_in, price_out, budget)
+    prices = None if figures == (None, None, None) else Prices(price_in or 0, price_out or 0, budget)
+    if any(value is not None and not 0 <= value < float("inf") for value in figures):
         raise SettingsError("prices and the budget are numbers from 0")
     if prices and None in (price_in, price_out):
         raise SettingsError("give both --price-in and --price-out; 0 if a server charges nothing for one")

@@ -16,6 +16,7 @@ from pairsmith.core.hub import why_unreachable
 from pairsmith.core.model_files import multiplies_fast, pick_device
 from pairsmith.core.model_names import MINILM, check_name
 from pairsmith.core.paths import cache_folder
+from pairsmith.runs.executors import cores
 
 _HIDDEN = ("dev", "docs")
 """Extras for those who work on pairsmith itself."""
@@ -52,7 +53,7 @@ def _machine() -> Iterator[str]:
     yield ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "sentence-transformers"))
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0
     memory = f", {gib:.0f} GiB of memory" if gib else ""
-    yield f"processor: {_cores()} cores, {torch.get_num_threads()} threads for products{memory}"
+    yield f"processor: {cores()} cores, {torch.get_num_threads()} threads for products{memory}"
     kind = pick_device("auto")
     if kind == "cuda":
         for number in range(torch.cuda.device_count()):
@@ -64,10 +65,6 @@ def _machine() -> Iterator[str]:
         yield "GPU: none that torch can use"
     fast = multiplies_fast("bfloat16", kind)
     yield "bfloat16: " + ("fast; --dtype auto takes it" if fast else "slow here; leave --dtype at float32")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _models() -> Generator[str, None, list[str]]:
@@ -119,10 +116,10 @@ def _extras() -> Iterator[str]:
 
 def _routes(models: list[str]) -> Iterator[str]:
     yield "routes"
-    there = extras()
+    missing = extras()
     for route, (what, model) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
-        lacking = [f"the extra {extra}" for extra in _wanted(route) if there.get(extra)]
+        lacking = [f"the extra {extra}" for extra in _wanted(route) if missing.get(extra)]
         if model not in models:
             lacking.insert(0, f"{model}, a folder or a model of the Hub")
         yield f"  {'':<25} " + (f"wants {' and '.join(lacking)}" if lacking else f"ready with {model}")

@@ -29,13 +29,13 @@ def with_options(
     each with its annotation and default.
     """
     own = {name: (_option(name, field), None) for name, field in model.model_fields.items()}
-    given = [
+    parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in {**own, **common}.items()
     ]
     body.__doc__ = help_text
-    body.__signature__ = Signature(given)  # type: ignore[attr-defined]  # typer reads it
-    body.__annotations__ = {parameter.name: parameter.annotation for parameter in given}
+    body.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    body.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return body
 
 

@@ -32,12 +32,12 @@ def parsed(texts: Iterable[str]) -> Overrides:
 
 
 def by_step(
-    overrides: Overrides, entries: Sequence[Any], known: Steps
+    overrides: Overrides, entries: Sequence[Any], steps: Steps
 ) -> tuple[Overrides, Overrides, list[str]]:
     """Find the step of each override among a recipe's entries.
 
     Returned are the overrides of single steps, those of all steps, and an error for each override without a
-    step. ``known`` are the kinds of steps.
+    step. ``steps`` are the kinds of steps.
 
     An override that names no step is meant for the only step that gives the setting; if none does, for the
     only one that has it; and if none has, for the only one that takes it from an earlier step. One of all
@@ -50,9 +50,9 @@ def by_step(
     faults: list[str] = []
     for (name, setting), value in sorted(overrides.items()):  # "" is before ALL
         if name == "":
-            meant, fault = _meant(setting, mappings, known)
+            meant, fault = _meant(setting, mappings, steps)
         elif name == ALL:
-            having = [entry for entry in mappings if _has(entry, setting, known)]
+            having = [entry for entry in mappings if _has(entry, setting, steps)]
             meant = [str(entry.get("name")) for entry in having if not _refers(entry, setting)]
             why = "every step takes it from an earlier one" if having else "no step of the recipe has it"
             fault = "" if meant else f"--set {ALL}.{setting}: {why}"
@@ -65,14 +65,14 @@ def by_step(
     return of_one, of_all, faults
 
 
-def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> tuple[list[str], str]:
+def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], steps: Steps) -> tuple[list[str], str]:
     """The step that an override without a name is for, or what is wrong with it."""
     giving, having, taking = list[str](), list[str](), list[str]()
     for entry in entries:
-        given, name = entry.get("settings"), str(entry.get("name"))
-        if isinstance(given, Mapping) and setting in given:
+        settings, name = entry.get("settings"), str(entry.get("name"))
+        if isinstance(settings, Mapping) and setting in settings:
             (taking if _refers(entry, setting) else giving).append(name)
-        elif _has(entry, setting, known):
+        elif _has(entry, setting, steps):
             having.append(name)
     names = giving or having or taking
     if len(names) == 1:
@@ -86,10 +86,12 @@ def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], known: Steps) -> 
 
 def _refers(entry: Mapping[Any, Any], setting: str) -> bool:
     """Whether an entry takes a setting from an earlier step."""
-    given = entry.get("settings")
-    return isinstance(given, Mapping) and any(text.startswith("@") for text in texts_in(given.get(setting)))
+    settings = entry.get("settings")
+    return isinstance(settings, Mapping) and any(
+        text.startswith("@") for text in texts_in(settings.get(setting))
+    )
 
 
-def _has(entry: Mapping[Any, Any], setting: str, known: Steps) -> bool:
-    step = known.get(str(entry.get("step")))
+def _has(entry: Mapping[Any, Any], setting: str, steps: Steps) -> bool:
+    step = steps.get(str(entry.get("step")))
     return step is not None and setting in step.settings.model_fields

@@ -33,9 +33,9 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         if any(value == RUN for value in planned.values.values()):
             before[RUN] = _together(estimates)
         for text in (text for value in planned.values.values() for text in texts_in(value)):
-            whole = text.partition(":")[0]  # a split counts as all rows of its step
-            if whole in before:
-                before[text] = before[whole]
+            folder = text.partition(":")[0]  # a split counts as all rows of its step
+            if folder in before:
+                before[text] = before[folder]
             elif text.startswith("@"):
                 raise SettingsError(
                     f"{planned.name}: {text} is part of a step; plan handles only whole steps"
@@ -85,20 +85,20 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
     for name, estimate in estimates.items():
         rows = f"{sum(estimate.rows.values()):,}" if estimate.rows else ""
         cells.append((name, rows, *_costs(estimate)))
-    whole = totals(estimates)
-    cells.append(("all", "", *_costs(whole)))
+    total = totals(estimates)
+    cells.append(("all", "", *_costs(total)))
     lines = [plain_table(cells)]
-    if whole.peak_disk > whole.disk:
-        lines.append(f"peak disk use during the run, with checkpoints: {_bytes(whole.peak_disk)}")
-    if any(whole.bought) and prices is None:
-        read, written = whole.bought
+    if total.peak_disk > total.disk:
+        lines.append(f"peak disk use during the run, with checkpoints: {_bytes(total.peak_disk)}")
+    if any(total.bought) and prices is None:
+        read, written = total.bought
         lines.append(f"servers read {read:,} tokens and write {written:,}; give --price-in and --price-out")
-    elif prices is not None and any(whole.bought):
-        lines += prices.lines(whole.bought)
+    elif prices is not None and any(total.bought):
+        lines += prices.lines(total.bought)
     elif prices is not None:
         lines.append("no price: no step uses a server that says how many tokens it reads and writes")
     if workers > 1:
-        seconds = whole.seconds + sum(
+        seconds = total.seconds + sum(
             estimate.seconds_with(workers) - estimate.seconds for estimate in estimates.values()
         )
         memory = max((estimate.worker_memory for estimate in estimates.values()), default=0)
@@ -122,7 +122,7 @@ def _estimate(
     step = STEPS[kind]
     plan, settings = step.planner(), resolve_dtype(settings)
     starting = time.monotonic() - begun
-    base = bases.get(getattr(settings, step.reads)) if step.reads else None
+    base = bases.get(getattr(settings, step.model_setting)) if step.model_setting else None
     estimate = plan(settings, before, base) if base else plan(settings, before)
     return replace(estimate, starting=starting)
 

@@ -17,18 +17,18 @@ _KEEP_LABELS = ("postprocess", "mix")
 
 def check_extras(wanted: Sequence[str]) -> None:
     """Check that the extras of pairsmith that a recipe wants are installed."""
-    there = extras()
+    lacking = extras()
     for extra in wanted:
-        if missing := there.get(extra):
+        if missing := lacking.get(extra):
             raise MissingExtra(", ".join(missing), extra)
 
 
 def extra_faults(wanted: Sequence[str]) -> Iterator[str]:
     """An error for each extra that a recipe names and that does not exist."""
-    there = extras()
-    for extra in wanted if there else ():
-        if extra not in there:
-            yield f"extras: there is no extra {extra!r}; {choices(extra, there)}"
+    declared = extras()
+    for extra in wanted if declared else ():
+        if extra not in declared:
+            yield f"extras: there is no extra {extra!r}; {choices(extra, declared)}"
 
 
 def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:

@@ -123,8 +123,8 @@ def load_recipe(
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
-    given = file.data.get("extras")
-    wanted = tuple(map(str, given)) if isinstance(given, list) else ()
+    extras = file.data.get("extras")
+    wanted = tuple(map(str, extras)) if isinstance(extras, list) else ()
     if faults := [*extra_faults(wanted), *label_faults(reader.planned)]:
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
     return Recipe(
@@ -141,7 +141,7 @@ class _Reader:
     """One pass over a recipe file, which collects the planned steps and the faults."""
 
     file: YamlFile
-    known: Steps
+    step_table: Steps
     overrides: Overrides
     of_all: Overrides = field(default_factory=dict, init=False)  # those of all steps that have the setting
     idle: set[str] = field(default_factory=set, init=False)  # settings of these that no step has taken
@@ -159,13 +159,13 @@ class _Reader:
             RecipeFile.model_validate(data)
         except ValidationError as error:
             self.faults += errors_of(error, RecipeFile)
-        given = data.get("steps")
+        steps = data.get("steps")
         entries = [
             (position, step)
-            for position, entry in enumerate(given if isinstance(given, list) else [])
+            for position, entry in enumerate(steps if isinstance(steps, list) else [])
             for step in expanded(entry)
         ]
-        outcome = by_step(self.overrides, [entry for _, entry in entries], self.known)
+        outcome = by_step(self.overrides, [entry for _, entry in entries], self.step_table)
         self.overrides, self.of_all, faults = outcome
         self.idle = {setting for _, setting in self.of_all}
         self.unplaced += faults
@@ -212,18 +212,18 @@ class _Reader:
             self.results[str(key)] = f"{name}/{source}"
         if not isinstance(kind, str):
             return
-        if kind not in self.known:
-            self._fault((*keys, "step"), f"no step is called {kind!r}; {choices(kind, self.known)}")
+        if kind not in self.step_table:
+            self._fault((*keys, "step"), f"no step is called {kind!r}; {choices(kind, self.step_table)}")
             return
-        given = entry.get("settings") or {}
-        if isinstance(given, Mapping):
-            step = self.known[kind]
-            values = self._values((*keys, "settings"), name, step, given)
+        settings = entry.get("settings") or {}
+        if isinstance(settings, Mapping):
+            step = self.step_table[kind]
+            values = self._values((*keys, "settings"), name, step, settings)
             self.planned.append(PlannedStep(name, kind, step, values))
 
-    def _values(self, keys: Keys, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(self, keys: Keys, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
-        values = {key: map_texts(value, self._beside) for key, value in given.items()}
+        values = {key: map_texts(value, self._beside) for key, value in settings.items()}
         of_all = self._those_of_all(name, step, values)
         self.overrides |= {(name, key): value for key, value in of_all.items()}
         self.idle -= of_all.keys()
@@ -253,13 +253,13 @@ class _Reader:
                 self._fault((*keys, *fault.where), fault.text)
         return values
 
-    def _those_of_all(self, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _those_of_all(self, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The overrides of all steps for one of them, without those that would have no effect in it."""
         own = {key: value for (target, key), value in self.overrides.items() if target == name}
         overrides = {key: value for (target, key), value in self.of_all.items() if target == name}
         while True:
             try:
-                step.settings.model_validate({**given, **own, **overrides})
+                step.settings.model_validate({**settings, **own, **overrides})
             except ValidationError as error:
                 causes = (detail.get("ctx", {}).get("error") for detail in error.errors())
                 idle = {cause.name for cause in causes if isinstance(cause, NoEffectError)} & overrides.keys()
@@ -276,8 +276,8 @@ class _Reader:
         position, inside = int(keys[1]), keys[2:]
         entry = entries[position]
         name = entry.get("name") if isinstance(entry, Mapping) else None
-        known = name if isinstance(name, str) else f"step {position + 1}"
-        return dotted((known, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
+        step = name if isinstance(name, str) else f"step {position + 1}"
+        return dotted((step, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
 
     def _beside(self, text: str) -> str:
         """``text``; if it is a path relative to the recipe's folder, as an absolute path."""
@@ -317,8 +317,8 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
             name = RUN if text == RUN else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
                 names = [step for step in earlier if step != RUN]
-                known = choices(name, names) if names else "this is the first step"
-                yield f"{text} refers to no earlier step; {known}"
+                earlier_names = choices(name, names) if names else "this is the first step"
+                yield f"{text} refers to no earlier step; {earlier_names}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             location = "" if text.startswith(("/", "~")) else " in the current folder"
             hint = " (a path in the recipe's folder starts with ./)" if location and remedy else ""

@@ -16,7 +16,7 @@ from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.core.model_files import trim
-from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.core.validation import shown
@@ -242,10 +242,10 @@ def _fingerprint(
     from pairsmith.runs.storage import canonical_json, hash_bytes
 
     values = settings.model_dump(mode="json")
-    whole = {key for key, value in planned.values.items() if value == RUN}
+    keys_of_run = {key for key, value in planned.values.items() if value == RUN}
     content: dict[str, Any] = {}
     for key, value in values.items():
-        if key in whole and earlier is not None:
+        if key in keys_of_run and earlier is not None:
             content[key] = dict(earlier)  # not the folder: this step's own is in it
             continue
         for number, text in enumerate(texts_in(value)):
@@ -273,7 +273,7 @@ def figure_of(source: str, out: Place, name: str) -> Any:
     assert match is not None  # checked when the recipe was read
     file, keys = RESULTS, (match["keys"] or "").split(".")
     if match["count"]:
-        file, keys = "manifest.json", ["counts", match["count"]]
+        file, keys = MANIFEST, ["counts", match["count"]]
     path = out / match["step"] / file
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -287,8 +287,8 @@ def figure_of(source: str, out: Place, name: str) -> Any:
         joined = [".".join(rest[:count]) for count in range(len(rest), 0, -1)]
         key = next((key for key in joined if isinstance(value, dict) and key in value), None)
         if key is None:
-            known = choices(rest[0], value) if isinstance(value, dict) else f"only the value {shown(value)}"
-            raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {known}")
+            hint = choices(rest[0], value) if isinstance(value, dict) else f"only the value {shown(value)}"
+            raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {hint}")
         value, rest = value[key], rest[key.count(".") + 1 :]
     return value
 

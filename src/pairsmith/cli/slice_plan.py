@@ -35,12 +35,12 @@ def plan_by_slice(
 ) -> Estimate:
     """Time the step on one row and then on larger and larger slices, and extrapolate from the time per row.
 
-    The step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
-    that will make, and ``base`` for a model that an earlier step will train.
+    The step's ``planned_rows_setting`` names the setting whose rows are cut. The sample of an earlier step
+    stands for what that step will write, and ``base`` for a model that an earlier step will train.
     """
-    if base is not None and getattr(settings, step.reads) in before:
-        settings = settings.model_copy(update={step.reads: base})
-    source = getattr(settings, step.sliced)
+    if base is not None and getattr(settings, step.model_setting) in before:
+        settings = settings.model_copy(update={step.model_setting: base})
+    source = getattr(settings, step.planned_rows_setting)
     rows, count = _rows(source, before)
     limit = getattr(settings, "limit", None) or count
     rows, count = rows[:limit], min(count, limit)
@@ -48,17 +48,18 @@ def plan_by_slice(
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
     name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
 
-    def tried(some: int) -> _Trial:
-        """The trial with the first rows."""
+    def tried(first: int) -> _Trial:
+        """The trial with the ``first`` rows."""
         with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
             file, out = Path(folder) / name, Path(folder) / "out"
-            lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])
+            lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:first])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
-            result = step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
+            of_slice = settings.model_copy(update={step.planned_rows_setting: str(file)})
+            result = step.run(of_slice, Run(out, Silent()))
             seconds = time.monotonic() - begun
             table = result.table() if isinstance(result, DatasetFolder) else None
-            return _Trial(some, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)
+            return _Trial(first, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)
 
     libraries = tried(1).seconds  # and the model's files
     few = many = tried(1)
@@ -73,11 +74,11 @@ def plan_by_slice(
         more = many.rows - few.rows
         seconds = max(0.0, many.seconds - few.seconds) / more
         size = max(0, many.size - few.size) / more
-    left = count - many.rows
+    untried = count - many.rows
     return Estimate(
-        seconds=libraries + many.seconds + left * seconds,
+        seconds=libraries + many.seconds + untried * seconds,
         memory=peak_memory(),
-        disk=many.size + round(left * size),
+        disk=many.size + round(untried * size),
         rows={} if many.table is None else {"train": many.table.num_rows * count // many.rows},
         sample=many.table,
     )
@@ -100,6 +101,6 @@ def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, A
         if sample is None:
             raise no_sample(source)
         return sample.slice(0, SLICE).to_pylist(), sum(before[source].rows.values())
-    every = (dict(row) for _, row in open_source(source).rows())
-    some = list(islice(every, SLICE))
-    return some, len(some) + sum(1 for _ in every)
+    rows = (dict(row) for _, row in open_source(source).rows())
+    first = list(islice(rows, SLICE))
+    return first, len(first) + sum(1 for _ in rows)

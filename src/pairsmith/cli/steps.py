@@ -80,17 +80,19 @@ class Step:
     settings: type[Settings]
     work: "str | Callable[[Any, Run], object]"  # takes settings and a ``Run``; writes into the run's folder
     help: str  # one line for people
-    dry: str = ""  # the setting with which the step writes nothing and needs no folder
-    wet: str = ""  # the setting without which the step needs no folder
+    preview_setting: str = ""  # the setting with which the step writes nothing and needs no folder
+    folder_setting: str = ""  # the setting without which the step needs no folder
     # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one,
-    # ``base``, ``model`` and the setting that ``reads`` names are checked as names of models.
+    # ``base``, ``model`` and the setting that ``model_setting`` names are checked as names of models.
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
     # Takes settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a training, which
-    # plans itself, and where ``sliced`` is given.
+    # plans itself, and where ``planned_rows_setting`` is given.
     plan: str = ""
-    sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
-    reads: str = ""  # the setting that names a model which an earlier step may train
-    then: tuple[str, ...] = ()  # commands that may follow, for people; {out} and {model} stand for the step's
+    # The setting that names the rows; a plan runs the step on some of them and extrapolates.
+    planned_rows_setting: str = ""
+    model_setting: str = ""  # the setting that names a model which an earlier step may train
+    # Commands that may follow, for people; {out} and {model} stand for the step's.
+    next_commands: tuple[str, ...] = ()
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
     def run(self, settings: Settings, run: "Run") -> object:
@@ -108,7 +110,7 @@ class Step:
     def planner(self) -> "Callable[..., Estimate]":
         """The function that says what the step will cost."""
         planner: Callable[..., Estimate]
-        if self.sliced:
+        if self.planned_rows_setting:
             planner = partial(imported("pairsmith.cli.slice_plan:plan_by_slice"), self)
         else:
             planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
@@ -116,14 +118,15 @@ class Step:
 
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:
         """``checks``, and those of the settings that name models."""
-        names = ({"base", "model", self.reads} & self.settings.model_fields.keys()) - self.checks.keys()
+        fields = self.settings.model_fields.keys()
+        names = ({"base", "model", self.model_setting} & fields) - self.checks.keys()
         return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
 
     def needs_folder(self, settings: Settings) -> bool:
         """Whether the step needs a folder to write to."""
-        if self.dry and getattr(settings, self.dry):
+        if self.preview_setting and getattr(settings, self.preview_setting):
             return False
-        return not self.wet or bool(getattr(settings, self.wet))
+        return not self.folder_setting or bool(getattr(settings, self.folder_setting))
 
 
 def imported(name: str) -> Any:
@@ -145,9 +148,9 @@ STEPS: Steps = {
         "pairsmith.steps.generate.route:generate",
         "Generate labelled texts or pairs from a task.",
         plan="pairsmith.steps.generate.plan:plan_generate",
-        dry="preview",
+        preview_setting="preview",
         checks={"task": load_task},
-        then=(
+        next_commands=(
             "pairsmith report --data {out} --out {out}-page",
             "pairsmith postprocess --data {out} --out {out}-clean",
         ),
@@ -157,21 +160,21 @@ STEPS: Steps = {
         "pairsmith.steps.generate.postprocess:postprocess",
         "Clean, smooth and split generated rows; add negatives.",
         plan="pairsmith.steps.generate.plan:plan_postprocess",
-        then=("pairsmith report --data {out} --out {out}-page",),
+        next_commands=("pairsmith report --data {out} --out {out}-page",),
     ),
     "train-encoder": Step(
         TrainEncoderSettings,
         "pairsmith.steps.training.encoder:train_encoder",
         "Train a sentence encoder on scored pairs.",
         plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
-        then=("pairsmith evaluate sts --model {out} --data GRADED_PAIRS.tsv --out {out}-sts",),
+        next_commands=("pairsmith evaluate sts --model {out} --data GRADED_PAIRS.tsv --out {out}-sts",),
     ),
     "train-classifier": Step(
         TrainClassifierSettings,
         "pairsmith.steps.training.classifier:train_classifier",
         "Train a classifier on labelled texts.",
         plan="pairsmith.steps.training.classifier:plan_train_classifier",
-        then=(
+        next_commands=(
             "pairsmith evaluate classification --model {out} --data LABELLED.tsv --out {out}-measured",
             "pairsmith classify --model {out} --data TEXTS.txt --out {out}-labels",
         ),
@@ -181,8 +184,8 @@ STEPS: Steps = {
         "pairsmith.steps.classify.route:classify",
         "Label texts with a text classifier.",
         plan="pairsmith.steps.classify.plan:plan_classify",
-        reads="model",
-        then=("pairsmith export --data {out} --form csv --out {out}-table",),
+        model_setting="model",
+        next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,
@@ -194,8 +197,8 @@ STEPS: Steps = {
         "pairsmith.steps.mine.route:mine",
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
-        reads="encoder",
-        then=("pairsmith report --data {out} --out {out}-page",),
+        model_setting="encoder",
+        next_commands=("pairsmith report --data {out} --out {out}-page",),
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
@@ -208,14 +211,14 @@ STEPS: Steps = {
         "pairsmith.steps.mine.filter:filter_pairs",
         "Keep the pairs that a model ranks highest.",
         plan="pairsmith.steps.mine.plan:plan_filter",
-        reads="model",
+        model_setting="model",
     ),
     "rewrite": Step(
         RewriteSettings,
         "pairsmith.steps.mine.rewrite:rewrite",
         "Have a model rewrite questions or summaries.",
         plan="pairsmith.steps.mine.plan:plan_rewrite",
-        reads="model",
+        model_setting="model",
     ),
     "train-reader": Step(
         TrainReaderSettings,
@@ -237,7 +240,7 @@ STEPS: Steps = {
         "pairsmith.steps.infuse.ask:ask",
         "Generate questions on passages.",
         plan="pairsmith.steps.infuse.plan:plan_ask",
-        reads="model",
+        model_setting="model",
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
@@ -249,7 +252,7 @@ STEPS: Steps = {
         "pairsmith.steps.infuse.relabel:relabel",
         "Have a teacher predict the answers to questions.",
         plan="pairsmith.steps.infuse.plan:plan_relabel",
-        reads="model",
+        model_setting="model",
     ),
     "infuse": Step(
         InfuseSettings,
@@ -261,22 +264,22 @@ STEPS: Steps = {
         "pairsmith.steps.retrieval.chunk:chunk",
         "Cut documents into chunks for retrieval.",
         plan="pairsmith.steps.retrieval.plan:plan_chunk",
-        then=("pairsmith queries --chunks {out} --out {out}-queries",),
+        next_commands=("pairsmith queries --chunks {out} --out {out}-queries",),
     ),
     "queries": Step(
         QueriesSettings,
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
-        sliced="chunks",
-        reads="model",
-        then=("pairsmith filter-queries --queries {out} --corpus CHUNKS --out {out}-kept",),
+        planned_rows_setting="chunks",
+        model_setting="model",
+        next_commands=("pairsmith filter-queries --queries {out} --corpus CHUNKS --out {out}-kept",),
     ),
     "filter-queries": Step(
         FilterQueriesSettings,
         "pairsmith.steps.retrieval.filter_queries:filter_queries",
         "Keep queries that lead back to their chunk.",
         plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
-        reads="encoder",
+        model_setting="encoder",
         checks={"judge": check_name},
     ),
     "negatives": Step(
@@ -284,14 +287,14 @@ STEPS: Steps = {
         "pairsmith.steps.negatives.route:negatives",
         "Find hard negatives for pairs of a query and a positive.",
         plan="pairsmith.steps.negatives.plan:plan_negatives",
-        reads="encoder",
+        model_setting="encoder",
         checks={"judge": check_name},
     ),
     "train-retriever": Step(
         TrainRetrieverSettings,
         "pairsmith.steps.training.retriever:train_retriever",
         "Train an encoder that finds documents for queries.",
-        then=(
+        next_commands=(
             "pairsmith evaluate retrieval --model {out} --data QUERIES --corpus CHUNKS --out {out}-measured",
             "pairsmith search --model {out} --corpus CHUNKS",
         ),
@@ -301,44 +304,44 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.sts:evaluate_sts",
         "Evaluate a sentence encoder on semantic textual similarity.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sts",
-        reads="model",
+        model_setting="model",
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,
         "pairsmith.steps.evaluate.labels:evaluate_labels",
         "Measure how much the similarity of pairs differs by label.",
-        sliced="data",
-        reads="model",
+        planned_rows_setting="data",
+        model_setting="model",
     ),
     "evaluate-retrieval": Step(
         EvaluateRetrievalSettings,
         "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
-        reads="model",
+        model_setting="model",
         checks={"model": check_retriever_name, "against": _check_folder},
-        then=("pairsmith search --model {model} --corpus CHUNKS",),
+        next_commands=("pairsmith search --model {model} --corpus CHUNKS",),
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
         "pairsmith.steps.evaluate.mteb:evaluate_mteb",
         "Evaluate a sentence encoder on tasks of the package mteb.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_mteb",
-        reads="model",
+        model_setting="model",
     ),
     "evaluate-qa": Step(
         EvaluateQaSettings,
         "pairsmith.steps.evaluate.qa:evaluate_qa",
         "Evaluate a reader on questions with answers.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_qa",
-        reads="model",
+        model_setting="model",
     ),
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
         "pairsmith.steps.evaluate.summaries:evaluate_summaries",
         "Evaluate the summaries that a model writes.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_summaries",
-        reads="model",
+        model_setting="model",
         checks={"model": check_summarizer_name},
     ),
     "evaluate-paraphrase": Step(
@@ -346,28 +349,28 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.paraphrase:evaluate_paraphrase",
         "Evaluate token vectors on paraphrase detection.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_paraphrase",
-        reads="model",
+        model_setting="model",
     ),
     "evaluate-ner": Step(
         EvaluateNerSettings,
         "pairsmith.steps.evaluate.ner:evaluate_ner",
         "Evaluate an encoder on few-shot named entity recognition.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_ner",
-        reads="model",
+        model_setting="model",
     ),
     "evaluate-sentiment": Step(
         EvaluateSentimentSettings,
         "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
         "Evaluate a model on zero-shot sentiment classification.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sentiment",
-        reads="model",
+        model_setting="model",
     ),
     "evaluate-classification": Step(
         EvaluateClassificationSettings,
         "pairsmith.steps.evaluate.classification:evaluate_classification",
         "Evaluate a text classifier: accuracy and macro F1, ×100.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_classification",
-        reads="model",
+        model_setting="model",
     ),
     "mix": Step(
         MixSettings,
@@ -386,7 +389,7 @@ STEPS: Steps = {
         "pairsmith.tools.push.route:push",
         "Upload a data set or a model to the Hugging Face Hub.",
         plan="pairsmith.tools.plans:plan_push",
-        wet="dry_run",
+        folder_setting="dry_run",
     ),
     "report": Step(
         ReportSettings,

@@ -51,6 +51,6 @@ def _shipped(name: str, below: str, what: str) -> Path:
         folder = _CHECKOUT / "recipes"
     path = folder / below / f"{name}.yaml"
     if not path.is_file():
-        known = [file.stem for file in (folder / below).glob("*.yaml")]
-        raise SettingsError(f"no shipped {what} is called {name!r}; {choices(name, known)}")
+        shipped = [file.stem for file in (folder / below).glob("*.yaml")]
+        raise SettingsError(f"no shipped {what} is called {name!r}; {choices(name, shipped)}")
     return path

@@ -153,9 +153,9 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def choices(name: str, known: Iterable[str]) -> str:
+def choices(name: str, options: Iterable[str]) -> str:
     """The end of an "unknown name" message: the most similar known name, and all known names."""
-    names = sorted(known)
+    names = sorted(options)
     nearest = get_close_matches(name, names, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return f"{hint}known: {', '.join(names)}"

@@ -25,6 +25,9 @@ Place: TypeAlias = Union[Path, "UPath"]
 
 CACHE_VARIABLE = "PAIRSMITH_CACHE"
 
+MANIFEST = "manifest.json"
+"""Name of the file that says where the rows of a dataset folder came from, and that they are complete."""
+
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
 """Stores without real folders: names may contain slashes, and that is all."""
 

@@ -48,8 +48,8 @@ class Task:
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
         parts.append(f"{rate:,.1f}/s" if rate >= 1 or not rate else f"{60 * rate:,.1f} a minute")
-        some = self.done - self.skipped >= _WARM_SHARE * (self.total - self.skipped)
-        if rate and self.done < self.total and some and seconds >= _WARM_SECONDS:
+        representative = self.done - self.skipped >= _WARM_SHARE * (self.total - self.skipped)
+        if rate and self.done < self.total and representative and seconds >= _WARM_SECONDS:
             parts.append(f"{clock((self.total - self.done) / rate)} left")
         if self.note:
             parts.append(self.note)
@@ -58,12 +58,12 @@ class Task:
 
 def clock(seconds: float) -> str:
     """``seconds`` as a readable duration: ``4 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 class Progress:

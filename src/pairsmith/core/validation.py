@@ -47,9 +47,9 @@ _OF_STEPS = {"tensorboard", "checkpoint_steps"}
 
 def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
     """Refuse options that have no effect in a public function, which has no folder for them."""
-    if given := sorted(_OF_STEPS.intersection(options)):
+    if refused := sorted(_OF_STEPS.intersection(options)):
         raise SettingsError(
-            f"{function}: only a training with a folder has {', '.join(given)}; use its command, or leave "
+            f"{function}: only a training with a folder has {', '.join(refused)}; use its command, or leave "
             "it out"
         )
 
@@ -62,34 +62,34 @@ def option_error(function: str, error: ValidationError, model: type[BaseModel]) 
 
 def _follows(detail: ErrorDetails) -> bool:
     """Whether a fault only results from others: a list with faulty items is reported as too short, too."""
-    given = detail["input"]
+    value = detail["input"]
     return (
         detail["type"] == "too_short"
-        and isinstance(given, Mapping | list | tuple)
-        and len(given) >= detail["ctx"]["min_length"]
+        and isinstance(value, Mapping | list | tuple)
+        and len(value) >= detail["ctx"]["min_length"]
     )
 
 
 def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     """One pydantic error as a clause that can follow the name of the setting."""
-    kind, given = detail["type"], detail["input"]
+    kind, value = detail["type"], detail["input"]
     if kind == "missing":
         return "missing; it has no default, so add it"
     if kind == "extra_forbidden":
         return f"unknown key; {choices(str(detail['loc'][-1]), _keys_at(model, detail['loc'][:-1]))}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"should be a mapping of keys to values, not {shown(given)}"
+        return f"should be a mapping of keys to values, not {shown(value)}"
     if kind == "value_error":
         return str(detail["ctx"]["error"])
-    if kind == "too_short" and not given:
+    if kind == "too_short" and not value:
         return "is empty; at least one is needed"
     if kind == "string_pattern_mismatch":
-        return f"should be {_expected(model, detail['loc'])}, not {shown(given)}"
+        return f"should be {_expected(model, detail['loc'])}, not {shown(value)}"
     if (number := kind.partition("_")[0]) in _KINDS:
-        return f"should be {_KINDS[number]}, not {shown(given)}"
+        return f"should be {_KINDS[number]}, not {shown(value)}"
     text = detail["msg"].removeprefix("Input ")
     text = text[0].lower() + text[1:]
-    return text if isinstance(given, Mapping | list | tuple) else f"{text}, not {shown(given)}"
+    return text if isinstance(value, Mapping | list | tuple) else f"{text}, not {shown(value)}"
 
 
 def shown(value: object) -> str:

@@ -121,17 +121,17 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
     return None
 
 
-def _inside_itself(node: yaml.Node, above: set[int], known: set[int]) -> yaml.Node | None:
-    """A node below ``node`` that contains itself, if any; ``known`` are nodes checked before."""
+def _inside_itself(node: yaml.Node, above: set[int], visited: set[int]) -> yaml.Node | None:
+    """A node below ``node`` that contains itself, if any; ``visited`` are nodes checked before."""
     if id(node) in above:
         return node
-    if id(node) in known or isinstance(node, yaml.ScalarNode):
+    if id(node) in visited or isinstance(node, yaml.ScalarNode):
         return None
     parts = (
         node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
     )
-    cycle = next(filter(None, (_inside_itself(part, above | {id(node)}, known) for part in parts)), None)
-    known.add(id(node))
+    cycle = next(filter(None, (_inside_itself(part, above | {id(node)}, visited) for part in parts)), None)
+    visited.add(id(node))
     return cycle
 
 

@@ -104,10 +104,10 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
     query_texts = _texts(queries, faults)
     judged = _judgements(qrels, faults)
     faults[UNKNOWN_QUERIES] = [query for query in judged if query not in query_texts]
-    known = {query: grades for query, grades in judged.items() if query in query_texts}
+    grades_of = {query: grades for query, grades in judged.items() if query in query_texts}
     relevant = {
         query: [document for document, grade in grades.items() if grade > 0]
-        for query, grades in known.items()
+        for query, grades in grades_of.items()
     }
     faults[UNANSWERED] = [query for query, answers in relevant.items() if not answers]
     faults[BLANK_QUERIES] = [
@@ -131,7 +131,7 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
         data,
         {document: documents[document] for document in sorted(documents, reverse=True)},
         {query: query_texts[query] for query in used},
-        {query: known[query] for query in used},
+        {query: grades_of[query] for query in used},
         {fault: ids for fault, ids in faults.items() if ids},
     )
 

@@ -23,9 +23,9 @@ def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
     for where, row, names in with_names(opened, ["sentence1"], ["sentence2"], ["score"]):
         column = next((name for name in _LANGUAGES if name in row), None)
         languages = column_text(row, column, where) if column else ""
-        given = row.get(names[2])
-        if given is not None and str(given).strip():
-            pair = GradedPair(*two_texts(row, names, where), parse_score(given, where))
+        score = row.get(names[2])
+        if score is not None and str(score).strip():
+            pair = GradedPair(*two_texts(row, names, where), parse_score(score, where))
             by_languages[languages].append(pair)
     if not by_languages:
         raise InputError(f"{opened.name} holds no graded pairs")

@@ -45,10 +45,8 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
     """The kind of rows that have these columns."""
     kind = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
     if kind is None:
-        known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
-        raise InputError(
-            f"{source} has the columns {', '.join(columns)}; expected one of these sets: {known}"
-        )
+        sets = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
+        raise InputError(f"{source} has the columns {', '.join(columns)}; expected one of these sets: {sets}")
     return kind
 
 
@@ -110,10 +108,10 @@ def _negatives(source: str | Source) -> Iterator[Row]:
     """Rows as ``negatives`` writes them; scores and ids may be missing."""
     for number, (where, row) in enumerate(open_source(source).rows(), start=1):
         query, positive = (filled_text(row, name, where) for name in ("query", "positive"))
-        given = row.get("negatives")
-        if not isinstance(given, list):
+        texts = row.get("negatives")
+        if not isinstance(texts, list):
             raise InputError(f"{where}: negatives has to be a list of texts")
-        negatives = [filled_text({"negatives": text}, "negatives", where) for text in given]
+        negatives = [filled_text({"negatives": text}, "negatives", where) for text in texts]
         scores, ids = (_as_many(row, name, len(negatives), where) for name in ("scores", "negative_ids"))
         yield {
             "id": given_id(row, where) or str(number),

@@ -53,16 +53,16 @@ def read_labelled_rows(source: str) -> tuple[pa.Schema, list[Labelled]]:
 def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]) -> Iterator[Labelled]:
     names = schema.names[1:]
     seen: Counter[str] = Counter()
-    given: set[str] = set()
+    used: set[str] = set()
     for where, row in rows:
         values = [_value(row, name, where) for name in names]
         name = given_id(row, where) or text_id("\n".join(map(str, values)))
-        whole = name
-        while whole in given or not seen[name]:
+        unique = name
+        while unique in used or not seen[name]:
             seen[name] += 1
-            whole = f"{name}-{seen[name]}" if seen[name] > 1 else name
-        given.add(whole)
-        yield kind(whole, *values)
+            unique = f"{name}-{seen[name]}" if seen[name] > 1 else name
+        used.add(unique)
+        yield kind(unique, *values)
 
 
 def _value(row: Columns, name: str, where: str) -> str | float:

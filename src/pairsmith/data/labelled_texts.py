@@ -102,18 +102,18 @@ def _as_text(value: Any, name: str, where: str) -> str | None:
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:
     """The labels with each that is a key of ``names`` replaced by its value; every key has to occur."""
-    there = dict.fromkeys(labels)
+    present = dict.fromkeys(labels)
     for old in names:
-        if old not in there:
+        if old not in present:
             raise InputError(
-                f"--map {old}={names[old]}: no row of {source} has this label; {choices(old, there)}"
+                f"--map {old}={names[old]}: no row of {source} has this label; {choices(old, present)}"
             )
     return [names.get(label, label) for label in labels]
 
 
-def _column(row: Columns, given: str | None, usual: Sequence[str], source: str, what: str) -> str:
-    if given is not None:
-        return pick_column(row, [given], source)
+def _column(row: Columns, named: str | None, usual: Sequence[str], source: str, what: str) -> str:
+    if named is not None:
+        return pick_column(row, [named], source)
     column = find_column(row, usual)
     if column is None:
         raise InputError(

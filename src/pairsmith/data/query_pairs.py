@@ -39,5 +39,5 @@ def read_query_pairs(
         query_id = given_id(row, where, names[2]) if names[2] else ""
         title = row.get("title")
         for text in texts_of(row, names[1], where):
-            whole = with_title(title, text) if isinstance(title, str) and text else text
-            yield QueryPair(column_text(row, names[0], where), text, whole, query_id, where)
+            titled = with_title(title, text) if isinstance(title, str) and text else text
+            yield QueryPair(column_text(row, names[0], where), text, titled, query_id, where)

@@ -64,10 +64,10 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
                 faults[UNKNOWN_DOCUMENTS].append(relevant)
     if not queries:
         raise InputError(f"{data} holds no queries")
-    lost, every = len(faults[UNKNOWN_DOCUMENTS]), sum(map(len, relevance.values()))
-    if lost > every / 2:  # figures would say how many texts are there, and not how well they are found
+    lost, total = len(faults[UNKNOWN_DOCUMENTS]), sum(map(len, relevance.values()))
+    if lost > total / 2:  # figures would say how many texts are there, and not how well they are found
         raise InputError(
-            f"{data}: {lost:,} of the {every:,} texts that its queries should find are not among those of "
+            f"{data}: {lost:,} of the {total:,} texts that its queries should find are not among those of "
             f"{', '.join(corpus)}; the column chunk has to hold the id of one of them, or positive the text "
             "of one as it stands there (chunk may have cut yours)"
         )

@@ -70,11 +70,13 @@ class GeneratedQuestion:
     id: str
     context: str
     question: str
-    written: str  # the generated answer
+    generated_answer: str  # stored in the column ``written``
     # The answer's span; None where the generated answer does not occur in the passage. A teacher replaces the
     # question generator's span by its own.
     answer: Span | None
-    before: Span | None  # the span before the teacher replaced it; the same as ``answer`` without a teacher
+    # Where the generated answer occurs, which the teacher's answer does not replace; the same as ``answer``
+    # without a teacher. Stored in the column ``written_answers``.
+    generated_span: Span | None
     # The teacher's distributions of the answer's start and end; None without a teacher.
     starts: Distribution | None = None
     ends: Distribution | None = None
@@ -104,14 +106,14 @@ class GeneratedQuestion:
             "id": self.id,
             "context": self.context,
             "question": self.question,
-            "written": self.written,
+            "written": self.generated_answer,
             "answers": self._answers(self.answer),
         }
         if self.starts is None or self.ends is None:
             return row
         return {
             **row,
-            "written_answers": self._answers(self.before),
+            "written_answers": self._answers(self.generated_span),
             "confidence": self.confidence,
             "starts": self.starts.columns(),
             "ends": self.ends.columns(),
@@ -159,14 +161,14 @@ def generated_questions_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[Gene
             question,
             str(row.get("written") or (context[slice(*answer)] if answer else "")),
             answer,
-            _before(row, answer, context, where),
+            _generated_span(row, answer, context, where),
             _distribution(row, "starts", context, where),
             _distribution(row, "ends", context, where),
         )
 
 
-def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span | None:
-    """The answer's span before a teacher replaced it."""
+def _generated_span(row: Columns, answer: Span | None, context: str, where: str) -> Span | None:
+    """Where the generated answer occurs in the passage."""
     if "written_answers" in row:
         return _answer(row, "written_answers", context, where)
     written = str(row.get("written") or "")
@@ -211,10 +213,10 @@ def _distribution(row: Columns, name: str, context: str, where: str) -> Distribu
 
 
 def _numbers(value: Any, where: str) -> tuple[float, ...]:
-    known = isinstance(value, list) and all(
+    are_numbers = isinstance(value, list) and all(
         isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
         for number in value
     )
-    if not known:
+    if not are_numbers:
         raise InputError(f"{where}: a list of numbers is expected, found {str(value)[:40]}")
     return tuple(value)

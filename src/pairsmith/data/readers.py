@@ -106,7 +106,7 @@ def with_names(
     """
     names: list[str] = []
     for where, row in source.rows():
-        names = names or [pick_column(row, known, source.name, remedy) for known in wanted]
+        names = names or [pick_column(row, columns, source.name, remedy) for columns in wanted]
         yield where, row, names
 
 

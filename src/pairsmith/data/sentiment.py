@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
 from pairsmith.data.labelled_texts import read_label
 from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, read_texts, with_names
 from pairsmith.data.sources import Source, open_source
@@ -36,7 +36,7 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
     """
     path = place(source)
     with reaching(path, InputError):
-        folder = is_folder(path) and size_of(path / "manifest.json") is None
+        folder = is_folder(path) and size_of(path / MANIFEST) is None
         files = sorted(inside(path), key=lambda file: file.name) if folder else []
     sides = [
         (file, label) for ending, label in _SIDES for file in files if ending in Path(file.name).suffixes

@@ -86,12 +86,12 @@ def is_hub_data(source: str) -> bool:
 
     With a configuration the split has to be given, ``org/name/config:split``; ``a/b/c`` is a path.
     """
-    whole, _, split = source.partition(":")
+    name_and_config, _, split = source.partition(":")
     name = hub_name(source)
     if is_url(source) or "/" not in name or not is_hub_id(name):
         return False
-    named = whole == name or bool(split and _CONFIG.fullmatch(whole.removeprefix(name)))
-    return named and data_suffix(Path(whole)) not in _SUFFIXES
+    named = name_and_config == name or bool(split and _CONFIG.fullmatch(name_and_config.removeprefix(name)))
+    return named and data_suffix(Path(name_and_config)) not in _SUFFIXES
 
 
 def hub_name(source: str) -> str:
@@ -118,10 +118,10 @@ def check_there(source: str) -> None:
     """
     local = not is_url(source) and ":" not in source and not is_hub_data(source)
     try:
-        there = not local or Path(source).expanduser().exists()
+        exists = not local or Path(source).expanduser().exists()
     except (OSError, RuntimeError):  # too long for a name, or of a user who is not there
         return  # who opens it says so
-    if not there:
+    if not exists:
         raise missing(place(source))
 
 
@@ -333,9 +333,9 @@ def load_hub_data(source: str, *, streaming: bool) -> Any:
     """A Hub data set as ``datasets`` loads it; its exceptions are passed on."""
     import datasets
 
-    whole, _, split = source.partition(":")
-    config = whole.removeprefix(hub_name(source)).removeprefix("/")
-    named = (hub_name(source), config) if config else (whole,)
+    name_and_config, _, split = source.partition(":")
+    config = name_and_config.removeprefix(hub_name(source)).removeprefix("/")
+    named = (hub_name(source), config) if config else (name_and_config,)
     with hub_or_cache():
         return datasets.load_dataset(*named, split=split or "train", streaming=streaming)
 

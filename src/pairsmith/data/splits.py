@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from pairsmith.core.errors import InputError, choices
-from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
 
 Say = Callable[[str], None]
 
@@ -29,9 +29,9 @@ def split_of(source: str) -> tuple[str, str]:
     match = _NAMED.fullmatch(source)
     if match is None:
         return source, ""
-    whole, folder = place(source), place(match[1])
+    path, folder = place(source), place(match[1])
     try:
-        named = is_folder(folder) and not is_folder(whole) and size_of(whole) is None
+        named = is_folder(folder) and not is_folder(path) and size_of(path) is None
     except OSError:  # a text that is too long to be a path
         named = False
     return (match[1], match[2]) if named else (source, "")
@@ -102,7 +102,7 @@ def _by_split(folder: Place) -> dict[str, list[Place]]:
 
 def folder_files(path: Place) -> list[Place]:
     """The Parquet files with the rows of a dataset folder, split by split, in order."""
-    manifest = path / "manifest.json"
+    manifest = path / MANIFEST
     if size_of(manifest) is not None:
         try:
             complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")

@@ -30,12 +30,12 @@ class StoredRows:
         """Write the rows to disk."""
         folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        path, left = folder / "rows.arrow", iter(rows)
+        path, remaining = folder / "rows.arrow", iter(rows)
         with _writing(path):
             writer = pa.ipc.new_file(str(path), schema)
-        while some := list(islice(left, _TOGETHER)):
+        while batch := list(islice(remaining, _TOGETHER)):
             with _writing(path):
-                writer.write_batch(pa.RecordBatch.from_pylist(some, schema=schema))
+                writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
         with _writing(path):
             writer.close()
         reader = pa.ipc.open_file(pa.memory_map(str(path)))

@@ -22,7 +22,7 @@ from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair
-from pairsmith.data.sources import data_suffix, missing, read_lines
+from pairsmith.data.sources import data_suffix, missing, plain_or_gzip, read_lines
 
 STS_SUITES = ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sick")
 
@@ -78,10 +78,10 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
         )
     for name in names or ():
         if name not in suites:
-            known = name in STS_SUITES
+            is_suite = name in STS_SUITES
             raise InputError(
                 f"{data} has no {name!r}; it has: {', '.join(suites)}"
-                if known
+                if is_suite
                 else f"no test set is called {name!r}; {choices(name, {*STS_SUITES, *suites})}"
             )
     return [StsSuite(name, suites[name]()) for name in dict.fromkeys(names or suites)]
@@ -127,9 +127,9 @@ def _folders(folder: Place) -> list[Place]:
 
 def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
     """The suites whose files lie directly in ``folder``."""
-    if stsb := _there(folder, _STSB_TEST):
+    if stsb := plain_or_gzip(folder, _STSB_TEST):
         yield "stsb", lambda: {"stsb": tuple(_stsb(stsb))}
-    if sick := [file for name in _SICK_TEST if (file := _there(folder, name))]:
+    if sick := [file for name in _SICK_TEST if (file := plain_or_gzip(folder, name))]:
         yield "sick", lambda: {"sick": tuple(_sick(sick[0]))}
     year = _YEAR.search(folder.resolve().name)
     if year is None:
@@ -140,16 +140,12 @@ def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
         yield name, lambda: _semeval(folder, name, loads)
 
 
-def _there(folder: Place, name: str) -> Place | None:
-    """The file ``name`` or ``name.gz`` in ``folder``, if it exists."""
-    return next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
-
-
 def _subset(folder: Place, subset: str) -> Callable[[], tuple[GradedPair, ...]] | None:
     """A function that reads ``subset`` from ``folder``; None if it does not exist."""
-    if table := _there(folder, f"{subset}.test.tsv"):
+    if table := plain_or_gzip(folder, f"{subset}.test.tsv"):
         return lambda: tuple(_scored_lines(table))
-    inputs, gold = _there(folder, f"STS.input.{subset}.txt"), _there(folder, f"STS.gs.{subset}.txt")
+    inputs = plain_or_gzip(folder, f"STS.input.{subset}.txt")
+    gold = plain_or_gzip(folder, f"STS.gs.{subset}.txt")
     if inputs and gold:
         return lambda: tuple(_released(inputs, gold))
     return None

@@ -38,11 +38,11 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
     """
     path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):
-        there, folder = size_of(path) is not None, is_folder(path)
-    hub = not there and not folder and is_hub_data(str(source))
+        is_file, folder = size_of(path) is not None, is_folder(path)
+    hub = not is_file and not folder and is_hub_data(str(source))
     if hub or folder or data_suffix(path) in _ROWS:
         lines = _rows(source, hub)
-    elif not there:
+    elif not is_file:
         raise missing(path)
     else:
         lines = _beside(path) if has_tags_beside(path) else _columns(path)
@@ -68,9 +68,9 @@ def _beside(path: Place) -> _Lines:
     words, tags = ([line.split() for _, line in read_lines(file)] for file in (path, other))
     if len(words) != len(tags):
         raise InputError(f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}")
-    for number, (some, their) in enumerate(zip(words, tags, strict=True), start=1):
-        if some:
-            yield f"{name}:{number}", some, their
+    for number, (sentence, their) in enumerate(zip(words, tags, strict=True), start=1):
+        if sentence:
+            yield f"{name}:{number}", sentence, their
 
 
 def _rows(source: str | Place, hub: bool) -> _Lines:
@@ -78,7 +78,7 @@ def _rows(source: str | Place, hub: bool) -> _Lines:
     meaning: Sequence[str] | None = None
     for where, row in open_source(source).rows():
         if not names:
-            names = [pick_column(row, known, where) for known in (_WORDS, _TAGS)]
+            names = [pick_column(row, columns, where) for columns in (_WORDS, _TAGS)]
             meaning = _meaning(str(source), names[1]) if hub else None
         words, tags = (row.get(name) for name in names)
         if not isinstance(words, list) or not isinstance(tags, list):

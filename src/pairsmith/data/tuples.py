@@ -87,12 +87,12 @@ def _negatives(row: Columns, where: str) -> list[str]:
 
 def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
     """The scores of the positive and of each negative."""
-    given = {name: numbers for name in _SCORES if (numbers := _numbers(row.get(name), name, where))}
-    if not given:
+    columns = {name: numbers for name in _SCORES if (numbers := _numbers(row.get(name), name, where))}
+    if not columns:
         raise InputError(f"{where}: the row has no scores; expected a column scores, score or label")
-    if len(given.get("score", ())) == 1 and len(given.get("scores", ())) == negatives:
-        return (*given["score"], *given["scores"])
-    name, numbers = next(iter(given.items()))
+    if len(columns.get("score", ())) == 1 and len(columns.get("scores", ())) == negatives:
+        return (*columns["score"], *columns["scores"])
+    name, numbers = next(iter(columns.items()))
     if len(numbers) == negatives + 1:
         return numbers
     if len(numbers) == negatives:  # how far the positive is ahead of each

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import encode_texts, not_finite
@@ -24,8 +24,6 @@ from pairsmith.models.trained_on import read_trained_on, write_trained_on
 
 HEAD = "classifier.safetensors"
 LABELS = "classifier.json"
-
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,32 +41,35 @@ class TextClassifier:
 
     encoder: SentenceTransformer
     labels: tuple[str, ...]
-    weight: Floats
-    bias: Floats
+    weight: Float32s
+    bias: Float32s
     trained_on: frozenset[str] = frozenset()
     by_names: bool = False
 
     def scores(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
-    ) -> Floats:
-        """The score of each label for n texts, none blank, ``(n, k)`` float32; the highest is predicted.
+    ) -> Float32s:
+        """The score of each label for n texts, none blank (D14): ``(n, k)`` float32; the highest wins.
 
         Of a trained classifier they are log probabilities but for a constant of each text; of one by names
         (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
         """
         vectors = unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
-        scores: Floats = vectors @ self.weight.T + self.bias
+        scores: Float32s = vectors @ self.weight.T + self.bias
         return scores
 
     def confidences(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
-    ) -> Floats:
-        """The probability of each label, or its cosine if the classifier is one by names; as ``scores``."""
+    ) -> Float32s:
+        """The probability of each label for n texts (D14): ``(n, k)`` float32, each row sums to 1.
+
+        Of a classifier by names they are the cosines, -1 to 1. Arguments are as for ``scores``.
+        """
         scores = self.scores(texts, batch_size=batch_size, advance=advance)
         if self.by_names:
             return scores
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares: Floats = powers / powers.sum(axis=1, keepdims=True)
+        shares: Float32s = powers / powers.sum(axis=1, keepdims=True)
         return shares
 
     def predict(self, texts: Sequence[str]) -> list[str]:
@@ -82,20 +83,24 @@ def unit_vectors(
     *,
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda _: None,
-) -> Floats:
-    """The vectors of texts that are not blank, scaled to length 1: ``(n, d)`` float32."""
+) -> Float32s:
+    """The vectors of n texts that are not blank, scaled to length 1 (D14): ``(n, d)`` float32.
+
+    A vector of zeros stays as it is.
+    """
     vectors = encode_texts(encoder, texts, batch_size=batch_size, advance=advance)
     if not np.isfinite(vectors).all():
         raise not_finite("the encoder gives vectors")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    scaled: Float32s = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return scaled
 
 
 def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequence[str]]) -> TextClassifier:
     """A classifier without training: a text has the label whose description is nearest by cosine.
 
-    ``names`` has for each label one or more descriptions, whose mean direction is taken.
+    ``names`` has for each of the k labels one or more descriptions, whose mean direction is its row of the
+    ``weight``, ``(k, d)`` float32; the ``bias``, ``(k,)``, is 0.
     """
     means = [unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
     weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)

@@ -39,9 +39,10 @@ class CrossEncoder(TextModel):
     shares: bool = False
 
     def rows(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[PrefixRow]:
-        """Rows of n pairs, each pair in one of them, alone or behind the input that it shares.
+        """Rows of n pairs as tokens (M6), each pair in one of them, alone or behind the input that it shares.
 
-        They hold the pairs' tokens where inputs are shared, else only how many there are.
+        They hold the pairs' tokens where inputs are shared, else only how many there are. The ``numbers`` of
+        a row say which of the n pairs are in it.
         """
         tokenized = self.tokenized(inputs, outputs)
         pairs = tokenized["input_ids"]
@@ -53,15 +54,20 @@ class CrossEncoder(TextModel):
         rest = [tokens[end:] for tokens, end in zip(pairs, ends, strict=True)]
         # Longer rows take more attention, so behind a short input nothing is saved.
         groups = [
-            given if len(before) > len(behind) > 0 else number
-            for number, (given, before, behind) in enumerate(zip(inputs, prefixes, rest, strict=True))
+            input_text if len(before) > len(behind) > 0 else number
+            for number, (input_text, before, behind) in enumerate(zip(inputs, prefixes, rest, strict=True))
         ]
         return list(prefix_rows(prefixes, rest, groups))
 
     def row_features(
         self, rows: Sequence[PrefixRow], inputs: Sequence[str], outputs: Sequence[str]
     ) -> dict[str, Any]:
-        """What ``scores`` needs for some of the rows of these pairs."""
+        """What ``scores`` needs for some of the rows of these pairs (M6).
+
+        They are model inputs ``(pairs, longest)``, int64; where inputs are shared, the features of the rows
+        (see ``prefix_features``) and ``last``, ``(pairs, 2)`` int64: the row and the column of the token
+        whose state is scored.
+        """
         if not self.shares:
             numbers = [number for row in rows for number in row.numbers]
             return dict(self.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
@@ -73,7 +79,7 @@ class CrossEncoder(TextModel):
         return {**prefix_features(rows), "last": torch.tensor(last)}
 
     def scores(self, features: Mapping[str, Any]) -> Tensor:
-        """The scores of the rows' pairs, one row's after another's, ``(pairs,)`` float32."""
+        """The scores of the rows' pairs (M6), one row's after another's, ``(pairs,)`` float32, unbounded."""
         if not self.shares:
             scores: Tensor = self.model(**features).logits
         else:
@@ -135,13 +141,13 @@ def score_pairs(
             batch_scores: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
             return batch_scores
 
-    def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[NDArray[np.float32]]:
-        return pool.submit(scored, cross.row_features([rows[number] for number in some], inputs, outputs))
+    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[NDArray[np.float32]]:
+        return pool.submit(scored, cross.row_features([rows[number] for number in batch], inputs, outputs))
 
     most = batch_tokens or tokens_at_once(device)
     with one_thread_each(device) as pool:
-        for some, results in pool.results(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
-            scores[[number for row in some for number in rows[row].numbers]] = results
+        for batch, results in pool.results(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
+            scores[[number for row in batch for number in rows[row].numbers]] = results
             advance(len(results))
     if not np.isfinite(scores).all():
         raise not_finite("the cross-encoder gives scores")

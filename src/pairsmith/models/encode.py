@@ -94,10 +94,13 @@ def padded_inputs(rows: Sequence[Sequence[int] | Tensor], filler: int) -> dict[s
     return {"input_ids": padded(rows, filler), "attention_mask": mask}
 
 
-def not_finite(gives: str) -> ModelError:
-    """The error for a model that ``gives`` numbers such as "the encoder gives vectors", some not finite."""
+def not_finite(subject: str) -> ModelError:
+    """The error for a model whose output holds NaN or infinity.
+
+    ``subject`` begins the message: "the encoder gives vectors".
+    """
     return ModelError(
-        f"{gives} that are not finite; its weights are damaged, or its number format is too narrow: "
+        f"{subject} that are not finite; its weights are damaged, or its number format is too narrow: "
         "try float32"
     )
 
@@ -163,7 +166,7 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
     options = {"truncation": True, "max_length": encoder.max_seq_length, "verbose": False}
     # The tokens of all texts would take far more memory than the texts.
     parts = (texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE))
-    return [max(1, len(ids)) for some in parts for ids in tokenizer(list(some), **options)["input_ids"]]
+    return [max(1, len(ids)) for batch in parts for ids in tokenizer(list(batch), **options)["input_ids"]]
 
 
 def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:

@@ -32,8 +32,8 @@ def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float3
     averages = np.zeros((len(words), len(next(iter(vectors.values())))), np.float32)
     for row, average in zip(words, averages, strict=True):
         forms = [word if word in vectors else word.lower() for word in row]
-        if known := [vectors[form] for form in forms if form in vectors]:
-            average[:] = np.mean(known, axis=0, dtype=np.float32)
+        if word_vectors := [vectors[form] for form in forms if form in vectors]:
+            average[:] = np.mean(word_vectors, axis=0, dtype=np.float32)
     return averages
 
 
@@ -43,7 +43,7 @@ def split_words(sentence: str) -> list[str]:
 
 
 def read_vectors(path: Path, wanted: Set[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped."""
+    """The vectors of the ``wanted`` words, each ``(d,)`` float32; other words are skipped."""
     keys = {word.encode(): word for word in wanted}
     vectors: dict[str, NDArray[np.float32]] = {}
     size: int | None = None

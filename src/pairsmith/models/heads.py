@@ -192,7 +192,7 @@ def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
 
 
 def written_by(config: Any) -> Literal["encoder-decoder", "decoder", "nothing"]:
-    """The same of a model with this config."""
+    """How a model with this transformers config generates texts; ``nothing`` means an encoder alone."""
     if config.is_encoder_decoder:
         return "encoder-decoder"
     alone = _lacks_only_a_decoder(config) and not getattr(config, "is_decoder", False)

@@ -90,16 +90,16 @@ def mark_pairs(tokenizer: Any) -> None:
     if None in parts[begin:end] or not line or tokenizer.unk_token_id in line:
         return
     pieces = {"<start>": tokens[:begin], "<line>": line, "<end>": tokens[end:]}
-    there = [name for name, ids in pieces.items() if ids]
+    present = [name for name, ids in pieces.items() if ids]
 
     def template(*names: str) -> str:
-        return " ".join(name for name in names if name in {"$A", "$B:1", *there})
+        return " ".join(name for name in names if name in {"$A", "$B:1", *present})
 
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=template("<start>", "$A", "<end>"),
         pair=template("<start>", "$A", "<line>", "$B:1", "<end>"),
         special_tokens=[
             {"id": name, "ids": pieces[name], "tokens": tokenizer.convert_ids_to_tokens(pieces[name])}
-            for name in there
+            for name in present
         ],
     )

@@ -53,8 +53,8 @@ def parse(
     A second separator is a fault, and what follows it is ignored.
     """
 
-    def text(some: Sequence[int]) -> str:
-        decoded: str = generator.tokenizer.decode(list(some), skip_special_tokens=True)
+    def text(part: Sequence[int]) -> str:
+        decoded: str = generator.tokenizer.decode(list(part), skip_special_tokens=True)
         return decoded.strip()
 
     parts: list[list[int]] = [[]]
@@ -64,17 +64,17 @@ def parse(
         else:
             parts[-1].append(token)
     ends = {end} if isinstance(end, int) else set(end)
-    whole = bool(tokens) and tokens[-1] in ends
+    complete = bool(tokens) and tokens[-1] in ends
     answer, question = text(parts[0]), text(parts[1]) if len(parts) > 1 else ""
-    return WrittenQuestion(answer, question, _fault(answer, question, parts, whole=whole))
+    return WrittenQuestion(answer, question, _fault(answer, question, parts, complete=complete))
 
 
 def _fault(
-    answer: str, question: str, parts: Sequence[Sequence[int]], *, whole: bool
+    answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool
 ) -> GenerationFault | None:
     if len(parts) != 2:
         return "no separator"
-    if not whole:
+    if not complete:
         return "unfinished"
     if not answer:
         return "no answer"

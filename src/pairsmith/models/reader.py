@@ -84,11 +84,11 @@ def load_reader(
         raise SettingsError(
             f"max_length {max_length} leaves no room for a question and a text; give at least {_SHORTEST}"
         )
-    there = heads_kind(resolve_model(model)) == "tokens"
-    if there or (fresh_head and perceptrons):
-        encoder = load_token_encoder(model, whole=True, **how)
+    has_heads = heads_kind(resolve_model(model)) == "tokens"
+    if has_heads or (fresh_head and perceptrons):
+        encoder = load_token_encoder(model, encoder_only=True, **how)
         where, width = resolve_model(model), int(encoder.model.config.hidden_size)
-        heads = load_heads(where, width, "tokens") if there else SpanHeads(width, "tokens", seed)
+        heads = load_heads(where, width, "tokens") if has_heads else SpanHeads(width, "tokens", seed)
         mark_pairs(encoder.tokenizer)
         reader = Reader(PerceptronReader(encoder.model, heads), encoder.tokenizer, encoder.max_length)
     else:
@@ -154,7 +154,7 @@ def encode_questions(reader: Reader, questions: Sequence[str], contexts: Sequenc
 def rows_of_questions(features: Sequence[Feature]) -> list[list[int]]:
     """The numbers of the features of each question, in order."""
     rows = range(len(features))
-    return [list(some) for _, some in groupby(rows, key=lambda row: features[row].question)]
+    return [list(group) for _, group in groupby(rows, key=lambda row: features[row].question)]
 
 
 def collate(reader: TextModel, batch: Sequence[Feature]) -> dict[str, Tensor]:
@@ -238,7 +238,7 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
     places = [mask.nonzero().flatten().tolist() for mask in kept]
-    owned = [slice(some[0], some[-1] + 1) if some else slice(0, 0) for some in places]
+    owned = [slice(of_window[0], of_window[-1] + 1) if of_window else slice(0, 0) for of_window in places]
     text = TextScores(
         torch.cat(
             [window_scores[:, tokens] for window_scores, tokens in zip(scores, owned, strict=True)], dim=1

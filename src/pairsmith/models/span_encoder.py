@@ -31,13 +31,16 @@ class SpanEncoder:
         return SpanEncoder(replace(self.tokens, max_length=min(tokens, self.tokens.max_length)), self.heads)
 
     def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
-        """r(c): the vectors of the last layer, ``(n, longest, d)``."""
+        """r(c) of Q4: the vectors of the last layer, ``(n, longest, d)``, in the model's dtype.
+
+        ``features`` are those of n texts, as ``TextModel.features`` makes them.
+        """
         inputs = moved(features, self.tokens.model.device)
         vectors: Tensor = self.tokens.model(**inputs).last_hidden_state
         return vectors
 
     def question_vectors(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """f_start and f_end of n questions, each ``(n, d)``."""
+        """f_start and f_end of n questions (Q4), each ``(n, d)``, in the heads' dtype."""
         starts, ends = self.heads(self.token_vectors(features)[:, 0])
         return starts, ends
 

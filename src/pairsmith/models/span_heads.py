@@ -38,7 +38,11 @@ class SpanHeads(nn.Module):
             self.end = _perceptron(width, 1 if kind == "tokens" else width)
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Map vectors ``(…, d)`` to numbers ``(…)`` or vectors ``(…, d)``, for starts and for ends."""
+        """Map vectors ``(…, d)``, of the heads' dtype, to two tensors of it, for starts and for ends.
+
+        Heads of kind ``tokens`` give scores, ``(…)``, unbounded (Q3); those of kind ``questions`` give
+        f_start and f_end, ``(…, d)`` (Q4).
+        """
         start, end = self.start(vectors), self.end(vectors)
         return (start.squeeze(-1), end.squeeze(-1)) if self.kind == "tokens" else (start, end)
 
@@ -64,9 +68,9 @@ def heads_kind(where: str) -> Kind | None:
             kind = (file.metadata() or {}).get("kind")
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path} cannot be read ({first_line(error)}); copy the model again") from error
-    for known in KINDS:
-        if kind == known:
-            return known
+    for name in KINDS:
+        if kind == name:
+            return name
     raise ModelError(f"{path} does not say whether its heads read tokens or questions")
 
 
@@ -74,8 +78,8 @@ def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
     """Load the heads saved beside a model whose vectors have this width, and check their kind."""
     saved_kind = heads_kind(where)
     if saved_kind != kind:
-        there = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"
-        raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {there}")
+        present = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"
+        raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {present}")
     heads = SpanHeads(width, kind)
     try:
         heads.load_state_dict(load_file(str(file_of(where, FILE))))

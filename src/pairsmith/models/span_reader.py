@@ -108,11 +108,11 @@ def answer_by_vectors(
     predictions: dict[int, Prediction] = {}
     with torch.inference_mode():
         for first in range(0, len(texts), _AT_ONCE):
-            some = texts[first : first + _AT_ONCE]
-            numbers = [number for text in some for number in numbers_of[text]]
+            batch = texts[first : first + _AT_ONCE]
+            numbers = [number for text in batch for number in numbers_of[text]]
             sides = question_vectors(encoder, [questions[number] for number in numbers])
-            starts, ends = (torch.split(side, [len(numbers_of[text]) for text in some]) for side in sides)
-            for text, read, start, end in zip(some, text_vectors(encoder, some), starts, ends, strict=True):
+            starts, ends = (torch.split(side, [len(numbers_of[text]) for text in batch]) for side in sides)
+            for text, read, start, end in zip(batch, text_vectors(encoder, batch), starts, ends, strict=True):
                 answers = _answers(text, read, start, end, max_answer_tokens)
                 predictions.update(zip(numbers_of[text], answers, strict=True))
                 advance(len(answers))

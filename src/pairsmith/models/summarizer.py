@@ -101,8 +101,8 @@ def _ends(model: str, own: int | list[int] | None, taught: int | None) -> list[i
             f"model {model}: its tokenizer has no end token, which is to end a summary; name one as "
             "eos_token in its tokenizer_config.json"
         )
-    known = [own] if isinstance(own, int) else own or []
-    return [taught, *(token for token in known if token != taught)]
+    ends = [own] if isinstance(own, int) else own or []
+    return [taught, *(token for token in ends if token != taught)]
 
 
 def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) -> None:
@@ -124,8 +124,8 @@ def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) ->
 def _grow(model: Any, count: int) -> None:
     """Enlarge a model's vocabulary to ``count`` tokens; new embeddings are the mean of the others."""
     before = [table.weight.detach() for table in _tables(model)]
-    known = len(before[0])
-    if count <= known:  # the token was known, or the table has rows to spare
+    size = len(before[0])
+    if count <= size:  # the token was known, or the table has rows to spare
         return
     shared = len({id(table.weight) for table in _tables(model)}) == 1
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -133,8 +133,8 @@ def _grow(model: Any, count: int) -> None:
         if not shared:  # resizing ties the two tables where most models of the kind tie them
             model.get_output_embeddings().weight = nn.Parameter(model.get_input_embeddings().weight.clone())
         for table, rows in zip(_tables(model), before, strict=True):
-            table.weight[:known] = rows
-            table.weight[known:] = rows.mean(dim=0)
+            table.weight[:size] = rows
+            table.weight[size:] = rows.mean(dim=0)
 
 
 def _tables(model: Any) -> list[Any]:
@@ -270,8 +270,8 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, sho
     else:  # the library would not have the summary repeat the document either: see ``_rules``
         lengths = {"max_new_tokens": longest, "min_new_tokens": least - 1}
         # Until its shortest length a model may not end, and would begin the next message of a chat instead.
-        known = summarizer.tokenizer.added_tokens_decoder.items()
-        special = {number for number, token in known if token.special} - set(own["eos_token_id"])
+        added = summarizer.tokenizer.added_tokens_decoder.items()
+        special = {number for number, token in added if token.special} - set(own["eos_token_id"])
         own["suppress_tokens"] = sorted(special) or None
     return GenerationConfig(**own, num_beams=beams, **lengths, **of_beams)
 

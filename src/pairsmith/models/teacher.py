@@ -65,7 +65,10 @@ def predict_spans(
 def window_scores(
     reader: Reader, windows: Sequence[Feature], batch_tokens: int | None = None
 ) -> list[Tensor]:
-    """Start and end scores of each window, ``(2, tokens)`` float32."""
+    """Start and end scores of each window (Q3), ``(2, tokens)`` float32 on the CPU, unnormalised.
+
+    The tokens are all those of a window, special ones included; ``whole_text`` joins a text's windows (Q7).
+    """
     device = reader.model.device
     scores: list[Tensor] = [torch.empty(0)] * len(windows)
     lengths = [len(window.input_ids) for window in windows]

@@ -33,7 +33,10 @@ class TokenEncoder(TextModel):
         ]
 
     def states(self, features: Mapping[str, Tensor]) -> Sequence[Tensor]:
-        """The vectors of each layer from 0 on, each ``(n, longest, d)``."""
+        """The vectors of each layer from 0 on (Q8), each ``(n, longest, d)`` in the model's dtype.
+
+        ``features`` are those of n texts; there is a tensor more than ``layers``.
+        """
         inputs = moved(features, self.model.device)
         states: Sequence[Tensor] = self.model(**inputs, output_hidden_states=True).hidden_states
         return states
@@ -61,10 +64,14 @@ def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple
 
 
 def start_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token that contains each position, or the next token where it lies between two.
+    """The token that contains each position, or the next token where it lies between two (Q5).
 
-    Tokens, none of them empty, begin and end at ``offsets``, ``(tokens, 2)``; ``positions``, ``(n,)``, are
-    characters at which something starts. The token is -1 for a position after the last one.
+    Args:
+        offsets: ``(tokens, 2)`` int64, where the tokens, none of them empty, begin and end, in characters.
+        positions: ``(n,)`` int64, characters at which something starts.
+
+    Returns:
+        rows of ``offsets``, ``(n,)`` int64; -1 for a position after the last token.
     """
     tokens: Ints = np.searchsorted(offsets[:, 1], positions, side="right").astype(np.int64)
     tokens[tokens == len(offsets)] = -1
@@ -72,10 +79,15 @@ def start_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def end_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token that contains the character before each position, or the one before it if between two.
+    """The token that contains the character before each position, or the one before it if between two (Q5).
 
-    Positions are exclusive ends; see ``start_tokens``. The token is -1 for a position before the first one,
-    or after the last one, where the text was cut off.
+    Args:
+        offsets: ``(tokens, 2)`` int64, as for ``start_tokens``.
+        positions: ``(n,)`` int64, characters before which something ends.
+
+    Returns:
+        rows of ``offsets``, ``(n,)`` int64; -1 for a position before the first token, or after the last one,
+        where the text was cut off.
     """
     tokens: Ints = np.searchsorted(offsets[:, 0], positions, side="left").astype(np.int64) - 1
     if len(offsets):
@@ -84,16 +96,16 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def load_token_encoder(
-    model: str, *, whole: bool = False, bidirectional: bool = False, **how: Unpack[Loading]
+    model: str, *, encoder_only: bool = False, bidirectional: bool = False, **how: Unpack[Loading]
 ) -> TokenEncoder:
     """Load ``model``, or the encoder of an encoder-decoder, as a token encoder, as ``load_with_head`` loads.
 
-    With ``whole`` an encoder-decoder is refused. With ``bidirectional``, too, and the tokens of a causal
-    language model attend to later ones: its mask is removed.
+    With ``encoder_only`` an encoder-decoder is refused. With ``bidirectional``, too, and the tokens of a
+    causal language model attend to later ones: its mask is removed.
     """
     network, tokenizer, longest = load_with_head(model, "token vectors", **how)
     if network.config.is_encoder_decoder:
-        if whole or bidirectional:
+        if encoder_only or bidirectional:
             raise ModelError(
                 f"model {model}: models of type {network.config.model_type} have an encoder and a decoder; "
                 "give an encoder such as BERT or RoBERTa, or a causal language model"

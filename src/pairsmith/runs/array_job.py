@@ -54,17 +54,17 @@ def run_rank(work: Callable[[S, Run], object], settings: S, rank: Rank, run: Run
     """
     if run.fresh:
         raise SettingsError(f"--fresh does not go with --executor array; remove {run.out} to start over")
-    if (there := status_of(run.out)) and there.complete and rank.number:
+    if (status := status_of(run.out)) and status.complete and rank.number:
         run.progress.say(f"{run.out} is finished already; rank 0 checks whether it is the same work")
         return
     own = run.out / rank.name
-    if not (there and there.complete) and size_of(own / DONE) is None:
+    if not (status and status.complete) and size_of(own / DONE) is None:
         try:
             work(settings, replace(run, out=own, rank=rank))
         finally:
             lock.release(own)
         write_json(own / DONE, {"complete": True})
-    missing = [] if there and there.complete else _unfinished(run.out, rank.size)
+    missing = [] if status and status.complete else _unfinished(run.out, rank.size)
     if missing:
         names = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")

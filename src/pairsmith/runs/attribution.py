@@ -18,7 +18,7 @@ from pairsmith.core.bundled import is_bundled
 from pairsmith.core.errors import PairsmithError
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
-from pairsmith.core.paths import Place, is_folder, place, size_of
+from pairsmith.core.paths import MANIFEST, Place, is_folder, place, size_of
 from pairsmith.data.files.folders import shown
 from pairsmith.data.sources import hub_name, is_hub_data
 from pairsmith.data.splits import split_of
@@ -26,7 +26,7 @@ from pairsmith.runs.provenance import OTHER, SEVERAL, UNKNOWN, Attribution, Prov
 
 Role = Literal["model", "data"]
 
-_RECORDS = ("manifest.json", "training.json")
+_RECORDS = (MANIFEST, "training.json")
 _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
 _CITED = re.compile(r"^#+[^\n]*\bcit[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pairsmith.core.errors import FolderError, OtherWorkError
-from pairsmith.core.paths import Place, inside, place, same_place, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, place, same_place, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST, MANIFEST_COPY, M, Manifest
+from pairsmith.runs.folder import MANIFEST_COPY, M, Manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
@@ -92,20 +92,20 @@ def claim(
         make_folder(run.out)
     lock.acquire(run.out, run.progress.say)
     try:
-        there = _read(run.out, record, read)
-        if there is not None and run.fresh and there.step != identity.step:
+        earlier = _read(run.out, record, read)
+        if earlier is not None and run.fresh and earlier.step != identity.step:
             raise FolderError(
-                f"{run.out} holds the work of {there.step}, not of {identity.step}; "
+                f"{run.out} holds the work of {earlier.step}, not of {identity.step}; "
                 "give another folder as --out"
             )
-        if there is not None and not run.fresh:
-            changes = differences(there, identity)
-            if changes and not extends(there):
-                raise OtherWorkError(_other_work(run.out, there, identity, changes))
+        if earlier is not None and not run.fresh:
+            changes = differences(earlier, identity)
+            if changes and not extends(earlier):
+                raise OtherWorkError(_other_work(run.out, earlier, identity, changes))
     except FolderError:
         lock.release(run.out)
         raise
-    return there
+    return earlier
 
 
 def refuse_source(run: Run, **sources: str) -> None:
@@ -142,21 +142,21 @@ def _refuse_foreign(out: Place, record: str) -> None:
         if not (is_temporary(file) or is_rank_folder(file) or file.name in (".DS_Store", LEASE))
     )
     if others:
-        some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        names = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         raise FolderError(
-            f"{out} holds something else ({some}) and no {record} of pairsmith; "
+            f"{out} holds something else ({names}) and no {record} of pairsmith; "
             "give a new or empty folder as --out"
         )
 
 
-def _other_work(out: Place, there: Manifest, identity: Identity, changes: list[str]) -> str:
+def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list[str]) -> str:
     shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
-    state = "a finished" if there.complete else "an unfinished"
+    state = "a finished" if earlier.complete else "an unfinished"
     other = (
         "on other inputs" if all(change.startswith("input ") for change in changes) else "with other settings"
     )
-    told = f"{out} holds {state} run of {there.step} {other}: {shown}\ngive another folder as --out"
-    if there.step != identity.step:
+    told = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
+    if earlier.step != identity.step:
         return told
     parts = [
         folder.name

@@ -85,8 +85,8 @@ def describe(
         "version": f"1.0.0+{content[:12]}",  # another one for other files
         "keywords": ["pairsmith", manifest.step],
         "distribution": [
-            *(_file(file) for some in sets.values() for file in some),
-            *(_file_set(name, some[0].path.partition("/")[0]) for name, some in sets.items()),
+            *(_file(file) for members in sets.values() for file in members),
+            *(_file_set(name, members[0].path.partition("/")[0]) for name, members in sets.items()),
         ],
         "recordSet": [
             _splits([file.split for file in kept]),
@@ -152,14 +152,14 @@ def _file_set(name: str, folder: str) -> JSONLD:
 
 
 def _splits(names: Sequence[str]) -> JSONLD:
-    known = {"train": "cr:TrainingSplit", "validation": "cr:ValidationSplit", "test": "cr:TestSplit"}
+    kinds = {"train": "cr:TrainingSplit", "validation": "cr:ValidationSplit", "test": "cr:TestSplit"}
     ordered = sorted(dict.fromkeys(names), key=lambda name: name != "train")
-    urls = any(name in known for name in ordered)
+    urls = any(name in kinds for name in ordered)
     fields = [_node("Field", "splits/name", "name", dataType="sc:Text")]
     if urls:
         fields.append(_node("Field", "splits/url", "url", dataType="sc:URL"))
     rows = [
-        {"splits/name": name, **({"splits/url": known.get(name, "cr:Split")} if urls else {})}
+        {"splits/name": name, **({"splits/url": kinds.get(name, "cr:Split")} if urls else {})}
         for name in ordered
     ]
     return _node(

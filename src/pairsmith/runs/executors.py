@@ -97,8 +97,8 @@ def run_processes(
     try:
         while True:
             for worker in pool.idle():
-                if given := waiting.take():
-                    pool.give(worker, *given)
+                if work := waiting.take():
+                    pool.give(worker, *work)
             if not pool.busy and waiting.is_empty():
                 return
             for worker, (kind, value) in pool.messages():
@@ -117,8 +117,8 @@ def run_processes(
                     pool.remove(worker)
                     if not pool.workers:
                         raise WorkerError(f"workers exited before they were ready ({value}); see --workers")
-                    left = f"{len(pool.workers)} are left"
-                    say(f"worker {worker.index} ended while loading ({value}); {left}")
+                    remaining = f"{len(pool.workers)} are left"
+                    say(f"worker {worker.index} ended while loading ({value}); {remaining}")
                 else:
                     advance(-worker.units)  # what it had done of its item is done again
                     say(f"worker {worker.index} ended ({value}); another one takes its place")
@@ -222,8 +222,8 @@ class _Pool:
     def _start(self, index: int) -> _Worker:
         own_end, theirs = self._context.Pipe()
         with _threads(self._threads), ignoring_interrupts():
-            given = (self._load, index, theirs, dict(os.environ))
-            process = self._context.Process(target=_serve, args=given, daemon=True)
+            arguments = (self._load, index, theirs, dict(os.environ))
+            process = self._context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
         theirs.close()
         return _Worker(index, process, own_end)

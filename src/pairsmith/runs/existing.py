@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from pairsmith.core.errors import BusyError, DamagedError, FolderError, OtherWorkError, first_line
-from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
+from pairsmith.core.paths import MANIFEST, Place, files_below, reaching, remove_files, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.folder import MANIFEST, Manifest, ShardEntry, read_manifest, run_of
+from pairsmith.runs.folder import Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.storage import storage_errors
 
@@ -39,9 +39,9 @@ def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
 def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
     """For a rank: the shards of the same work that are in the folder of all ranks already."""
     with suppress(FolderError):
-        there = read_manifest(run.whole)
-        if there.fingerprint == fingerprint:
-            return entries_of(there, Journal.read(run.whole))
+        manifest = read_manifest(run.whole)
+        if manifest.fingerprint == fingerprint:
+            return entries_of(manifest, Journal.read(run.whole))
     return {}
 
 
@@ -56,8 +56,8 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
             continue
         if lock.is_held(folder):
             raise BusyError(f"{folder} is being written by a rank of an array job; wait for it")
-        there = read_manifest(folder)
-        if there.fingerprint != manifest.fingerprint:
+        of_rank = read_manifest(folder)
+        if of_rank.fingerprint != manifest.fingerprint:
             if run.within:
                 continue  # of an older state of this part; removed with the others
             raise OtherWorkError(
@@ -65,7 +65,7 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
                 "give the settings of that job, or --fresh to start over without it"
             )
         journal = Journal.read(folder)
-        entries = entries_of(there, journal)
+        entries = entries_of(of_rank, journal)
         with reaching(folder, FolderError):
             for entry in entries.values():
                 add(folder, entry)

@@ -12,13 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.core.errors import DamagedError, FolderError, choices, first_line
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import Place, is_folder, place, reaching, several, size_of
+from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
 from pairsmith.data.sources import missing, open_parquet
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.runs.provenance import Provenance
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 JOURNAL = "journal"
 MANIFEST_COPY = f"{JOURNAL}/run.json"
 """A copy of the manifest from the start of the run, which replaces a damaged one."""
@@ -299,12 +298,12 @@ def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema
         return
     try:
         with open_parquet(file) as opened:
-            there = opened.schema_arrow.names
+            columns = opened.schema_arrow.names
     except (pa.ArrowException, OSError):
         return  # reading it will raise the error
-    if there != schema.names:
+    if columns != schema.names:
         raise FolderError(
-            f"{folder} was begun by another version of pairsmith, with the columns {', '.join(there)}, "
+            f"{folder} was begun by another version of pairsmith, with the columns {', '.join(columns)}, "
             f"not {', '.join(schema.names)}; give --fresh or another --out"
         )
 
@@ -331,14 +330,14 @@ class TrainingRows:
 
     def head(self, count: int) -> pa.Table:
         """The first ``count`` rows, or all where there are fewer."""
-        some = [self.folder.schema().empty_table()]
-        left = count
+        tables = [self.folder.schema().empty_table()]
+        remaining = count
         for table in self.batches():
-            some.append(table.slice(0, left))
-            left -= len(some[-1])
-            if left <= 0:
+            tables.append(table.slice(0, remaining))
+            remaining -= len(tables[-1])
+            if remaining <= 0:
                 break
-        return pa.concat_tables(some)
+        return pa.concat_tables(tables)
 
 
 def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:

@@ -62,18 +62,18 @@ class Identity:
         return hash_bytes(canonical_json(self.as_dict()).encode("utf-8"))
 
 
-def differences(there: Manifest, identity: Identity) -> list[str]:
+def differences(earlier: Manifest, identity: Identity) -> list[str]:
     """How a manifest and an identity differ, as ``decay: 100.0 there, 0.0 here``; empty when equal."""
-    if there.fingerprint == identity.fingerprint:
+    if earlier.fingerprint == identity.fingerprint:
         return []
-    changes = [f"step: {there.step} there, {identity.step} here"] if there.step != identity.step else []
-    stored = {"settings": there.settings, "inputs": there.inputs, "models": there.models}
+    changes = [f"step: {earlier.step} there, {identity.step} here"] if earlier.step != identity.step else []
+    stored = {"settings": earlier.settings, "inputs": earlier.inputs, "models": earlier.models}
     current = redacted_values(
         {"settings": identity.settings, "inputs": identity.inputs, "models": identity.models}
     )
-    left, right = dict(_leaves(stored)), dict(_leaves(current))
-    for key in sorted(left.keys() | right.keys()):
-        one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
+    before, after = dict(_leaves(stored)), dict(_leaves(current))
+    for key in sorted(before.keys() | after.keys()):
+        one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
         if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
             what = f"{_label(key)}{_source(other)}"
             if key[0] == "models" and _ABSENT not in (one, other):
@@ -82,16 +82,16 @@ def differences(there: Manifest, identity: Identity) -> list[str]:
     return changes or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 
 
-def only_adds(there: Manifest, identity: Identity, growing: Collection[str]) -> bool:
+def only_adds(earlier: Manifest, identity: Identity, growing: Collection[str]) -> bool:
     """Whether ``identity`` includes all the work of the manifest's run, and more.
 
     That holds if the two differ only in the inputs and in ``growing`` settings that have increased
     (None stands for no limit). Whether the inputs have only grown is for the step to check.
     """
-    if there.base != identity.base(growing):
+    if earlier.base != identity.base(growing):
         return False
     changed = [
-        (there.settings.get(key), identity.settings[key]) for key in growing if key in identity.settings
+        (earlier.settings.get(key), identity.settings[key]) for key in growing if key in identity.settings
     ]
     return all(old == new or (old is not None and (new is None or new > old)) for old, new in changed)
 

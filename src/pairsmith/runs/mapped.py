@@ -146,8 +146,8 @@ def commit_rows(
     unit: str,
 ) -> None:
     """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``."""
-    left, done = _left(writer, shard_count(table, size), table.num_rows, size)
-    shards, total = row_shards(table, size, left), table.num_rows
+    remaining, done = _left(writer, shard_count(table, size), table.num_rows, size)
+    shards, total = row_shards(table, size, remaining), table.num_rows
     commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=total)
 
 
@@ -164,15 +164,15 @@ def commit_records(
     unit: str,
 ) -> None:
     """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``."""
-    left, done = _left(writer, -(-count // size), count, size)
-    shards = record_shards(records, size, left)
+    remaining, done = _left(writer, -(-count // size), count, size)
+    shards = record_shards(records, size, remaining)
     commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count)
 
 
 def _left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
     """Which of the first ``shards`` shards are not committed; how many of ``count`` items the others hold."""
-    left = [number for number in range(shards) if not writer.is_done(number)]
-    return left, count - sum(max(0, min(size, count - number * size)) for number in left)
+    remaining = [number for number in range(shards) if not writer.is_done(number)]
+    return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)
 
 
 def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:

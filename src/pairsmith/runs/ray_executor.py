@@ -80,15 +80,15 @@ def run_ray(
         promises: dict[Any, tuple[int, int | None]] = {
             actor.ready.remote(): (index, None) for index, actor in enumerate(actors)
         }
-        given: dict[int, W] = {}
+        running: dict[int, W] = {}
         lost_loading = 0
         free: list[int] = []
         while True:
             while free and (entry := waiting.take()):
                 index, (place, item) = free.pop(), entry
-                given[place] = item
+                running[place] = item
                 promises[actors[index].do.remote(item)] = index, place
-            if not given and waiting.is_empty():
+            if not running and waiting.is_empty():
                 break
             ready, _ = ray.wait(list(promises), num_returns=1, timeout=_WAIT_SECONDS)
             if not ready:
@@ -112,7 +112,7 @@ def run_ray(
                         lost_loading += 1
                         if lost_loading >= DEATHS * len(actors):
                             raise WorkerError(f"workers exited before they were ready: {how}") from None
-                    elif not waiting.put_back(number, item := given.pop(number)):
+                    elif not waiting.put_back(number, item := running.pop(number)):
                         yield LostItem(item, how)
                     continue
                 free.append(index)
@@ -121,7 +121,7 @@ def run_ray(
                 else:
                     result, units = answer
                     advance(units)
-                    yield Done(given.pop(number), result)
+                    yield Done(running.pop(number), result)
         for actor in actors:
             ray.kill(actor)
     finally:

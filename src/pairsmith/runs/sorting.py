@@ -73,11 +73,11 @@ def sorted_rows(
         file: BinaryIO | None = None
         runs: list[_SortedRun] = []
         last: Rows | None = None
-        for some in _together(parts, rows):
+        for part in _together(parts, rows):
             if last is not None:
                 file = file or stack.enter_context(path.open("w+b"))
                 runs.append(_SortedRun(file, last, keys))
-            last = some[stable_order(keys(some))]
+            last = part[stable_order(keys(part))]
         if last is None:
             return
         if file is None:
@@ -95,8 +95,8 @@ def sorted_within(parts: Iterable[Rows], keys: Keys, column: int) -> Iterator[Ro
     Memory holds a part, and the rows with the column's last value in it, which may go on in the next part.
     """
     held: Rows | None = None
-    for some in parts:
-        rows = some if held is None else np.concatenate([held, some])
+    for part in parts:
+        rows = part if held is None else np.concatenate([held, part])
         if not len(rows):
             continue
         border = int(np.searchsorted(rows[:, column], rows[-1, column]))
@@ -189,8 +189,8 @@ def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
             more = min(spare, runs[bound[1]].room)
             runs[bound[1]].room += more
             spare -= more
-        some = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
-        yield some[stable_order(runs[0].keys(some))]
+        part = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
+        yield part[stable_order(runs[0].keys(part))]
         done = {number for number in active if not (runs[number].more or len(runs[number].held))}
         spare += sum(runs[number].room - room for number in done)
         active = [number for number in active if number not in done]
@@ -230,9 +230,9 @@ def first_of_each(
     pieces: list[tuple[int, NDArray[np.int64]]] = []
     with scratch_file(folder, "keys") as path, storage_errors(path), path.open("w+b") as file:
         first = written = width = 0
-        for some in _together(keys, rows):
-            columns, width = _halves(some), 2 * some.shape[1] + 1
-            heads = _share_first(columns, np.arange(first, first + len(some), dtype=np.uint32), firsts)
+        for block in _together(keys, rows):
+            columns, width = _halves(block), 2 * block.shape[1] + 1
+            heads = _share_first(columns, np.arange(first, first + len(block), dtype=np.uint32), firsts)
             if parts > 1:
                 numbers = (heads + first).astype(np.uint32)
                 kept = np.stack([*(column[heads] for column in columns), numbers], axis=1)
@@ -240,7 +240,7 @@ def first_of_each(
                 edges = np.searchsorted(kept[:, 0], borders.astype(np.uint32))
                 pieces.append((written, np.array([0, *edges, len(kept)])))
                 written += len(kept)
-            first += len(some)
+            first += len(block)
         file.flush()
         for part in range(parts if pieces else 0):
             held = []
@@ -278,9 +278,9 @@ def _together(parts: Iterable[NDArray[N]], rows: int) -> Iterator[NDArray[N]]:
     count = 0
     for part in parts:
         while len(part):
-            some, part = part[: rows - count], part[rows - count :]
-            held.append(some)
-            count += len(some)
+            head, part = part[: rows - count], part[rows - count :]
+            held.append(head)
+            count += len(head)
             if count == rows:
                 yield np.concatenate(held)
                 held, count = [], 0

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic_core import from_json
 
 from pairsmith.core.errors import DamagedError, FolderError, one_line
-from pairsmith.core.paths import Place, inside, is_folder, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
-from pairsmith.runs.folder import JOURNAL, MANIFEST, REJECTS, DatasetFolder, run_of
+from pairsmith.runs.folder import JOURNAL, REJECTS, DatasetFolder, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 from pairsmith.runs.ranks import rank_folders
@@ -168,19 +168,19 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
         raise _damaged(folder / MANIFEST)
     rate, seconds = _pace(folder)
     quota = manifest.get("asked")
-    whole = sum(not quota or entry.get("asked") == quota for entry in entries)
-    left = (planned - whole) * seconds if planned and seconds and not complete else None
+    complete_shards = sum(not quota or entry.get("asked") == quota for entry in entries)
+    seconds_left = (planned - complete_shards) * seconds if planned and seconds and not complete else None
     return Status(
         step=manifest["step"],
         complete=complete,
         running=not complete and lock.is_held(folder),
-        shards=whole,
+        shards=complete_shards,
         planned=planned,
         rows=rows,
         reasons=dict(reasons),
         rate=rate,
-        left=left,
-        labels=_labels(folder) if complete and whole <= _MOST_COUNTED else {},
+        left=seconds_left,
+        labels=_labels(folder) if complete and complete_shards <= _MOST_COUNTED else {},
     )
 
 

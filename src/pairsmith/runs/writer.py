@@ -18,7 +18,17 @@ import pyarrow as pa
 from pairsmith import __version__
 from pairsmith.core.errors import FolderError, SettingsError, StorageError, redacted
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
+from pairsmith.core.paths import (
+    MANIFEST,
+    Place,
+    inside,
+    is_folder,
+    name_in,
+    reaching,
+    remove_files,
+    several,
+    size_of,
+)
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
@@ -26,7 +36,6 @@ from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.existing import entries_of, made_before, read_or_mend, remove_rank_folders, take_over
 from pairsmith.runs.folder import (
     JOURNAL,
-    MANIFEST,
     REJECTS,
     SHARD_FILE,
     Counts,
@@ -137,17 +146,17 @@ class FolderWriter:
             journal = Journal.read(out)
             return read_or_mend(run)
 
-        def extends(there: Manifest) -> bool:
-            entries = entries_of(there, journal).values()
-            if there.step == step and not there.complete and not entries and not journal.bad:
+        def extends(earlier: Manifest) -> bool:
+            entries = entries_of(earlier, journal).values()
+            if earlier.step == step and not earlier.complete and not entries and not journal.bad:
                 return not _has_parts(run.out)  # nothing would be lost
-            if growth is None or not only_adds(there, identity, growth.settings):
+            if growth is None or not only_adds(earlier, identity, growth.settings):
                 return False
             return all(map(growth.holds, entries))
 
-        there = claim(run, identity, MANIFEST, read, extends)
+        earlier = claim(run, identity, MANIFEST, read, extends)
         if run.fresh:
-            there = None
+            earlier = None
         seed: Any = identity.settings.get("seed")
         manifest = Manifest(
             **identity.as_record(),
@@ -155,9 +164,9 @@ class FolderWriter:
             base=identity.base(growth.settings if growth else ()),
             planned=run.rank.share_of(planned) if run.rank and planned else planned,
             asked=asked,
-            created=(there and there.created) or datetime.now(UTC).isoformat(timespec="seconds"),
+            created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        if there is None:
+        if earlier is None:
             journal.clear()
             if run.fresh and not run.within:
                 remove_rank_folders(run)
@@ -167,18 +176,18 @@ class FolderWriter:
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
-            if journal.bad and not there.complete:
+            if journal.bad and not earlier.complete:
                 lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
                 text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
                 run.tell("damaged", text)
-            entries = entries_of(there, journal)
-            if not there.complete:
+            entries = entries_of(earlier, journal)
+            if not earlier.complete:
                 try:
                     check_columns(run.out, entries.values(), schema)
                 except FolderError:
                     lock.release(run.out)
                     raise
-            writer = cls(run, schema, there, entries, journal)
+            writer = cls(run, schema, earlier, entries, journal)
             writer._continue(manifest)
         writer._clear_strays()
         if not writer.finished:
@@ -345,16 +354,16 @@ class FolderWriter:
 
     def _continue(self, manifest: Manifest) -> None:
         """Continue existing work: intact shards are kept, the others made again."""
-        there = self._manifest
-        whole = self._whole()
-        card_missing = there.complete and size_of(self._out / "README.md") is None
-        same = there.fingerprint == manifest.fingerprint and len(whole) == len(self._entries)
-        if there.complete and same and not card_missing:
+        earlier = self._manifest
+        sound = self._whole()
+        card_missing = earlier.complete and size_of(self._out / "README.md") is None
+        same = earlier.fingerprint == manifest.fingerprint and len(sound) == len(self._entries)
+        if earlier.complete and same and not card_missing:
             return
-        self._entries, self._counts = whole, Counts().plus(*whole.values())
+        self._entries, self._counts = sound, Counts().plus(*sound.values())
         # The journal comes first: as long as the manifest says complete, its own list of shards counts.
         listed = self._journal.entries
-        self._journal.add([entry for number, entry in whole.items() if listed.get(number) != entry])
+        self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])
         self._begin(manifest)
 
     def _whole(self) -> dict[int, ShardEntry]:
@@ -367,16 +376,16 @@ class FolderWriter:
                     return path
             return None
 
-        whole = {}
+        sound = {}
         entries = list(self._entries.values())
         with reaching(self._out, StorageError):
             for entry, path in zip(entries, several(damaged, entries), strict=True):
                 if path is None:
-                    whole[entry.shard] = entry
+                    sound[entry.shard] = entry
                 else:
                     text = f"{path} has changed since it was written; shard {entry.shard} is made again"
                     self._run.tell("damaged", text)
-        return whole
+        return sound
 
     def _clear_strays(self) -> None:
         """Remove temporary files, and shard files that no entry lists."""

@@ -1,1 +1,1 @@
-"""One package a route: each step gives a method settings, a folder, resume and a card."""
+"""The steps of each route, of training, of evaluation: methods with settings, folders, resume and cards."""

@@ -19,6 +19,9 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
         y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
         same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
         scale: factor of the cosines.
+
+    Returns:
+        ``()`` float32, at least 0.
     """
     x, y = (nn.functional.normalize(vectors, dim=1) for vectors in (x, y))
     logits = (scale * (x @ y.T)).float()
@@ -28,7 +31,7 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
 
 
 def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side) -> dict[str, Any]:
-    """Features of these texts, in chunks of similar length, for ``side_vectors``."""
+    """Features of n texts, in chunks of similar length, for ``side_vectors`` (M2); see ``chunked``."""
     prompt = prompt_of(encoder, side)
 
     def features(numbers: list[int]) -> Any:
@@ -38,7 +41,10 @@ def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side
 
 
 def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
-    """The texts' vectors, ``(n, d)``; of each chunk only these are kept, so memory limits no batch."""
+    """The vectors of n texts (M2), ``(n, d)`` in the encoder's dtype, in the order of the texts.
+
+    Of each chunk only these are kept, so memory limits no batch.
+    """
     width = encoder.get_embedding_dimension()
     return compute_chunks(
         lambda chunk: encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features

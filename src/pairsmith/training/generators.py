@@ -45,10 +45,13 @@ class GeneratorWithLoss(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
+        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``.
+
+        They are in the model's dtype, or in that of autocast; n and tokens are those of ``labels`` (M9, Q2).
+        """
 
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The loss of a batch: the mean over all target tokens."""
+        """The loss of a batch, ``()`` float32: the mean over all target tokens (M9, Q2)."""
         tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
         return mean_of_losses(self._losses, pairs["chunks"], self, tokens)
 
@@ -146,7 +149,10 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         return {"pairs": chunked(list(map(len, shared)), features, self.model.device, most)}
 
     def logits(self, chunk: Mapping[str, Any]) -> Tensor:
-        """Logits of the next token at each position kept in the chunk: ``(n, kept, vocabulary)``."""
+        """Logits of the next token at each position kept in the chunk: ``(n, kept, vocabulary)`` (M9, Q2).
+
+        Behind shared prompts they are ``(1, targets, vocabulary)``, as its ``labels`` are ``(1, targets)``.
+        """
         logits: Tensor
         if self.predictions is not None and "places" in chunk:
             self.predictions.places = chunk["places"]

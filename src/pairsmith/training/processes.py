@@ -54,7 +54,10 @@ class Processes:
             torch.distributed.destroy_process_group()
 
     def mean(self, count: int | Tensor, device: torch.device) -> int | Tensor:
-        """The mean of a number that each process has; every process has to ask for it."""
+        """The mean of a number that each process has; every process has to ask for it.
+
+        It is ``()`` float32 on ``device``; a single process gets its ``count`` back.
+        """
         if self.size == 1:
             return count
         total = torch.as_tensor(count, dtype=torch.float32, device=device).clone()

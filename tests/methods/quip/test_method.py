@@ -34,7 +34,7 @@ def test_questions_are_distinct_and_their_answers_stand_in_the_passage(questions
     assert len({(question.context, question.question) for question in questions}) == len(questions)
     assert {question.context for question in questions} == set(TEXTS[:2])
     for question in questions:
-        assert question.context[slice(*question.answer)] == question.written
+        assert question.context[slice(*question.answer)] == question.generated_answer
         assert question.starts is None
 
 
@@ -42,7 +42,7 @@ def test_a_teacher_labels_every_question_with_distributions(questions, bert):
     teacher = load_reader(bert, fresh_head=True, device="cpu")
     labelled = label_questions(questions, teacher, top=4)
     for before, after in zip(questions, labelled, strict=True):
-        assert (after.id, after.question, after.before) == (before.id, before.question, before.answer)
+        assert (after.id, after.question, after.generated_span) == (before.id, before.question, before.answer)
         assert 0 < len(after.starts.positions) <= 4
         assert 0 < sum(after.ends.probabilities) <= 1 + 1e-6
         assert list(after.starts.probabilities) == sorted(after.starts.probabilities, reverse=True)
@@ -52,7 +52,7 @@ def test_a_teacher_labels_every_question_with_distributions(questions, bert):
 def test_a_second_teacher_leaves_the_generated_answer_as_it_was(questions, bert):
     teacher = load_reader(bert, fresh_head=True, device="cpu")
     twice = label_questions(label_questions(questions, teacher), teacher)
-    assert [question.before for question in twice] == [question.answer for question in questions]
+    assert [question.generated_span for question in twice] == [question.answer for question in questions]
 
 
 def test_a_student_learns_from_a_teachers_labels(questions, bert):

@@ -444,7 +444,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
     assert by_labels["answers"] == LabelledQuestion(
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
-    nowhere = replace(taught, before=None)
+    nowhere = replace(taught, generated_span=None)
     assert _with_targets(nowhere, settings(quick_bert, "", labels="answers")) == LabelledQuestion(
         "Who?", None, None
     )

@@ -151,7 +151,7 @@ def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(te
     for name in ("once", "twice"):
         folder = relabel(settings(teacher, str(source)), Run(tmp_path / name, Silent()))
         source = folder.path
-        assert [question.before for question in read_generated_questions(str(source))] == [
+        assert [question.generated_span for question in read_generated_questions(str(source))] == [
             (second, second + 1),
             None,
         ]

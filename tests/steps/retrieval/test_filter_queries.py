@@ -13,7 +13,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import CHUNK
 from pairsmith.models import encode as encoding
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.retrieval import written
+from pairsmith.steps.retrieval import generated_queries
 from pairsmith.steps.retrieval.filter_queries import filter_queries, held_back
 from pairsmith.steps.retrieval.plan import plan_filter_queries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
@@ -346,7 +346,7 @@ def test_saved_vectors_are_not_taken_for_those_of_another_column(world):
 @pytest.mark.parametrize("together", [1, 10_000])
 def test_rows_of_any_program_are_read(world, together, monkeypatch):
     """Ids and further columns of several types, columns that the first row lacks, and a chunk with the id 0."""
-    monkeypatch.setattr(written, "_AT_ONCE", together)
+    monkeypatch.setattr(generated_queries, "_AT_ONCE", together)
     tmp_path, settings = world
     corpus = lines(tmp_path / "numbers.jsonl", [{"id": 0, "text": "apple"}, {"id": 1, "text": "cheese"}])
     rows = [
@@ -372,7 +372,7 @@ def test_rows_of_any_program_are_read(world, together, monkeypatch):
 
 @pytest.mark.parametrize("together", [1, 10_000])
 def test_a_column_has_one_type_whatever_stands_where(world, together, monkeypatch):
-    monkeypatch.setattr(written, "_AT_ONCE", together)
+    monkeypatch.setattr(generated_queries, "_AT_ONCE", together)
     tmp_path, settings = world
     rows = [
         {"query": "apple", "positive": "apple bread", "some": 1, "other": None},
@@ -380,7 +380,7 @@ def test_a_column_has_one_type_whatever_stands_where(world, together, monkeypatc
         {"query": "bread", "positive": "apple bread", "other": True},
     ]
     source = lines(tmp_path / "rows.jsonl", rows)
-    origin = written.QuerySource.find(source)
+    origin = generated_queries.QuerySource.find(source)
     assert {name: str(kind) for name, kind in zip(origin.schema.names, origin.schema.types, strict=True)} == {
         "query": "string", "positive": "string", "some": "double", "other": "string",
     }  # fmt: skip
@@ -392,7 +392,7 @@ def test_a_split_that_is_not_there_is_told(world):
     tmp_path, settings = world
     run(settings(held_back=0.5), tmp_path / "kept")
     with pytest.raises(InputError, match="there is no split 'tset'; did you mean 'test'"):
-        written.QuerySource.find(f"{tmp_path / 'kept'}:tset")
+        generated_queries.QuerySource.find(f"{tmp_path / 'kept'}:tset")
 
 
 def test_an_id_of_two_chunks_is_refused(world):

@@ -11,7 +11,7 @@ from tests.tools.report.test_parts import HOSTILE
 from tests.tools.report.test_report import hostile_folder
 from tests.tools.report.test_rows import folder
 
-from pairsmith.cli.compare.file import Comparison, Measured, Trained
+from pairsmith.cli.compare.file import Comparison, Measured, TrainingEntry
 from pairsmith.cli.compare.outcome import Cost, Score
 from pairsmith.cli.compare.page import page as comparison_page
 from pairsmith.cli.compare.recipe import Trial
@@ -213,7 +213,7 @@ def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
             description=names[1],
             seeds=(1, 2),
             labelled=names[-1],
-            train=Trained(step="train-encoder", settings={"base": names[0]}),
+            train=TrainingEntry(step="train-encoder", settings={"base": names[0]}),
             measure=Measured(step="evaluate-sts", figure=names[1]),
         )
         scores = [Score(Trial((name,), 9), [9, 9], [50, 52], [1, 1]) for name in names]

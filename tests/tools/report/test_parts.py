@@ -231,7 +231,7 @@ def test_histograms_below_one_another_have_one_scale_and_their_names():
 
 
 def test_only_whole_numbers_stand_below_whole_numbers():
-    image = str(histogram([0.5, 1.5, 2.5], [1, 2], "words", whole=True))
+    image = str(histogram([0.5, 1.5, 2.5], [1, 2], "words", integers=True))
     assert ">1</text>" in image
     assert ">1.5</text>" not in image
 

@@ -53,7 +53,7 @@ def test_all_rows_are_counted(tmp_path):
         "sentence2": [2, 3, 2, 1],
     }
     assert counts.distinct == {"sentence1": 3, "sentence2": 4}
-    assert counts.shared == {"eval": Shared(whole=1, rows=1), "other": Shared()}
+    assert counts.shared == {"eval": Shared(whole_texts=1, rows=1), "other": Shared()}
     assert [row["id"] for row in counts.rows] == ["1", "2", "3", "4"]
 
 
@@ -186,7 +186,7 @@ def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
     rows = [LabelledText(str(i), content, "x") for i, content in enumerate(texts)]
     dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
     overlap = tally(dataset, {"eval": (whole, grams)}, sample=1, seed=0, examples=1).shared["eval"]
-    assert (overlap.whole, overlap.runs, overlap.rows) == (1, 2, 2)
+    assert (overlap.whole_texts, overlap.runs, overlap.rows) == (1, 2, 2)
     assert [row["id"] for row in overlap.first] == ["0"]
 
 
@@ -201,7 +201,7 @@ def test_a_row_that_shares_text_counts_once_whatever_its_texts_and_the_shards(tm
     ]
     shards = [{"train": rows}, {"validation": rows}]
     overlap = tally(folder(tmp_path / "in", shards), known, sample=1, seed=0, examples=3).shared["eval"]
-    assert (overlap.whole, overlap.runs, overlap.rows) == (2, 4, 4)
+    assert (overlap.whole_texts, overlap.runs, overlap.rows) == (2, 4, 4)
     assert [row["id"] for row in overlap.first] == ["both", "twice", "both"]
 
 
@@ -211,7 +211,7 @@ def test_text_that_is_shared_behind_the_first_characters_is_found_too(tmp_path):
     rows = [LabelledText("1", "word " * 4_000 + "b c d e f g h i", "x")]
     dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
     overlap = tally(dataset, {"eval": known_texts(str(source))}, sample=1, seed=0, examples=1).shared["eval"]
-    assert (overlap.whole, overlap.runs, overlap.rows) == (0, 1, 1)
+    assert (overlap.whole_texts, overlap.runs, overlap.rows) == (0, 1, 1)
     assert len(overlap.first[0]["text"]) == 4_000
 
 

@@ -34,7 +34,7 @@ class Way(Settings):
     )
 
 
-class Trained(Settings):
+class TrainingEntry(Settings):
     """The training step that is run on the rows."""
 
     step: str = Field(description="The training: train-encoder, train-reader, …")
@@ -86,7 +86,7 @@ class Comparison(Settings):
     mixtures: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Ways whose rows are mixed in equal parts: [[generate, mine], …]."
     )
-    train: Trained
+    train: TrainingEntry
     measure: Measured
 
 
@@ -112,7 +112,7 @@ def read_comparison(path: Path) -> Comparison:
 def _placed(file: YamlFile) -> dict[Any, Any]:
     """The file's data with each ``$name`` replaced by its value, and relative paths made absolute."""
     names = file.data.get("names")
-    known = names if isinstance(names, Mapping) else {}
+    values = names if isinstance(names, Mapping) else {}
     folder = file.path.resolve().parent
     unknown: list[ValidationFault] = []
 
@@ -122,12 +122,12 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
         if isinstance(value, list):
             return [placed(part, (*keys, place), within) for place, part in enumerate(value)]
         if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
-            if value[1:] not in known:
-                fault = f"{value} is not defined under names; {choices(value[1:], map(str, known))}"
+            if value[1:] not in values:
+                fault = f"{value} is not defined under names; {choices(value[1:], map(str, values))}"
             elif value in within:
                 fault = f"{value} refers to itself: {' → '.join((*within, value))}"
             else:
-                return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
+                return placed(values[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
             unknown.append(ValidationFault(keys, fault))
             return value
         if isinstance(value, str) and value.startswith(("./", "../")):

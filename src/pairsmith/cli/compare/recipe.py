@@ -41,8 +41,8 @@ class Trial:
 def trials(comparison: Comparison) -> list[Trial]:
     """All trials of a comparison with one seed, in order."""
     alone = [] if comparison.labelled is None else [Trial(())]
-    every = [*((way,) for way in comparison.ways), *comparison.mixtures]
-    return alone + [Trial(ways, rows) for ways in every for rows in sorted(comparison.rows)]
+    mixes = [*((way,) for way in comparison.ways), *comparison.mixtures]
+    return alone + [Trial(ways, rows) for ways in mixes for rows in sorted(comparison.rows)]
 
 
 def steps_of_way(comparison: Comparison, way: str) -> list[str]:

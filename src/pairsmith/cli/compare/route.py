@@ -118,11 +118,11 @@ def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
 
 def _check(comparison: Comparison) -> None:
     """Check the whole comparison as one recipe before anything is run."""
-    whole = as_recipe(comparison.model_copy(update={"once": ()}), comparison.seeds[0], Path())
-    whole["steps"] = [*once_recipe(comparison)["steps"], *whole["steps"]]
+    recipe = as_recipe(comparison.model_copy(update={"once": ()}), comparison.seeds[0], Path())
+    recipe["steps"] = [*once_recipe(comparison)["steps"], *recipe["steps"]]
     with tempfile.TemporaryDirectory() as folder:
         try:
-            load_recipe(_written(whole, Path(folder)))
+            load_recipe(_written(recipe, Path(folder)))
         except SettingsError as error:
             faults = str(error).replace(f"{folder}/", "")
             raise SettingsError(f"the recipe made from this comparison has faults:\n{faults}") from None

@@ -36,8 +36,8 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
     of_kind = f"{step} {dataset.manifest.settings.get('kind')}"
     texts = _texts(dataset, _WRITTEN.get(of_kind, _WRITTEN[step]), "duplicate" if step == "rewrite" else None)
     count = 0
-    while some := list(islice(texts, _TOGETHER)):
-        count += sum(map(len, tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]))
+    while batch := list(islice(texts, _TOGETHER)):
+        count += sum(map(len, tokenizer(batch, add_special_tokens=False, verbose=False)["input_ids"]))
     return count
 
 

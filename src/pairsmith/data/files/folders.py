@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import (
+    MANIFEST,
     Place,
     display_name,
     files_below,
@@ -18,7 +19,6 @@ from pairsmith.core.paths import (
 )
 from pairsmith.data.splits import split_of
 
-_MANIFEST = "manifest.json"
 _ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
 """Files that a data set has beside its rows, such as ``README.md``, and that are no documents."""
 _BYTE = re.compile("[\udc80-\udcff]")
@@ -32,7 +32,7 @@ def shown(name: str) -> str:
 
 def written_by_pairsmith(folder: Place) -> bool:
     """Whether a folder has a manifest of pairsmith; a web app's file of the same name is none."""
-    manifest = folder / _MANIFEST
+    manifest = folder / MANIFEST
     if size_of(manifest) is None:
         return False
     try:
@@ -82,9 +82,9 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
             f"{folder} holds rows (data/{shown(rows[0])}) and documents ({named}), and only one can be read\n"
             "give the documents, or the Parquet files, by their own folders or files"
         )
-    if _MANIFEST in files:
+    if MANIFEST in files:
         raise InputError(
-            f"{folder} holds rows (data/{shown(rows[0])}) and a {_MANIFEST} that pairsmith cannot read\n"
+            f"{folder} holds rows (data/{shown(rows[0])}) and a {MANIFEST} that pairsmith cannot read\n"
             "give the Parquet files themselves, or run the command again that wrote the folder"
         )
     return {}

@@ -126,9 +126,9 @@ def parse_html(page: str, title: str = "") -> Parsed:
     except etree.ParserError:  # a page without anything
         return Parsed([])
     tops = root.findall(".//h1")
-    given = title or " ".join((root.findtext(".//head/title") or "").split())
+    page_title = title or " ".join((root.findtext(".//head/title") or "").split())
     first = _text_of(tops[0]) if len(tops) == 1 else ""
-    document = first if 0 < len(first.split()) <= TITLE_WORDS else given
+    document = first if 0 < len(first.split()) <= TITLE_WORDS else page_title
     mains = root.findall(".//main")
     reader = _Page(document)
     top = mains[0] if len(mains) == 1 else root

@@ -69,8 +69,8 @@ def _pages(reader: Any) -> tuple[list[list[str]], list[Fault]]:
     if damaged:
         faults.append(Fault("damaged page", "pages of the PDF cannot be read", {"pages": damaged}))
     if blank:
-        whole = not any(pages) and not damaged
-        reason = "the PDF has no text" if whole else "pages of the PDF have no text"
+        no_text = not any(pages) and not damaged
+        reason = "the PDF has no text" if no_text else "pages of the PDF have no text"
         faults.append(Fault("scanned", f"{reason}; they may be pictures", {"pages": blank}))
     return pages, faults
 

@@ -33,11 +33,11 @@ def builtin_path(name: str) -> Path:
 
 def load_task(name_or_path: str | Path) -> TaskSpec:
     """The built-in task of that name, or the one in that YAML file (``.yaml``, ``.yml``, or with a ``/``)."""
-    given = str(name_or_path)
-    is_path = given.endswith((".yaml", ".yml")) or "/" in given or len(Path(given).parts) > 1
-    if given in builtin_tasks() or not (is_path or _is_file(given)):
-        return read_task(builtin_path(given))
-    return read_task(Path(given))
+    name = str(name_or_path)
+    is_path = name.endswith((".yaml", ".yml")) or "/" in name or len(Path(name).parts) > 1
+    if name in builtin_tasks() or not (is_path or _is_file(name)):
+        return read_task(builtin_path(name))
+    return read_task(Path(name))
 
 
 def _is_file(name: str) -> bool:

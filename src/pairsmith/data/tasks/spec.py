@@ -255,8 +255,8 @@ class TaskSpec(Settings):
 
     def writing(self, names: Sequence[str]) -> Self:
         """The task limited to writing texts for these labels; unchanged if ``names`` is empty or complete."""
-        known = {label_text(self.label(name).name) for name in names}
-        written = tuple(name for name in self.label_names if name in known)
+        chosen = {label_text(self.label(name).name) for name in names}
+        written = tuple(name for name in self.label_names if name in chosen)
         return self.model_copy(update={"written": written}) if 0 < len(written) < len(self.labels) else self
 
     @property
@@ -306,10 +306,10 @@ def faults(kind: object, labels: Iterable[tuple[object, object]], *, chat: bool)
         (label_key(key), _valid(parse_label, key), body if isinstance(body, Mapping) else {})
         for key, body in labels
     ]
-    given = [name for _, name, _ in drafts if name is not None]
-    names = [label_text(name) for name in given]
-    numeric = all(isinstance(name, float) for name in given)
-    if not numeric and any(isinstance(name, float) for name in given):
+    label_names = [name for _, name, _ in drafts if name is not None]
+    names = [label_text(name) for name in label_names]
+    numeric = all(isinstance(name, float) for name in label_names)
+    if not numeric and any(isinstance(name, float) for name in label_names):
         yield ValidationFault(
             ("labels",), f"labels are all numbers or all names, not both; given: {', '.join(names)}"
         )
@@ -375,18 +375,18 @@ def _instruction_faults(kind: object, instruction: str, chat: bool) -> Iterator[
 
 
 def _counter_faults(
-    name: str | None, given: tuple[str | float, ...] | str | None, names: Sequence[str], numeric: bool
+    name: str | None, stated: tuple[str | float, ...] | str | None, names: Sequence[str], numeric: bool
 ) -> Iterator[str]:
-    if given == "higher" and not numeric:
+    if stated == "higher" and not numeric:
         yield "`higher` needs labels that are numbers; use `others` or a list"
-    if given is None or isinstance(given, str):
+    if stated is None or isinstance(stated, str):
         return
-    counters = [label_text(counter) for counter in given]
+    counters = [label_text(counter) for counter in stated]
     for counter in dict.fromkeys(counters):
         if counter == name:
             yield f"the label {counter} cannot be a counter-label of itself; remove it"
         elif counter not in names:
-            known = f"known: {', '.join(sorted(set(names)))}" if numeric else choices(counter, names)
-            yield f"unknown counter-label {counter}; {known}"
+            hint = f"known: {', '.join(sorted(set(names)))}" if numeric else choices(counter, names)
+            yield f"unknown counter-label {counter}; {hint}"
         if counters.count(counter) > 1:
             yield f"the counter-label {counter} is listed twice; keep one"

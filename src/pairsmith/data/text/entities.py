@@ -57,8 +57,8 @@ def entities_of_texts(name: str) -> Callable[[Iterable[str]], Iterator[list[Enti
         return partial(map, find_entities)
     model = name.removeprefix(SPACY)
     if model == name or not model:
-        known = choices(name, [RULE, f"{SPACY}MODEL"])
-        raise SettingsError(f"no answer finder is called {name!r}; {known}")
+        hint = choices(name, [RULE, f"{SPACY}MODEL"])
+        raise SettingsError(f"no answer finder is called {name!r}; {hint}")
     return _spacy_finder(model)
 
 

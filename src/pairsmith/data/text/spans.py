@@ -28,19 +28,19 @@ def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
     return match.span() if match else None
 
 
-def stands_in(part: str, whole: str) -> bool:
-    """Whether ``part`` occurs verbatim in ``whole``, and does not begin or end inside a word.
+def stands_in(part: str, text: str) -> bool:
+    """Whether ``part`` occurs verbatim in ``text``, and does not begin or end inside a word.
 
     In scripts without spaces between words it may occur anywhere.
     """
-    start = whole.find(part)
+    start = text.find(part)
     while start >= 0:
         end = start + len(part)
-        before, behind = whole[max(start - 1, 0) : start], whole[end : end + 1]
+        before, behind = text[max(start - 1, 0) : start], text[end : end + 1]
         begins_inside = _in_word(before) and _in_word(part[:1])
         if not begins_inside and not (_in_word(part[-1:]) and _in_word(behind)):
             return True
-        start = whole.find(part, start + 1)
+        start = text.find(part, start + 1)
     return False
 
 

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts
@@ -29,9 +30,6 @@ from pairsmith.training.classifier_settings import TrainClassifierSettings
 FOLDS = 5
 MAX_ITERATIONS = 1_000
 """Iterations of the solver at most."""
-
-Floats = NDArray[np.float32]
-Texts = NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +131,8 @@ def train_classifier_on(
 
 
 def fit_head(
-    vectors: Floats, gold: NDArray[np.int64], c: float, *, balanced: bool = True
-) -> tuple[Floats, Floats]:
+    vectors: Float32s, gold: NDArray[np.int64], c: float, *, balanced: bool = True
+) -> tuple[Float32s, Float32s]:
     """The weights ``(k, d)`` and biases ``(k,)``, float32, of a logistic regression.
 
     ``vectors`` are ``(n, d)``, ``gold`` the numbers of their labels, from 0 to k - 1, each of which occurs.
@@ -180,7 +178,7 @@ def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
 
 
 def _losses(
-    vectors: Floats,
+    vectors: Float32s,
     gold: NDArray[np.int64],
     parts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
     settings: TrainClassifierSettings,
@@ -203,7 +201,7 @@ def _losses(
     return figures
 
 
-def _fitted(vectors: Floats, gold: NDArray[np.int64], c: float, balanced: bool) -> LogisticRegression:
+def _fitted(vectors: Float32s, gold: NDArray[np.int64], c: float, balanced: bool) -> LogisticRegression:
     model = LogisticRegression(C=c, class_weight="balanced" if balanced else None, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings():  # a head that has not quite settled is measured like any other
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -117,7 +117,11 @@ class _Trainer(SentenceTransformerTrainer):
 
 
 def validation_spearman(encoder: SentenceTransformer, pairs: pa.Table, batch_size: int) -> float | None:
-    """Spearman ×100 of cosine similarity and score; None where it is undefined, or a vector is not finite."""
+    """Spearman ×100 of cosine similarity and score (D10), -100 to 100.
+
+    None where it is undefined, or a vector is not finite. ``pairs`` has the columns sentence1, sentence2 and
+    score.
+    """
     first, second = (pairs.column(name).to_pylist() for name in ("sentence1", "sentence2"))
     texts = sorted({*first, *second})
     rows = {text: row for row, text in enumerate(texts)}

@@ -71,7 +71,10 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
 
 
 def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) -> nn.Module:
-    """The loss of an objective; ``scale`` multiplies the cosines of all but ``cosine``."""
+    """The loss of an objective, a module whose result is ``()``; that of ``cosine`` is D10's.
+
+    ``scale`` multiplies the cosines of all others.
+    """
     if objective == "cosine":
         return EncodedByLength(encoder, losses.CosineSimilarityLoss(encoder))
     scaled = {"cosent": losses.CoSENTLoss, "angle": losses.AnglELoss}
@@ -107,9 +110,10 @@ class EncodedByLength(nn.Module):
 
 
 def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str, Any]]) -> list[Tensor]:
-    """The sentence vectors of each column, ``(rows, d)``, computed together in groups of similar length.
+    """The sentence vectors of each column (D10), ``(rows, d)`` in the encoder's dtype.
 
-    A column's tokenized texts are ``(rows, tokens)`` tensors, padded at the end.
+    They are computed together in groups of similar length. A column's tokenized texts are ``(rows, tokens)``
+    int64 tensors, padded at the end.
     """
     texts = [
         {key: value[row] for key, value in column.items() if torch.is_tensor(value) and value.ndim == 2}

@@ -50,11 +50,16 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
 
 
 def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dict[str, Tensor]:
-    """Target tokens of starts and ends: ``{start,end}_places`` and ``…_weights``, ``(questions, k)``.
+    """T_start and T_end of Q5 in the student's tokens, for the questions of all rows, row by row.
 
     ``tokens`` are those of each row's passage. Probabilities of positions within the same token add up.
     Positions after the last token, in text that was cut off, are left out. Where there is no distribution,
     the target is the first token (Q6).
+
+    Returns:
+        ``start_places`` and ``end_places``, ``(questions, k)`` int64, tokens among all of a passage; and
+        ``start_weights`` and ``end_weights``, ``(questions, k)`` float32, their probabilities, 0 as padding.
+        Starts and ends each have their own k.
     """
     pairs = [
         (of_text, question) for of_text, row in zip(tokens, rows, strict=True) for question in row.questions

@@ -243,13 +243,20 @@ class CausalWriter(CausalGeneratorWithLoss):
 def chunks_of(
     examples: Sequence[Example], collate: Callable[[Sequence[Example]], Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Tensor]]:
-    """The chunks of validation examples, made from a few of them at a time."""
+    """The chunks of validation examples, made from a few of them at a time.
+
+    Each has the arguments of ``GeneratorWithLoss.logits``, with ``labels``, ``(n, tokens)`` int64.
+    """
     for first in range(0, len(examples), _LOOKED_AT):
         yield from collate(examples[first : first + _LOOKED_AT])["pairs"]["chunks"]
 
 
 def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:
-    """Share, ×100, of the target tokens that the model ranks first, given those before them."""
+    """Share, ×100, of the target tokens that the model ranks first, given those before them (Q2): 0 to 100.
+
+    A chunk's ``labels`` are ``(n, tokens)`` int64, ``IGNORED`` where a token does not count; at least one
+    token counts.
+    """
     right = count = 0
     with torch.inference_mode():
         for chunk in chunks:

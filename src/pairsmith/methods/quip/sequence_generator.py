@@ -183,7 +183,7 @@ class SequenceGenerator:
 
 
 def diverse(answers: Sequence[str], count: int) -> list[int]:
-    """The indices of up to ``count`` answers that differ as much as possible.
+    """The indices of up to ``count`` answers that differ as much as possible, in the order of choice (Q2).
 
     The first answer is taken, then repeatedly the one whose largest F1 with an answer taken before is
     smallest; of equals the first. Empty and repeated answers are skipped.

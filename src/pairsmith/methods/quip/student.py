@@ -54,9 +54,9 @@ def grouped_by_passage(questions: Iterable[GeneratedQuestion], settings: InfuseS
 
 def _with_targets(question: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
     if settings.labels == "answers":
-        if question.before is None:
+        if question.generated_span is None:
             return LabelledQuestion(question.question, None, None)
-        start, end = (Distribution((place,), (1.0,)) for place in question.before)
+        start, end = (Distribution((place,), (1.0,)) for place in question.generated_span)
         return LabelledQuestion(question.question, start, end)
     starts, ends = question.distributions()
     if settings.labels == "hard":
@@ -65,7 +65,7 @@ def _with_targets(question: GeneratedQuestion, settings: InfuseSettings) -> Labe
 
 
 def likeliest(distribution: Distribution) -> Distribution:
-    """The distribution with all probability on the likeliest position; an empty one stays empty."""
+    """A hard label (Q6): probability 1 at the likeliest position; an empty distribution stays empty."""
     if not distribution.positions:
         return distribution
     best = int(np.argmax(distribution.probabilities))
@@ -214,7 +214,10 @@ class Student(nn.Module):
         return {"passages": chunked(larger, features, self.model.device, self._batch_tokens)}
 
     def forward(self, passages: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The mean loss of a batch's questions."""
+        """The mean loss of a batch's questions (Q5): ``loss``, ``()`` float32.
+
+        ``passages`` is what ``batch`` makes of the batch's rows.
+        """
         chunks = passages["chunks"]
         count = sum(len(chunk["start_places"]) for chunk in chunks)
         return mean_of_losses(self._losses, chunks, self, count)

@@ -103,8 +103,8 @@ def plan_step(
         for rows in _alike(pieces, lengths > 0):
             length = _taken(int(lengths[rows].max()), store.length)
             columns = torch.arange(length)
-            there = rows[:, None] & (columns < lengths[:, None])
-            distances.append(torch.where(there, (positions - before)[:, None] - columns, -1))
+            held = rows[:, None] & (columns < lengths[:, None])
+            distances.append(torch.where(held, (positions - before)[:, None] - columns, -1))
             tiers.append(_tier(number, length, pieces, rows, store.count, filler))
         before = before + lengths
     tail = _taken(int(tails.max()) + 1, tail)
@@ -121,17 +121,17 @@ def _taken(longest: int, most: int) -> int:
     return most if 2 * rounded(longest) > most else rounded(longest)
 
 
-def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:
+def _alike(pieces: Tensor, holding: Tensor) -> list[Tensor]:
     """Split rows, into masks ``(rows,)``, by whether few or very many other rows share their piece.
 
     Products are padded to the most rows of any piece, so popular pieces must be kept apart.
     """
-    if not bool(some.any()):
+    if not bool(holding.any()):
         return []
-    shared = torch.bincount(pieces[some])[pieces.clamp(max=int(pieces[some].max()))]
-    mean = int(some.sum()) / len(torch.unique(pieces[some]))
-    popular = some & (shared > 4 * mean)
-    return [rows for rows in (some & ~popular, popular) if bool(rows.any())]
+    shared = torch.bincount(pieces[holding])[pieces.clamp(max=int(pieces[holding].max()))]
+    mean = int(holding.sum()) / len(torch.unique(pieces[holding]))
+    popular = holding & (shared > 4 * mean)
+    return [rows for rows in (holding & ~popular, popular) if bool(rows.any())]
 
 
 def _tier(

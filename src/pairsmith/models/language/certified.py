@@ -29,8 +29,18 @@ def certified(
 ) -> Choices | None:
     """The choices of a next token by D3, with ``decay`` and ``floor``, and D4; None if not proved.
 
-    They are the probabilities and tokens that the whole distributions would give, in one row and up to
-    rounding. Top-k has to be above 0. Lists may hold fewer tokens than were requested.
+    They are the probabilities, ``(1, k)`` float32, and the tokens, ``(1, k)`` int64, that the whole
+    distributions would give, up to rounding; k is at most top-k.
+
+    Args:
+        main: the list of the label's prompt.
+        counters: those of its counter-prompts; lists may hold fewer tokens than were requested.
+        sampling: with a top-k above 0.
+        decay: lambda, at least 0.
+        floor: the least factor of a probability, 0 to 1.
+
+    Raises:
+        ValueError: there is no top-k.
     """
     if not sampling.top_k:
         raise ValueError("without top-k, the tokens outside the lists always matter")

@@ -1,6 +1,6 @@
-"""How much likelier a language model finds a text after another one: a judge of pairs that needs no training.
+"""How much likelier a language model finds a text after another: a judge of pairs without training (M6).
 
-The ratio log p(text | given) - log p(text) is what knowing one text says about the other (their pointwise
+The ratio log p(text | context) - log p(text) is what knowing one text says about the other (their pointwise
 mutual information), so that texts that are likely anyway gain nothing by it.
 """
 
@@ -100,22 +100,22 @@ def _room_for_logits(judge: LikelihoodJudge) -> int:
 
 def likelihood_ratios(
     judge: LikelihoodJudge,
-    given: Sequence[str],
+    contexts: Sequence[str],
     texts: Sequence[str],
     *,
     cue: str,
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float32]:
-    """log p(text | given) - log p(text) of n pairs, ``(n,)`` float32, in nats: a text's sum over its tokens.
+    """log p(text | context) - log p(text) of n pairs (M6), ``(n,)`` float32, in nats, summed over tokens.
 
     ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
-    only after some token. ``given`` is cut where both are longer than the model reads, and a text at half of
-    that. Each given text is computed once for all texts behind it; one that is cut, for those for which it is
+    only after some token. A context is cut where both are longer than the model reads, and a text at half of
+    that. Each context is computed once for all texts behind it; one that is cut, for those for which it is
     cut at the same token. ``advance`` is called with numbers of pairs.
     """
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
-    prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]
+    prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(contexts, own, strict=True)]
     after = log_likelihoods(judge, prompts, own, batch_tokens=batch_tokens, advance=advance)
     return (after - _alone(judge, cue, own, batch_tokens)).astype(np.float32)
 
@@ -129,7 +129,7 @@ def question_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float32]:
-    """How well n questions q, answers a and passages c fit, ``(n,)`` float32, in nats per token.
+    """How well n questions q, answers a and passages c fit (M6), ``(n,)`` float32, in nats per token.
 
     (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
     which passage a question is about, and hardly which answer it asks for; the second does. Passages are cut
@@ -187,7 +187,7 @@ def log_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> NDArray[np.float64]:
-    """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64: the sum over the text's tokens.
+    """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64, at most 0, summed over their tokens.
 
     A prefix is computed once for all leads and texts behind it. No prefix without a lead is empty; a text
     without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding included, or as many as suit
@@ -201,13 +201,13 @@ def log_likelihoods(
     rows = list(prefix_rows(prefixes, behind))
     lengths = [len(row) for row in rows]
 
-    def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[list[float]]:
-        return pool.submit(_computed, judge, [rows[number] for number in some], texts, leads)
+    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[list[float]]:
+        return pool.submit(_computed, judge, [rows[number] for number in batch], texts, leads)
 
     most = min(batch_tokens or tokens_at_once(device), _room_for_logits(judge))
     with one_thread_each(device) as pool:
-        for some, sums in pool.results(begin, batches_by_length(lengths, len(rows) or 1, most)):
-            likelihoods[[number for row in some for number in rows[row].numbers]] = sums
+        for batch, sums in pool.results(begin, batches_by_length(lengths, len(rows) or 1, most)):
+            likelihoods[[number for row in batch for number in rows[row].numbers]] = sums
             advance(len(sums))
     if not np.isfinite(likelihoods).all():
         raise not_finite("the language model gives log-probabilities")

@@ -189,11 +189,11 @@ def predict_some(network: Any) -> Predictions:
     hook = layer.register_forward_pre_hook(narrow) if layer is not None else None
     ids = torch.tensor([[1, 2, 3, 4]], device=next(network.parameters()).device)
     with torch.inference_mode():
-        every = network(input_ids=ids, use_cache=False).logits
+        of_all = network(input_ids=ids, use_cache=False).logits
         predictions.places = torch.tensor([[0, 3], [0, 1]], device=ids.device)
-        some = network(input_ids=ids, use_cache=False).logits
+        of_some = network(input_ids=ids, use_cache=False).logits
         predictions.places = None
-    same = some.shape[:2] == (1, 2) and torch.allclose(some, every[:, [3, 1]], rtol=0.05, atol=0.1)
+    same = of_some.shape[:2] == (1, 2) and torch.allclose(of_some, of_all[:, [3, 1]], rtol=0.05, atol=0.1)
     if hook is None or not same:
         raise ModelError(
             f"models of the kind {network.config.model_type} compute the logits of all tokens; give one of "
@@ -210,8 +210,8 @@ def obstacle(network: Any) -> str | None:
     text = network.config.get_text_config()
     if "local" in getattr(text, "attention_layers", ()):  # GPT-Neo's windows count tokens of the row
         return "some of its layers see the last few tokens only"
-    some = [[(7 * i + n) % text.vocab_size for i in range(8)] for n in range(3)]
-    first, others = some[0], some[1:]
+    prompts = [[(7 * i + n) % text.vocab_size for i in range(8)] for n in range(3)]
+    first, others = prompts[0], prompts[1:]
     row = PrefixRow(first, [*others], [len(first), 5])
     base = network.base_model
     device = next(network.parameters()).device

@@ -35,8 +35,8 @@ def common_starts(prompts: Iterable[Prompt], most: int, saved: int = 0) -> dict[
     for prompt, start in starts.items():
         by_start[start].append(prompt)
     passages: dict[Prompt, Prompt] = {}
-    for start, some in by_start.items():
-        for prefix, sharing in by_prefix(some, start, saved).items():
+    for start, same_start in by_start.items():
+        for prefix, sharing in by_prefix(same_start, start, saved).items():
             # A passage is computed and kept with what stands before it, which must not be most of it.
             if prefix != start and len(prefix) >= 2 * len(start):
                 passages |= dict.fromkeys(sharing, prefix)

@@ -164,8 +164,8 @@ class RemoteModel:
         url = f"{base}/{path.removeprefix('v1/')}"
         body = {"model": self._served, **body}
         name = hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
-        if self._cache and (known := self._cache.get(name)) is not None:
-            return json.loads(known)
+        if self._cache and (kept := self._cache.get(name)) is not None:
+            return json.loads(kept)
         for number in range(TRIES):
             text, pause = self._answer(url, path, body)
             if pause is None:

@@ -81,13 +81,13 @@ class ScriptedSession:
         self.held.remove(self._model.decode(prompt))
 
     def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
-        """Start rows from prompts."""
+        """Start rows from prompts; returns log-probabilities, ``(prompts, vocab)`` float32."""
         texts = [self._model.decode(prompt) for prompt in prompts]
         self._rows += [(text, "") for text in texts]
         return torch.stack([self._model.logits(text, "") for text in texts])
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Append a character to every row."""
+        """Append a character to every row; returns log-probabilities, ``(rows, vocab)`` float32."""
         added = [self._model.decode([int(token)]) for token in tokens]
         self._rows = [(prompt, text + new) for (prompt, text), new in zip(self._rows, added, strict=True)]
         return torch.stack([self._model.logits(*row) for row in self._rows])

@@ -24,27 +24,36 @@ _WORTHWHILE = 0.75
 
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """Like ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass.
+    """The tokens of each row's nucleus, likeliest first, and their renormalised probabilities (Q2).
 
-    The result for a row does not depend on the other rows.
+    As ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass. The nucleus of a
+    row does not depend on the other rows, only its padding does.
+
+    Args:
+        probabilities: ``(rows, vocabulary)`` float32; each row sums to 1.
+        top_p: share of the mass that a nucleus holds, above 0; at 1 it is the whole vocabulary.
+
+    Returns:
+        the probabilities, ``(rows, k)`` float32, 0 behind the end of a row's nucleus, and the ids of the
+        tokens, ``(rows, k)`` int64. The largest nucleus has k tokens.
     """
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)
-    left = torch.arange(len(probabilities), device=probabilities.device)
+    rest = torch.arange(len(probabilities), device=probabilities.device)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for few in _LIKELIEST:
-        if few < probabilities.shape[1] and len(left):
-            kept, tokens, whole = _among_likeliest(probabilities[left], few, top_p)
-            parts.append((left[whole], kept[whole], tokens[whole]))
-            left = left[~whole]
-    if len(left):
-        parts.append((left, *truncate(probabilities[left], 0, top_p)))
+        if few < probabilities.shape[1] and len(rest):
+            kept, tokens, complete = _among_likeliest(probabilities[rest], few, top_p)
+            parts.append((rest[complete], kept[complete], tokens[complete]))
+            rest = rest[~complete]
+    if len(rest):
+        parts.append((rest, *truncate(probabilities[rest], 0, top_p)))
     width = max((int((kept > 0).sum(dim=1).max()) for _, kept, _ in parts if len(kept)), default=1)
     every_kept = probabilities.new_zeros(len(probabilities), width)
     every_token = torch.zeros(len(probabilities), width, dtype=torch.int64, device=probabilities.device)
     for rows, kept, tokens in parts:
-        some = min(width, kept.shape[1])
-        every_kept[rows, :some], every_token[rows, :some] = kept[:, :some], tokens[:, :some]
+        columns = min(width, kept.shape[1])
+        every_kept[rows, :columns], every_token[rows, :columns] = kept[:, :columns], tokens[:, :columns]
     return every_kept, every_token
 
 
@@ -54,12 +63,12 @@ def _among_likeliest(probabilities: Tensor, few: int, top_p: float) -> tuple[Ten
     before = likely.cumsum(dim=1) - likely
     inside = before < top_p
     # Other tokens may be as likely as the last one here.
-    whole = ~(inside & (likely == likely[:, -1:])).any(dim=1)
+    complete = ~(inside & (likely == likely[:, -1:])).any(dim=1)
     tied = ((likely[:, :-1] == likely[:, 1:]) & inside[:, :-1]).any(dim=1)
     if bool(tied.any()):
         tokens[tied] = _in_order(likely[tied], tokens[tied])
     kept = likely.masked_fill(~inside, 0.0)
-    return kept / kept.sum(dim=1, keepdim=True), tokens, whole
+    return kept / kept.sum(dim=1, keepdim=True), tokens, complete
 
 
 def _in_order(likely: Tensor, tokens: Tensor) -> Tensor:
@@ -117,16 +126,16 @@ def draw_sequences(
             begun = torch.cat([begun, last[:, None]], dim=1)
             written[rows, place] = last.cpu().numpy()
             going &= ~torch.isin(last, ends)
-            left = int(going.sum())
-            if not left:
+            unfinished = int(going.sum())
+            if not unfinished:
                 break
-            if left <= _WORTHWHILE * len(going):  # drop finished sequences
+            if unfinished <= _WORTHWHILE * len(going):  # drop finished sequences
                 kept = going.nonzero()[:, 0]
                 cache.batch_select_indices(kept)
                 states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
                 rows, begun, going = rows[kept.cpu().numpy()], begun[kept], going[kept]
-    whole = iter([_upto(row, ends.tolist()) for row in written.tolist()])
-    return [[next(whole) for _ in keys] for keys in streams]
+    ended = iter([_upto(row, ends.tolist()) for row in written.tolist()])
+    return [[next(ended) for _ in keys] for keys in streams]
 
 
 def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:

@@ -91,8 +91,8 @@ class VLLMServer(OpenAIServer):
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        given = [list(prompt) for prompt in prompts]
-        answers = self._scored(given, count, return_tokens_as_token_ids=True)
+        rows = [list(prompt) for prompt in prompts]
+        answers = self._scored(rows, count, return_tokens_as_token_ids=True)
         lists = [logprobs["top_logprobs"][0] for logprobs in answers]
         # A server may add the token it drew, however unlikely, which must not count as the list's last.
         top = [sorted(by_token.items(), key=lambda item: -item[1])[:count] for by_token in lists]
@@ -141,8 +141,8 @@ class LlamaCppServer(OpenAIServer):
                 )
             listed = {int(token["id"]): float(token["logprob"]) for token in draw["top_logprobs"]}
             # An end is never drawn (D4), so its share goes to the other tokens.
-            left = math.log1p(-sum(math.exp(listed.pop(end)) for end in self._ends & listed.keys()))
-            lists.append({token: p - left for token, p in list(listed.items())[:count]})
+            rest = math.log1p(-sum(math.exp(listed.pop(end)) for end in self._ends & listed.keys()))
+            lists.append({token: p - rest for token, p in list(listed.items())[:count]})
         return lists
 
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
@@ -156,12 +156,12 @@ class LlamaCppServer(OpenAIServer):
         sums = [0.0] * len(prompts)
         tokens = self.encode(text, special=False)
         for place, token in enumerate(tokens):
-            given = [[*prompt, *tokens[:place]] for prompt in prompts]
-            for number, drawn in enumerate(self._drawn(given, token)):
+            rows = [[*prompt, *tokens[:place]] for prompt in prompts]
+            for number, drawn in enumerate(self._drawn(rows, token)):
                 if drawn and drawn["id"] == token:
                     sums[number] += float(drawn["logprob"])
                 else:
-                    (listed,) = self.likeliest([tuple(given[number])], MANY)
+                    (listed,) = self.likeliest([tuple(rows[number])], MANY)
                     sums[number] += listed.get(token, min(listed.values()))
         return sums
 

@@ -214,7 +214,13 @@ def attend(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a step, with the signature that transformers calls."""
+    """Attention of the step that is being computed, with the signature that transformers calls.
+
+    ``query`` is ``(rows, query heads, 1, size)``, of any floating dtype; the result ``(rows, 1, query heads,
+    size)``, of the same, and None in place of the weights. Keys, values and mask are those of the session's
+    cache, so that the arguments of these names are not read. ``scaling``, by default ``size ** -0.5``,
+    multiplies the products; ``softcap`` and ``sliding_window`` are those of ``SharedCache.attend``.
+    """
     del module, key, value, attention_mask
     factor = query.shape[-1] ** -0.5 if scaling is None else scaling
     return _STEPPING.get().attend(query, factor, softcap, sliding_window), None

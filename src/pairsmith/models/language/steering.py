@@ -50,12 +50,12 @@ def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> C
     kept, tokens, proved = _over_candidates(logits, rows, rule, sampling, count)
     if bool(proved.all()):
         return Choices(kept, tokens)
-    left = (~proved).nonzero().squeeze(1)
-    exact = _over_vocabulary(logits, rows[left], rule, sampling)
+    unproved = (~proved).nonzero().squeeze(1)
+    exact = _over_vocabulary(logits, rows[unproved], rule, sampling)
     width = max(kept.shape[1], exact.kept.shape[1])
     kept, tokens = (torch.nn.functional.pad(t, (0, width - t.shape[1])) for t in (kept, tokens))
-    kept[left], tokens[left] = 0.0, 0
-    kept[left, : exact.kept.shape[1]], tokens[left, : exact.kept.shape[1]] = exact.kept, exact.tokens
+    kept[unproved], tokens[unproved] = 0.0, 0
+    kept[unproved, : exact.kept.shape[1]], tokens[unproved, : exact.kept.shape[1]] = exact.kept, exact.tokens
     return Choices(kept, tokens)
 
 

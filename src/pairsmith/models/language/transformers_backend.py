@@ -97,8 +97,8 @@ class TransformersModel:
 
     @cached_property
     def _token_texts(self) -> list[str]:
-        known = [[number] for number in range(len(self._tokenizer))]
-        return list(self._tokenizer.batch_decode(known, clean_up_tokenization_spaces=False))
+        numbers = [[number] for number in range(len(self._tokenizer))]
+        return list(self._tokenizer.batch_decode(numbers, clean_up_tokenization_spaces=False))
 
     def rows_that_fit(self, tokens: int) -> int:
         """The number of rows that fit half of the free memory, from 16 to ``MOST_ROWS``.
@@ -162,9 +162,9 @@ class TransformersSession:
             sharing = by_prefix(waiting, start, self.call_tokens)
             prefixes = [prefix for prefix in sharing if prefix != start]
             of_prefix = {prefix: states for prefix, states, _ in self._computed(prefixes, before)}
-            for prefix, some in sharing.items():
+            for prefix, members in sharing.items():
                 shared = of_prefix.get(prefix, [])
-                for prompt, states, logits in self._computed(some, _joined(before, shared)):
+                for prompt, states, logits in self._computed(members, _joined(before, shared)):
                     self._ahead[prompt] = _joined(shared, states)
                     self._logits[prompt] = logits
 
@@ -175,7 +175,7 @@ class TransformersSession:
 
         Prompts of similar length are computed in one batch, the longest first.
         """
-        known = before[0][0].shape[1] if before else 0
+        start_length = before[0][0].shape[1] if before else 0
         on_cpu = self._device.type == "cpu"
         most = max(PREFILL_TOKENS, self.call_tokens)
         waiting = sorted(prompts, key=len)
@@ -183,7 +183,11 @@ class TransformersSession:
             longest = len(waiting[-1])
             batch = waiting[-max(1, most // longest) :]
             if on_cpu and sum(longest - len(prompt) for prompt in batch) > FEW_TOKENS:
-                batch = [prompt for prompt in batch if len(prompt) - known >= FILLED * (longest - known)]
+                batch = [
+                    prompt
+                    for prompt in batch
+                    if len(prompt) - start_length >= FILLED * (longest - start_length)
+                ]
             del waiting[-len(batch) :]
             yield from zip(batch, *self._compute(batch, before), strict=True)
 
@@ -248,7 +252,7 @@ class TransformersSession:
             heappush(self._free, self._slots.pop(prompt))
 
     def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
-        """Append one row for each prompt."""
+        """Append one row for each prompt; returns next-token logits, ``(prompts, vocab)``."""
         for prompt in dict.fromkeys(prompts):
             if prompt not in self._slots:
                 if not self._free:
@@ -268,7 +272,7 @@ class TransformersSession:
                 heappush(self._free, self._slots.pop(prompt))
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Feed every row one token at its own position."""
+        """Feed every row one token, ``(rows,)`` int64, at its position; returns logits, ``(rows, vocab)``."""
         positions = self._cache.positions
         rows = len(tokens)
         if self._shared:
@@ -330,8 +334,8 @@ def context_of(config: Any, *, shared: bool | None = None) -> int:
 
 def has_shared_attention(model: Any) -> bool:
     """Whether the shared attention can replace the model's own."""
-    known = model.config.get_text_config().model_type in SHARED_ATTENTION_TYPES
-    return bool(known and model._can_set_attn_implementation())
+    supported = model.config.get_text_config().model_type in SHARED_ATTENTION_TYPES
+    return bool(supported and model._can_set_attn_implementation())
 
 
 @contextmanager

@@ -113,10 +113,10 @@ def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[st
         return "no answer", "the passage has no tokens"
     if (question.confidence or 0.0) < settings.least_confidence:
         return "unsure", f"the teacher's answer has a probability below {settings.least_confidence:g}"
-    written = [question.written]
+    generated = [question.generated_answer]
     if (
-        not exact_match(question.answer_text, written)
-        and f1(question.answer_text, written) < settings.agreement
+        not exact_match(question.answer_text, generated)
+        and f1(question.answer_text, generated) < settings.agreement
     ):
         return (
             "disagreement",

@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import is_folder, place, size_of
+from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
 from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, scored_as, what_is_missing
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
-from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.mix.settings import MixSettings

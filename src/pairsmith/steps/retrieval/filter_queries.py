@@ -38,6 +38,7 @@ from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.mine.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
+from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.judging import judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
@@ -50,7 +51,6 @@ from pairsmith.steps.retrieval.verdicts import (
     leave_out_near_test,
     verdicts_by_rank,
 )
-from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000

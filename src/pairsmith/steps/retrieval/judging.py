@@ -12,9 +12,9 @@ from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import hash_bytes, mapped_table
 from pairsmith.steps.query_judge import judge_shards
+from pairsmith.steps.retrieval.generated_queries import WrittenQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
-from pairsmith.steps.retrieval.written import WrittenQueries
 from pairsmith.steps.vectors import some_rows
 
 _TEXT: pa.Schema = pa.schema([("text", pa.string())])

@@ -19,9 +19,9 @@ from pairsmith.search.exact import nearest
 from pairsmith.steps.planning import counted, readable, sample_of, sharded, some_passages, timed
 from pairsmith.steps.query_judge import seconds_to_judge
 from pairsmith.steps.retrieval.chunk import chunks_of, documents
+from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
-from pairsmith.steps.retrieval.written import QuerySource, WrittenQueries
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_DOCUMENTS = 32

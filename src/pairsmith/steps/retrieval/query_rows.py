@@ -16,9 +16,9 @@ from pairsmith.data.query_columns import QUERIES_ALONE
 from pairsmith.data.readers import column_text, text_id, with_names
 from pairsmith.data.sources import open_source
 from pairsmith.data.text.folding import folded
+from pairsmith.steps.retrieval.generated_queries import WrittenQueries, each_once, keys_of
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import Keys, places_of
-from pairsmith.steps.retrieval.written import WrittenQueries, each_once, keys_of
 
 _AT_ONCE = 10_000
 """Chunks that are held in memory at once."""

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.steps.mine.filter import share_of
+from pairsmith.steps.retrieval.generated_queries import WrittenQueries
 from pairsmith.steps.retrieval.query_rows import Evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
-from pairsmith.steps.retrieval.written import WrittenQueries
 
 KEPT = ""
 

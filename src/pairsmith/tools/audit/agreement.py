@@ -27,15 +27,15 @@ def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]
     answers = [(claims[row], label) for labels in said for row, label in labels.items()]
     by_label = {}
     for claimed in audit.claimed:
-        if given := [label for claim, label in answers if claim == claimed]:
+        if own_answers := [label for claim, label in answers if claim == claimed]:
             shares = {}
             for label in audit.labels:
-                limits = wilson(given.count(label), len(given))
+                limits = wilson(own_answers.count(label), len(own_answers))
                 shares[label] = {
-                    "share": round(100 * given.count(label) / len(given), 2),
+                    "share": round(100 * own_answers.count(label) / len(own_answers), 2),
                     "share_ci": [round(100 * limit, 2) for limit in limits],
                 }
-            by_label[claimed] = {"answers": len(given), "given": shares}
+            by_label[claimed] = {"answers": len(own_answers), "given": shares}
     return by_label
 
 
@@ -59,9 +59,9 @@ def agreement(audit: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     pairs: dict[str, float | None] = {}
     for one, other in combinations(said, 2):
         both = said[one].keys() & said[other].keys()
-        given = [[said[name][row.id] for row in audit.rows if row.id in both] for name in (one, other)]
-        defined = len(both) > 1 and len({*given[0], *given[1]}) > 1
-        pairs[f"{one}, {other}"] = round(float(cohen_kappa_score(*given)), 4) if defined else None
+        both_said = [[said[name][row.id] for row in audit.rows if row.id in both] for name in (one, other)]
+        defined = len(both) > 1 and len({*both_said[0], *both_said[1]}) > 1
+        pairs[f"{one}, {other}"] = round(float(cohen_kappa_score(*both_said)), 4) if defined else None
     return {"cohen": pairs, "krippendorff": _krippendorff(audit, said)}
 
 

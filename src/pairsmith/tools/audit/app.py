@@ -69,9 +69,9 @@ class Session:
         """What the page shows: a row, by default the next unlabelled one, and how many are labelled."""
         said = self.answers.of(self.annotator)
         order = order_of(self.audit, self.annotator, self.seed)
-        left = [place for place in order if self.audit.rows[place].id not in said]
-        if row is None and left:
-            row = left[0]
+        unlabelled = [place for place in order if self.audit.rows[place].id not in said]
+        if row is None and unlabelled:
+            row = unlabelled[0]
         texts = {} if row is None else self.audit.rows[row].texts
         return {
             "row": row,
@@ -79,7 +79,7 @@ class Session:
             "texts": [[column_words(name), shown(text, LONGEST)] for name, text in texts.items()],
             "labels": [shown(label) for label in self.audit.labels],
             "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
-            "done": len(order) - len(left),
+            "done": len(order) - len(unlabelled),
             "total": len(order),
             "annotator": self.annotator,
             **more,

@@ -17,7 +17,7 @@ FILES = (
 
 
 def closing(
-    there: Audit, said: Mapping[str, Labels], results: Mapping[str, Any], out: Path
+    audit: Audit, said: Mapping[str, Labels], results: Mapping[str, Any], out: Path
 ) -> dict[str, Any]:
     """What the page shows at the end.
 
@@ -30,11 +30,11 @@ def closing(
     table: list[list[str]] = []
     if columns:
         table = [["label given", *(f"{column} in the data" for column in columns)]]
-        for label in there.labels:
+        for label in audit.labels:
             shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
             table.append([label, *(f"{share:.0f} %" for share in shares)])
     return {
-        "told": [*_counts(there, said), *_agreement(results)],
+        "told": [*_counts(audit, said), *_agreement(results)],
         "caption": "Of the rows with each label in the data, the share that was given each label",
         "table": table,
         "folder": str(out),
@@ -42,12 +42,12 @@ def closing(
     }
 
 
-def _counts(there: Audit, said: Mapping[str, Labels]) -> Sequence[str]:
+def _counts(audit: Audit, said: Mapping[str, Labels]) -> Sequence[str]:
     """For each annotator how many rows they labelled, and how many as the data do."""
     sentences = []
     for name, labels in said.items():
-        told = f"{name} labelled {len(labels)} of {len(there.rows)} rows"
-        compared = [row for row in there.rows if row.id in labels and row.label in there.labels]
+        told = f"{name} labelled {len(labels)} of {len(audit.rows)} rows"
+        compared = [row for row in audit.rows if row.id in labels and row.label in audit.labels]
         if compared:
             same = sum(labels[row.id] == row.label for row in compared)
             share = 100 * same / len(compared)

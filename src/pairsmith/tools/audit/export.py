@@ -57,13 +57,15 @@ def write_labelled(
     )
     rows, rejects = [], []
     for row in audit.rows:
-        given = [labels[row.id] for labels in said.values() if row.id in labels]
+        answers = [labels[row.id] for labels in said.values() if row.id in labels]
         if row.id in most:
             label = float(most[row.id]) if audit.graded else most[row.id]
-            share = given.count(most[row.id]) / len(given)
-            rows.append({"id": row.id, **row.texts, column: label, "annotators": len(given), "share": share})
-        elif given:
-            counts = ", ".join(f"{label} by {given.count(label)}" for label in dict.fromkeys(given))
+            share = answers.count(most[row.id]) / len(answers)
+            rows.append(
+                {"id": row.id, **row.texts, column: label, "annotators": len(answers), "share": share}
+            )
+        elif answers:
+            counts = ", ".join(f"{label} by {answers.count(label)}" for label in dict.fromkeys(answers))
             rejects.append(
                 Reject.of(row.id, "agreement", "no label has the most votes", {**row.texts, "given": counts})
             )
@@ -99,9 +101,9 @@ def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
     tasks: list[dict[str, Any]] = []
     for row in audit.rows:
-        given = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
-        results = [choice | {"value": {"choices": [label]}} for label in given.values()]
-        data: dict[str, Any] = {"row": row.id, **row.texts, "annotators": list(given)}
+        answers = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
+        results = [choice | {"value": {"choices": [label]}} for label in answers.values()]
+        data: dict[str, Any] = {"row": row.id, **row.texts, "annotators": list(answers)}
         tasks.append({"data": data, "annotations": [{"result": [result]} for result in results]})
     return tasks
 

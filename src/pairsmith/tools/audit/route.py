@@ -43,7 +43,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         if find_spec(package) is None:
             raise MissingExtra(package, "audit")
     refuse_source(run, data=settings.data)
-    there = draw(DatasetFolder.open(settings.data), settings)
+    drawn = draw(DatasetFolder.open(settings.data), settings)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("audit", settings.deciding(), inputs=inputs, models={})
     stopped: KeyboardInterrupt | None = None
@@ -52,32 +52,32 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
             _set_aside(run.out)
         save()
         answers = Answers(run.out)
-        _check(there, answers)
+        _check(drawn, answers)
         out = run.out
 
         def write() -> dict[str, Any]:
             """Write the results of the labels so far."""
             said = {name: answers.of(name) for name in answers.annotators()}
-            results = results_of(there, said)
+            results = results_of(drawn, said)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-            export(there, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data]))
+            export(drawn, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data]))
             return results
 
         def finish() -> dict[str, Any]:
             """Write the results before the page says that they are written."""
             said = {name: answers.of(name) for name in answers.annotators()}
-            return closing(there, said, write(), out)
+            return closing(drawn, said, write(), out)
 
         if not settings.finish:
             from pairsmith.tools.audit.app import serve  # imported here, as it needs an extra
 
             try:
-                serve(there, answers, settings, run.progress, finish)
+                serve(drawn, answers, settings, run.progress, finish)
             except KeyboardInterrupt as stop:
                 stopped = stop
         results = write()  # again, as another window may have given a label since
         save(complete=stopped is None)
-    run.progress.result(audit_table(there, results))
+    run.progress.result(audit_table(drawn, results))
     run.progress.result(f"\nresults: {out / RESULTS}\nlabelled rows: {out / LABELLED}")
     if stopped:  # the step is not finished, so a recipe will continue it
         raise stopped
@@ -93,8 +93,8 @@ def _set_aside(folder: Path) -> None:
             answers.rename(folder / f"{FILE}.{number}")
 
 
-def _check(there: Audit, answers: Answers) -> None:
-    rows, labels = {row.id for row in there.rows}, set(there.labels)
+def _check(drawn: Audit, answers: Answers) -> None:
+    rows, labels = {row.id for row in drawn.rows}, set(drawn.labels)
     for name in answers.annotators():
         for row, label in answers.of(name).items():
             if row not in rows or label not in labels:
@@ -104,14 +104,14 @@ def _check(there: Audit, answers: Answers) -> None:
                 )
 
 
-def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
+def results_of(drawn: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
     return {
-        "rows": len(there.rows),
+        "rows": len(drawn.rows),
         "labelled": {name: len(labels) for name, labels in said.items()},
-        "confusion": confusion(there, list(said.values())),
-        "agreement": agreement(there, said),
-        "labels": {row.id: label for row in there.rows if (label := most(row.id, said)) is not None},
+        "confusion": confusion(drawn, list(said.values())),
+        "agreement": agreement(drawn, said),
+        "labels": {row.id: label for row in drawn.rows if (label := most(row.id, said)) is not None},
     }
 
 
@@ -122,17 +122,17 @@ def most(row: str, said: Mapping[str, Labels]) -> str | None:
     return counts[0][0] if counts and not tie else None
 
 
-def audit_table(there: Audit, results: Mapping[str, Any]) -> str:
+def audit_table(drawn: Audit, results: Mapping[str, Any]) -> str:
     """The confusion table as in Table 3, with the number of answers, and the agreement."""
     columns = list(results["confusion"])
-    width = max([9, *(len(heading) + 2 for heading in (*there.labels, *columns))])
+    width = max([9, *(len(heading) + 2 for heading in (*drawn.labels, *columns))])
     lines = [
         f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
     ]
     if columns:
         lines += ["", "share of answers ×100, by the label in the data"]
         lines.append("".join(f"{heading:>{width}}" for heading in ("given", *columns)))
-        for label in there.labels:
+        for label in drawn.labels:
             shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
             lines.append(f"{label:>{width}}" + "".join(f"{share:>{width}.1f}" for share in shares))
         counts = (results["confusion"][column]["answers"] for column in columns)

@@ -58,9 +58,9 @@ def beir(splits: Splits, kind: Kind) -> Files:
         yield from beir_with_negatives(splits)
         return
     query_column, document_column = _belonging(kind, "beir")
-    every = [row for rows in splits.values() for row in rows]
-    queries = {text_id(str(row[query_column])): str(row[query_column]) for row in every}
-    documents = {text_id(str(row[document_column])): row for row in every}
+    all_rows = [row for rows in splits.values() for row in rows]
+    queries = {text_id(str(row[query_column])): str(row[query_column]) for row in all_rows}
+    documents = {text_id(str(row[document_column])): row for row in all_rows}
     corpus = (
         {"_id": name, "title": _title(row), "text": row[document_column]} for name, row in documents.items()
     )
@@ -119,8 +119,8 @@ FORMS: Mapping[FormName, RowForm] = {
 
 def _belonging(kind: Kind, form: str) -> tuple[str, str]:
     if kind.name not in _BELONG:
-        known = ", ".join([*_BELONG, WITH_NEGATIVES.name])
-        raise SettingsError(f"--form {form} is for {known}; these are {kind.name}")
+        names = ", ".join([*_BELONG, WITH_NEGATIVES.name])
+        raise SettingsError(f"--form {form} is for {names}; these are {kind.name}")
     return _BELONG[kind.name]
 
 

@@ -111,13 +111,13 @@ def flag_embedding(splits: Splits) -> Files:
 
 def beir_with_negatives(splits: Splits) -> Files:
     """``corpus.jsonl`` with positives and negatives, ``queries.jsonl``, and the positives in ``qrels/``."""
-    every = [row for rows in splits.values() for row in rows]
+    all_rows = [row for rows in splits.values() for row in rows]
     texts: dict[str, str] = {}
-    for row in every:
+    for row in all_rows:
         texts.setdefault(row["positive_id"], row["positive"])
         for name, text in zip(row["negative_ids"], row["negatives"], strict=True):
             texts.setdefault(name, text)
-    queries = {row["query_id"]: row["query"] for row in every}
+    queries = {row["query_id"]: row["query"] for row in all_rows}
     yield "corpus.jsonl", (line({"_id": name, "title": "", "text": text}) for name, text in texts.items())
     yield "queries.jsonl", (line({"_id": name, "text": text}) for name, text in queries.items())
     for split, rows in splits.items():

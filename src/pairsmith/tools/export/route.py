@@ -77,9 +77,9 @@ def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Conten
 def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     """The files of a row format; made before anything is written, as rows may not suit the format."""
     kind = kind_of(settings.data)
-    every = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
-    rows = {split: [row for row in there if is_whole(row, kind)] for split, there in every.items()}
-    if left_out := sum(map(len, every.values())) - sum(map(len, rows.values())):
+    by_split = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
+    rows = {split: [row for row in own if is_whole(row, kind)] for split, own in by_split.items()}
+    if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
         run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
     if settings.form == "jsonl" and not official(place(settings.data)):

@@ -44,8 +44,8 @@ def send(parts: Parts, settings: PushSettings) -> str:
         if branch and branch != "main" and not branch.startswith("refs/"):
             api.create_branch(repo, branch=branch, repo_type=kind, exist_ok=True)
         adds = [CommitOperationAdd(name, content) for name, content in parts.files.items()]
-        there = api.list_repo_files(repo, repo_type=kind, revision=branch)
-        old = [name for name in there if name not in parts.files and _OURS[kind].fullmatch(name)]
+        present = api.list_repo_files(repo, repo_type=kind, revision=branch)
+        old = [name for name in present if name not in parts.files and _OURS[kind].fullmatch(name)]
         done = api.create_commit(
             repo,
             [*adds, *map(CommitOperationDelete, old)],

@@ -12,10 +12,10 @@ from upath import UPath
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_files import weight_files
-from pairsmith.core.paths import fetched, files_below, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, fetched, files_below, is_folder, place, reaching, size_of
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
-from pairsmith.runs.folder import MANIFEST, check_files, read_manifest
+from pairsmith.runs.folder import check_files, read_manifest
 from pairsmith.tools.push.names import Names
 from pairsmith.training.folder import RECORD, Record
 

@@ -53,8 +53,8 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
         )
     for name, content in files.items():
         with storage_errors(run.out / name):
-            there = (run.out / name).is_file() and not run.fresh
-            differs = there and _hash(content) != hash_file(run.out / name)
+            exists = (run.out / name).is_file() and not run.fresh
+            differs = exists and _hash(content) != hash_file(run.out / name)
         if differs:
             raise FolderError(
                 f"--out {run.out} holds a different {name}; give a new or empty folder, or --fresh to "

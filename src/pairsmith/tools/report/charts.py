@@ -25,13 +25,15 @@ _DASHES = ("", "6 3", "2 3", "9 3 2 3")
 Point = tuple[float, float]
 
 
-def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str, *, whole: bool = False) -> Markup:
+def histogram(
+    edges: Sequence[float], counts: Sequence[int], x_label: str, *, integers: bool = False
+) -> Markup:
     """A histogram of ``counts``, one for each bin; ``edges`` are the bin edges, one more than ``counts``.
 
-    With ``whole`` only whole numbers stand below the axis.
+    With ``integers`` only whole numbers stand below the axis.
     """
     across, up = (edges[0], edges[-1]), (0, max(counts, default=0) or 1)
-    parts = _axes(across, up, x_label, whole=whole, counts=True)
+    parts = _axes(across, up, x_label, integers=integers, counts=True)
     parts += _columns(edges, counts, across, up, _TOP, HEIGHT - _BOTTOM, 0)
     return _image(parts, HEIGHT, f"Histogram: {x_label}")
 
@@ -69,7 +71,7 @@ def lines(
     xs, ys = zip(*points, strict=True)
     ys += tuple(end for intervals in (spans or {}).values() for span in intervals for end in span)
     across, up = (min(xs), max(xs)), (min(ys), max(ys))
-    parts = _axes(across, up, x_label, whole=all(float(x).is_integer() for x in xs))
+    parts = _axes(across, up, x_label, integers=all(float(x).is_integer() for x in xs))
     for place, (name, curve) in enumerate(series.items()):
         # Moved aside, or vertical lines would cover each other.
         aside = _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
@@ -133,13 +135,13 @@ def _columns(
 
 
 def _axes(
-    across: Point, up: Point, x_label: str, *, whole: bool = False, counts: bool = False
+    across: Point, up: Point, x_label: str, *, integers: bool = False, counts: bool = False
 ) -> list[Markup]:
-    """The axes with their numbers: with ``whole`` only whole ones below, with ``counts`` at the left."""
+    """The axes with their numbers: with ``integers`` only whole ones below, with ``counts`` at the left."""
     bottom = HEIGHT - _BOTTOM
     parts = [
         Markup('<path d="M{},{} V{} H{}" class="axis"/>').format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
-        *_below(across, bottom, whole=whole),
+        *_below(across, bottom, integers=integers),
         _text((WIDTH + _LEFT) / 2, HEIGHT - 4, "middle", x_label),
     ]
     for value in _ticks(*up):
@@ -149,11 +151,11 @@ def _axes(
     return parts
 
 
-def _below(across: Point, bottom: float, *, whole: bool = False) -> list[Markup]:
+def _below(across: Point, bottom: float, *, integers: bool = False) -> list[Markup]:
     """The numbers below a horizontal axis."""
     parts = []
     for value in _ticks(*across):
-        if whole and value != round(value):
+        if integers and value != round(value):
             continue
         x = _x(value, across)
         anchor = "end" if x > WIDTH - 2 * _RIGHT else "middle"

@@ -33,8 +33,10 @@ def classified_sections(folder: Place, results: Mapping[str, Any], examples: int
 
     ``folder`` has the evaluation's ``predictions.jsonl``, ``results`` its figures.
     """
-    whole = {_WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES}
-    figures, *others = evaluation_sections(whole)
+    figures_by_name = {
+        _WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES
+    }
+    figures, *others = evaluation_sections(figures_by_name)
     sections = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
     if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):
         sections.append(Section("Texts that got another label", [block]))

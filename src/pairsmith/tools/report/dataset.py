@@ -49,7 +49,7 @@ _FEW_SCORES = 10
 def dataset_sections(
     folder: DatasetFolder,
     settings: ReportSettings,
-    known: Known,
+    references: Known,
     encoder: "SentenceTransformer | None",
     warn: list[Finding],
 ) -> Iterator[Section]:
@@ -57,14 +57,16 @@ def dataset_sections(
 
     Examples come first, as the texts say more than any count, and what made the rows last.
     """
-    summary = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
+    summary = tally(
+        folder, references, sample=settings.sample, seed=settings.seed, examples=settings.examples
+    )
     if not folder.rows:
         warn.append(Finding("the data set has no rows", "Look below why none was kept."))
     else:
         yield Section("Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings))))
         yield Section("Labels", list(labels(summary, warn)))
         yield Section("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
-        if known:
+        if references:
             yield Section("Evaluation data among the rows", list(overlap(summary, warn)))
         yield Section("Lengths", list(lengths(summary)))
         yield Section("Variety", list(variety(summary, warn)))
@@ -87,10 +89,10 @@ def labelled(summary: Tally, name: str) -> str:
 def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     """How many rows each label has, and how numeric columns are distributed."""
     if summary.label:
-        every = sum(summary.labels.values(), Counter[str]())
-        order = in_order(every)
+        counts = sum(summary.labels.values(), Counter[str]())
+        order = in_order(counts)
         yield Bars(
-            [(labelled(summary, name), every[name]) for name in order],
+            [(labelled(summary, name), counts[name]) for name in order],
             "Rows with each label",
             " rows",
             [place % COLOURS for place in range(len(order))],
@@ -101,13 +103,13 @@ def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
                 for label in order
             ]
             yield Table([summary.label, *summary.splits], rows, title="Rows of each split")
-        known = [label for label in every if label != OTHERS]
-        smallest, largest = min(known, key=every.__getitem__), max(known, key=every.__getitem__)
-        if every[largest] > 10 * every[smallest]:
+        names = [label for label in counts if label != OTHERS]
+        smallest, largest = min(names, key=counts.__getitem__), max(names, key=counts.__getitem__)
+        if counts[largest] > 10 * counts[smallest]:
             warn.append(
                 Finding(
-                    f"the label {shown(smallest, 60)} has {every[smallest]:,} rows, {shown(largest, 60)} "
-                    f"{every[largest]:,}",
+                    f"the label {shown(smallest, 60)} has {counts[smallest]:,} rows, {shown(largest, 60)} "
+                    f"{counts[largest]:,}",
                     "A model will hardly learn so rare a label: make more rows for it, or measure each label "
                     "by itself.",
                 )
@@ -144,17 +146,17 @@ def lengths(summary: Tally) -> Iterator[Block]:
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
     """A histogram of values, of whole numbers with the same number of them in every column."""
     low, high = float(values.min()), float(values.max())
-    whole = bool((values == np.round(values)).all()) and high - low < 1e9
+    integers = bool((values == np.round(values)).all()) and high - low < 1e9
     if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):  # a single value, up to rounding
         bins = np.array([low - 0.5, low + 0.5])
-    elif whole:
+    elif integers:
         step = -(-(int(high - low) + 1) // _BINS)
         bins = np.arange(low, high + step, step) - 0.5
         bins = np.append(bins, bins[-1] + step) if bins[-1] < high else bins
     else:
         bins = np.linspace(low, high, _BINS + 1)
     counts, edges = np.histogram(values, bins=bins)
-    return Chart(histogram(edges.tolist(), counts.tolist(), name, whole=whole), caption)
+    return Chart(histogram(edges.tolist(), counts.tolist(), name, integers=integers), caption)
 
 
 def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
@@ -225,7 +227,7 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
                     "Take these rows out before training, or measure on other data.",
                 )
             )
-        counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (shared.whole, shared.runs))
+        counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (shared.whole_texts, shared.runs))
         rows.append((name, *counts))
     yield Table(
         [
@@ -251,8 +253,8 @@ def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, st
     """
     ranked = next((name for name in ("score", "margin") if name in summary.numbers), None)
     if ranked and len({row[ranked] for row in summary.rows}) > _FEW_SCORES:
-        known = [row for row in summary.rows if row[ranked] is not None and math.isfinite(row[ranked])]
-        order = sorted(known, key=lambda row: -float(row[ranked]))
+        finite = [row for row in summary.rows if row[ranked] is not None and math.isfinite(row[ranked])]
+        order = sorted(finite, key=lambda row: -float(row[ranked]))
         count = settings.examples
         for title, rows in (("highest", order[:count]), ("lowest", order[-count:] if count else [])):
             marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary)) for row in rows]
@@ -268,8 +270,8 @@ def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, st
         title = f"{labelled(summary, name)}:" if summary.label else "Some rows:"
         if meaning := meanings.get(name):
             title += f" {shown(meaning, 200)}"
-        some = [("", shown_texts(row, summary)) for row in spread(rows, settings.examples)]
-        yield Examples(title, some, colours.get(name))
+        group = [("", shown_texts(row, summary)) for row in spread(rows, settings.examples)]
+        yield Examples(title, group, colours.get(name))
 
 
 def spread(rows: Sequence[Row], count: int) -> list[Row]:

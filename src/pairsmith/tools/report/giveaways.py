@@ -47,16 +47,16 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
     totals, counts = Counter(labels), {label: Counter[str]() for label in labels}
     for text, label in zip(texts, labels, strict=True):
         counts[label].update(set(_WORD.findall(text.casefold().replace("’", "'"))))
-    every = sum((Counter(own) for own in counts.values()), Counter[str]())
+    of_all = sum((Counter(own) for own in counts.values()), Counter[str]())
     clues = list[Giveaway]()
     for label in in_order(set(labels)):
         own, others = totals[label], len(labels) - totals[label]
         if own < _FEWEST or others < _FEWEST:
             continue
         mine = [
-            Giveaway(label, word, count, own, every[word] - count, others)
+            Giveaway(label, word, count, own, of_all[word] - count, others)
             for word, count in counts[label].items()
-            if count >= _SHARE * own and count / own >= _TIMES * (every[word] - count) / others
+            if count >= _SHARE * own and count / own >= _TIMES * (of_all[word] - count) / others
         ]
         mine.sort(key=lambda clue: (clue.elsewhere / others - clue.count / own, clue.word))
         clues += mine[:_SHOWN]

@@ -123,11 +123,11 @@ def doubtful(
 ) -> Iterator[Block]:
     """The pairs whose score and similarity rank most differently, and those where the ranks agree."""
     scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in summary.rows])
-    known = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
-    if len(known) < 2:
+    finite = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
+    if len(finite) < 2:
         return
-    ranks = [group_ranks(dense_groups(values[known])) for values in (scores, measure.values)]
-    order = known[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
+    ranks = [group_ranks(dense_groups(values[finite])) for values in (scores, measure.values)]
+    order = finite[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
     for title, rows in (
         (f"Pairs whose score and {measure.measure} disagree most:", order[::-1]),
         ("Pairs where the two agree:", order),

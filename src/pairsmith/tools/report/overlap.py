@@ -47,13 +47,13 @@ def _strings(value: Any, name: str) -> Iterator[str]:
 
 def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
     """Digests of the texts of evaluation data, and of all runs of ``GRAM`` words in them."""
-    whole: set[bytes] = set()
+    texts: set[bytes] = set()
     runs: set[bytes] = set()
     for text in evaluation_texts(source):
         folded = words(text)
         if folded.count(" ") + 1 >= FEWEST:
-            whole.add(digest(folded))
+            texts.add(digest(folded))
             runs.update(grams(folded))
-    if not whole:
+    if not texts:
         raise InputError(f"--against {source}: holds no text of {FEWEST} words or more")
-    return frozenset(whole), frozenset(runs)
+    return frozenset(texts), frozenset(runs)

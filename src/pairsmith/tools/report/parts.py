@@ -158,11 +158,11 @@ def shown(text: str, longest: int = LONGEST) -> str:
     programs from reading it.
     """
     pieces: list[str] = []
-    left = longest
+    room = longest
     for place, character in enumerate(text):
         written = _visible(character)
-        left -= len(written)
-        if left < 0:
+        room -= len(written)
+        if room < 0:
             return f"{''.join(pieces)}… ({len(text):,} characters)" if place else "…"
         pieces.append(written)
     return "".join(pieces)
@@ -181,6 +181,6 @@ def number(value: float, places: int = 1) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
-def percent(part: float, whole: float) -> str:
-    """``part`` as a percentage of ``whole``; a dash where ``whole`` is 0."""
-    return f"{100 * part / whole:.1f} %" if whole else "–"
+def percent(part: float, total: float) -> str:
+    """``part`` as a percentage of ``total``; a dash where ``total`` is 0."""
+    return f"{100 * part / total:.1f} %" if total else "–"

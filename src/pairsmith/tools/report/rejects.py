@@ -29,8 +29,8 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
         names = pc.binary_join_element_wise(table.column("filter"), table.column("reason"), ": ")
         for reason, rows in by_reason.items():
             if missing := settings.examples - len(rows):
-                some = table.filter(pc.equal(names, reason)).slice(0, missing)
-                rows += map(str, some.column("row").to_pylist())
+                of_reason = table.filter(pc.equal(names, reason)).slice(0, missing)
+                rows += map(str, of_reason.column("row").to_pylist())
     blocks += [
         Examples(shown(f"{reason}:", 200), [("", _columns(row)) for row in rows])
         for reason, rows in by_reason.items()

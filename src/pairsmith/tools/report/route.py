@@ -9,9 +9,8 @@ from functools import partial
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, size_of
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype
-from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.record import recorded
@@ -60,13 +59,13 @@ def report(settings: ReportSettings, run: Run) -> Place:
     )
     with recorded(run, identity, RECORD, any_work=True) as save:
         save()  # first, so that the folder says whose it is
-        known = {name: known_texts(name) for name in settings.against}
+        references = {name: known_texts(name) for name in settings.against}
         encoder = None
         if settings.encoder:
             from pairsmith.models.sentence_encoder import load_sentence_encoder
 
             encoder = load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
-        of_rows = partial(dataset_sections, settings=settings, known=known, encoder=encoder)
+        of_rows = partial(dataset_sections, settings=settings, references=references, encoder=encoder)
         page = page_of(source, settings, of_rows)
         page = replace(
             page, warnings=[replace(finding, text=shown(finding.text)) for finding in page.warnings]

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
 Row = Mapping[str, Any]
-Floats = NDArray[np.float64]
 
 _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 """Columns of names, as are those that end in ``_id``."""
@@ -46,11 +46,11 @@ Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 class Shared:
     """How many rows share text with an evaluation set; case and punctuation are ignored.
 
-    ``whole``: rows with a text that is also a text of the evaluation set; ``runs``: rows with a text that
-    shares ``GRAM`` consecutive words with one of it; ``rows``: of either kind; ``first``: some of these.
+    ``whole_texts``: rows with a text that is also a text of the evaluation set; ``runs``: rows with a text
+    that shares ``GRAM`` consecutive words with one of it; ``rows``: of either kind; ``first``: some of these.
     """
 
-    whole: int = 0
+    whole_texts: int = 0
     runs: int = 0
     rows: int = 0
     first: list[Row] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Tally:
 
     columns: Sequence[str]  # names of the text columns
     label: str | None  # the column that holds the label, if there is one
-    numbers: Mapping[str, Floats]  # for each numeric column, all finite values
+    numbers: Mapping[str, Float64s]  # for each numeric column, all finite values
     splits: Mapping[str, int]  # rows of each split
     # For each split, how many rows each label has; of more than ``MOST_LABELS`` the rarest are ``OTHERS``.
     labels: Mapping[str, Counter[str]]
@@ -80,14 +80,15 @@ class Tally:
         return name if any(name in split for split in self.labels.values()) else OTHERS
 
 
-def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
+def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
     """Count the rows of all splits of a finished folder, and draw a sample, uniformly from all rows.
 
-    Of the rows that share text with one of the ``known`` evaluation sets, the first ``examples`` are kept.
+    Of the rows that share text with one of the ``references``, which are evaluation sets, the first
+    ``examples`` are kept.
     """
     schema = folder.schema() if folder.splits else pa.schema([])
     columns = [column.name for column in schema if pa.types.is_string(column.type) and _is_text(column.name)]
-    numbers: dict[str, list[Floats]] = {
+    numbers: dict[str, list[Float64s]] = {
         column.name: [] for column in schema if pa.types.is_floating(column.type)
     }
     label = next((name for name in _LABELS if name in schema.names), None)
@@ -95,7 +96,7 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
     sources = Counter[str]()
     lengths: dict[str, list[NDArray[np.int64]]] = {name: [] for name in columns}
     seen: dict[str, set[bytes]] = {name: set() for name in columns}
-    shared = {name: Shared() for name in known}
+    shared = {name: Shared() for name in references}
     rows = list[Row]()
     for split, table, drawn in with_sample(folder, sample, generator(seed, "report")):
         if label is not None:
@@ -111,8 +112,8 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
             texts = [text or "" for text in table.column(name).to_pylist()]
             lengths[name].append(np.array([len(text.split()) for text in texts], np.int64))
             seen[name].update(map(digest, texts))
-        if known:
-            _compare(shared, table, columns, known, examples)
+        if references:
+            _compare(shared, table, columns, references, examples)
         rows += map(_cut, drawn)
     different = {value for own in labels.values() for value in own}
     if not different or (label in numbers and len(different) > MOST_LABELS):
@@ -158,23 +159,23 @@ def _cut(row: Row) -> Row:
 
 
 def _compare(
-    shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], known: Known, examples: int
+    shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], references: Known, examples: int
 ) -> None:
     """Count the rows that share text with each evaluation set, each row once."""
-    whole: dict[str, set[int]] = {name: set() for name in known}
-    runs: dict[str, set[int]] = {name: set() for name in known}
+    whole_texts: dict[str, set[int]] = {name: set() for name in references}
+    runs: dict[str, set[int]] = {name: set() for name in references}
     for column in columns:
         for row, text in enumerate(table.column(column).to_pylist()):
             folded = words(text or "")
             itself, own = digest(folded), set(grams(folded))
-            for name, (texts, known_runs) in known.items():
+            for name, (texts, known_runs) in references.items():
                 if itself in texts:
-                    whole[name].add(row)
+                    whole_texts[name].add(row)
                 if not own.isdisjoint(known_runs):
                     runs[name].add(row)
     for name, overlap in shared.items():
-        either = sorted(whole[name] | runs[name])
-        overlap.whole += len(whole[name])
+        either = sorted(whole_texts[name] | runs[name])
+        overlap.whole_texts += len(whole_texts[name])
         overlap.runs += len(runs[name])
         overlap.rows += len(either)
         kept = either[: max(examples - len(overlap.first), 0)]
@@ -189,11 +190,11 @@ def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
 
 def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
     """The label counts with at most ``MOST_LABELS`` labels; the rarest are merged into ``OTHERS``."""
-    every = sum(labels.values(), Counter[str]())
-    rest = every.pop(OTHERS, 0)
-    if len(every) + bool(rest) <= MOST_LABELS:
+    totals = sum(labels.values(), Counter[str]())
+    rest = totals.pop(OTHERS, 0)
+    if len(totals) + bool(rest) <= MOST_LABELS:
         return dict(labels)
-    shown = {name for name, _ in every.most_common(MOST_LABELS - 1)}
+    shown = {name for name, _ in totals.most_common(MOST_LABELS - 1)}
     counts: dict[str, Counter[str]] = {split: Counter() for split in labels}
     for split, own in labels.items():
         for name, number in own.items():

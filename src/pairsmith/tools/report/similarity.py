@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.metrics.auroc import auroc
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
@@ -16,7 +16,6 @@ from pairsmith.tools.report.rows import words
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Floats = NDArray[np.float64]
 
 APART = 0.6
 """Area under the curve below which two labels hardly differ."""
@@ -30,7 +29,7 @@ class PairSimilarity:
     """The similarity of the texts of n pairs, by one measure; ``values`` has shape ``(n,)``."""
 
     measure: str
-    values: Floats
+    values: Float64s
 
 
 def shared_words(pairs: Sequence[tuple[str, str]]) -> PairSimilarity:
@@ -52,19 +51,19 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
     return PairSimilarity("cosine", values)
 
 
-def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
+def confused(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, float]]:
     """Neighbouring numeric labels where the pairs of the higher label are hardly more similar.
 
     With each two the area under the curve: if one row of each is drawn, the probability that the row of the
     higher label is the more similar one.
     """
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     names = np.array(labels)
-    enough = [name for name in set(labels) if np.sum(known & (names == name)) >= _FEWEST]
+    enough = [name for name in set(labels) if np.sum(finite & (names == name)) >= _FEWEST]
     counted = sorted((name for name in enough if name != "–"), key=float)
     confusions = []
     for low, high in _neighbours(counted):
-        both = known & ((names == low) | (names == high))
+        both = finite & ((names == low) | (names == high))
         area = auroc(values[both], names[both] == high)
         if area < APART:
             confusions.append((low, high, area))
@@ -92,8 +91,8 @@ def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
 
-    there = [place for place, text in enumerate(texts) if words(text) and labels[place] != "–"]
-    drawn = np.random.default_rng(seed).permutation(there)[:_CLASSIFIED].tolist()
+    usable = [place for place, text in enumerate(texts) if words(text) and labels[place] != "–"]
+    drawn = np.random.default_rng(seed).permutation(usable)[:_CLASSIFIED].tolist()
     counts = Counter(labels[place] for place in drawn)
     kept = sorted(place for place in drawn if counts[labels[place]] >= _FEWEST)
     names = np.array([labels[place] for place in kept])

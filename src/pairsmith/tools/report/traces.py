@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import Place, size_of
+from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.traces import Trace, traces
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.folder import MANIFEST
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.parts import Block, Chart, Note, Section, Table, shown
 from pairsmith.tools.settings import ReportSettings

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import FolderError
-from pairsmith.core.paths import Place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, Section, Table, number, shown
 from pairsmith.tools.report.words import STEPS
 
-RUN, MANIFEST, TRAINING, RESULTS = "run.json", "manifest.json", "training.json", "results.json"
+RUN, TRAINING, RESULTS = "run.json", "training.json", "results.json"
 OWN_PAGES = ("report.json", "audit.json")
 """Records of the steps that have pages or results of their own."""
 

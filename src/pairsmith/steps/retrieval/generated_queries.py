@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError, choices
-from pairsmith.core.paths import is_folder, place, size_of
+from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import pick_pair
 from pairsmith.data.readers import column_text, text_id
@@ -24,7 +24,6 @@ from pairsmith.data.splits import split_of
 from pairsmith.data.text.folding import folded
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.storage import mapped_table
 from pairsmith.steps.retrieval.vectors import Keys
 
