@@ -104,7 +104,7 @@ class Target:
 
 
 def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArray[np.int64]:
-    """The numbers of the questions of which a window contains an answer, ascending; at least one."""
+    """The numbers ``(n,)`` of the questions of which a window contains an answer, ascending; at least one."""
     parts = [np.zeros(0, np.int64)]
     for first in range(0, len(questions), _AT_ONCE):
         targets = training_windows(reader, questions[first : first + _AT_ONCE])
