@@ -303,6 +303,16 @@ class TestParquet:
     def test_a_file_that_is_not_parquet(self, put):
         assert "in.parquet cannot be read as Parquet after row 0" in fault(put("in.parquet", "text"))
 
+    def test_values_that_python_cannot_hold(self, tmp_path):
+        path = self.put(tmp_path / "in.parquet", text=["a"], at=pa.array([2**62], pa.timestamp("ms")))
+        assert "in.parquet: a value in rows 1 to 1 cannot be read as text, number or date (" in fault(path)
+        path = self.put(tmp_path / "in.parquet", text=pa.array([b"\xff"]).view(pa.string()))
+        assert "in.parquet: a value in rows 1 to 1 cannot be read as text, number or date (" in fault(path)
+
+    def test_two_columns_of_one_name_are_refused(self, tmp_path):
+        pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "in.parquet")
+        assert fault(tmp_path / "in.parquet").endswith("its schema names 'text' twice; rename one of them")
+
     def test_a_dataset_folder(self, tmp_path):
         self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
         self.put(tmp_path / "data" / "train-00001.parquet", sentence1=["b"])

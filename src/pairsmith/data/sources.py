@@ -268,10 +268,15 @@ def _quoted(
 
 def _header(fields: list[str], where: str) -> list[str]:
     names = [field.strip() for field in fields]
+    _refuse_twins(names, f"{where}: the header")
+    return names
+
+
+def _refuse_twins(names: list[str], what: str) -> None:
+    """Refuse two columns of one name, of which a row could hold only the last."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{where}: the header names {', '.join(map(repr, twice))} twice; rename one of them")
-    return names
+        raise InputError(f"{what} names {', '.join(map(repr, twice))} twice; rename one of them")
 
 
 def _named(header: list[str], fields: list[str], where: str) -> Columns:
@@ -293,14 +298,26 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
         with reaching(path, InputError):
             try:
                 with open_parquet(path) as file:
+                    _refuse_twins(file.schema_arrow.names, f"{path}: its schema")
                     for batch in file.iter_batches(batch_size=1024):
-                        for row in batch.to_pylist():
+                        for row in _python_rows(batch, path, number):
                             number += 1
                             yield f"{display_name(path)}:{number}", row
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
                     f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
                 ) from error
+
+
+def _python_rows(batch: Any, path: Place, number: int) -> list[Columns]:
+    """The rows of an Arrow batch, which stands behind row ``number`` of the Parquet file."""
+    try:
+        return cast(list[Columns], batch.to_pylist())
+    except (ValueError, OverflowError) as error:  # text that is not UTF-8, or a date after the year 9999
+        raise InputError(
+            f"{path}: a value in rows {number + 1} to {number + batch.num_rows} cannot be read as text, "
+            f"number or date ({first_line(error)}); write the file again without it"
+        ) from error
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
