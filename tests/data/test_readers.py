@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -277,6 +278,12 @@ class TestTables:
         assert texts(path) == [f"x{line}x" for line in lines]
 
 
+    def test_line_ends_of_old_macs_are_told(self, put):
+        message = fault(put("in.csv", "id,text\r1,a\r2,b\r"))
+        assert message.startswith("in.csv:1: the lines end with a carriage return alone, as on old Macs;")
+        assert "(e.g. tr '\\r' '\\n' < in.csv > new)" in message
+
+
 class TestParquet:
     def put(self, path, **columns):
         path.parent.mkdir(exist_ok=True, parents=True)
@@ -337,6 +344,18 @@ class TestMissing:
         assert "texts.txt does not exist; it is a link to gone.txt, which is not there" in fault(
             tmp_path / "texts.txt"
         )
+
+    def test_a_link_to_itself_is_told_as_one(self, tmp_path):
+        (tmp_path / "texts.txt").symlink_to("texts.txt")
+        assert fault(tmp_path / "texts.txt").endswith("does not exist; it is a link that leads back to itself")
+
+    def test_a_pipe_is_refused_before_it_is_read(self, tmp_path):
+        os.mkfifo(tmp_path / "texts.txt")
+        assert "texts.txt: pipes cannot be read, as an input is read more than once; write it to a file" in fault(
+            tmp_path / "texts.txt"
+        )
+        assert fault("-").startswith("-: pipes cannot be read")
+        assert fault("/dev/null") == "/dev/null holds no texts"
 
     def test_a_file_that_the_shell_did_not_pass(self):
         assert "the shell gives such a file" in fault("/dev/fd/9876")
