@@ -472,6 +472,10 @@ def test_a_terminal_without_utf_8_gets_what_it_can_show():
         (("run", "quickstart", "--out", ""), "--out is empty; give a folder"),
         (("compare", "compare-sts", "--out", ""), "--out is empty; give a folder"),
         (("search", "--model", "bm25", "--corpus", ""), "--corpus is empty; give a file or folder"),
+        (
+            ("generate", "--limit", f"{2**63}", "--out", "o"),
+            "--limit: should be less than or equal to 9223372",
+        ),
         (("plan", "quickstart", "--workers", "0"), "--workers: should be greater than or equal to 1, not 0"),
         (("chunk", "--documents", "-", "--out", "o"), "-: pipes cannot be read, as an input is read more"),
         (("chunk", "--documents", "~nobodyx/d", "--out", "o"), "~nobodyx/d: there is no user nobodyx; write"),

@@ -277,7 +277,6 @@ class TestTables:
             csv.writer(stream).writerows([["id", "text"], *(["1", f"x{line}x"] for line in lines)])
         assert texts(path) == [f"x{line}x" for line in lines]
 
-
     def test_line_ends_of_old_macs_are_told(self, put):
         message = fault(put("in.csv", "id,text\r1,a\r2,b\r"))
         assert message.startswith("in.csv:1: the lines end with a carriage return alone, as on old Macs;")
@@ -347,12 +346,15 @@ class TestMissing:
 
     def test_a_link_to_itself_is_told_as_one(self, tmp_path):
         (tmp_path / "texts.txt").symlink_to("texts.txt")
-        assert fault(tmp_path / "texts.txt").endswith("does not exist; it is a link that leads back to itself")
+        assert fault(tmp_path / "texts.txt").endswith(
+            "does not exist; it is a link that leads back to itself"
+        )
 
     def test_a_pipe_is_refused_before_it_is_read(self, tmp_path):
         os.mkfifo(tmp_path / "texts.txt")
-        assert "texts.txt: pipes cannot be read, as an input is read more than once; write it to a file" in fault(
-            tmp_path / "texts.txt"
+        assert (
+            "texts.txt: pipes cannot be read, as an input is read more than once; write it to a file"
+            in fault(tmp_path / "texts.txt")
         )
         assert fault("-").startswith("-: pipes cannot be read")
         assert fault("/dev/null") == "/dev/null holds no texts"

@@ -93,7 +93,7 @@ def same_place(one: Place, other: Place) -> bool:
     """Whether two names point to the same file or folder."""
     try:
         return str(one.resolve()) == str(other.resolve())
-    except (OSError, RuntimeError):  # not a valid path, e.g. too long
+    except (OSError, RuntimeError, ValueError):  # not a valid path, e.g. too long
         return False
 
 
