@@ -63,10 +63,10 @@ class Entry(Settings):
 
     @field_validator("each")
     @classmethod
-    def _not_too_many(cls, each: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        if (steps := prod(map(len, each.values()))) > MOST_STEPS:
+    def _not_too_many(cls, grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if (steps := prod(map(len, grid.values()))) > MOST_STEPS:
             raise ValueError(f"makes {steps:,} steps of one, more than {MOST_STEPS:,}; give fewer values")
-        return each
+        return grid
 
 
 class RecipeFile(Settings):
