@@ -432,3 +432,59 @@ def test_a_command_whose_result_nobody_reads_is_quiet():
     done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def run_with_output(to, *arguments, **environment):
+    """The command in a shell that sends standard output to ``to``; returns its exit code and errors."""
+    command = f'"$0" -m pairsmith "$@" >{to}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_full_disk_and_a_closed_output_give_no_traceback():
+    line = "pairsmith: error: cannot write to standard output: No space left on device\n"
+    if Path("/dev/full").exists():
+        assert run_with_output("/dev/full", "tasks", PYTHONUNBUFFERED="") == (2, line)
+        assert run_with_output("/dev/full", "tasks", PYTHONUNBUFFERED="1") == (2, line)
+    assert run_with_output("&-", "tasks") == (0, "")
+
+
+def test_a_terminal_without_utf_8_gets_what_it_can_show():
+    code = "from pairsmith.cli import app\napp.make_app = lambda: lambda **_: print('1 · 2')\napp.main([])"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (0, b"1 \\xb7 2\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("chunk", "--documents", "", "--out", "o"), "--documents is empty; give a file or folder"),
+        (("generate", "--inputs", "a.txt", "--inputs", "", "--out", "o"), "--inputs is empty; give a file"),
+        (("chunk", "--documents", "d.jsonl", "--out", ""), "--out is empty; give a folder"),
+        (("train-encoder", "--base", "", "--data", "d", "--out", "o"), "--base is empty; give a model"),
+        (("run", "quickstart", "--out", ""), "--out is empty; give a folder"),
+        (("compare", "compare-sts", "--out", ""), "--out is empty; give a folder"),
+        (("search", "--model", "bm25", "--corpus", ""), "--corpus is empty; give a file or folder"),
+        (
+            ("generate", "--limit", f"{2**63}", "--out", "o"),
+            "--limit: should be less than or equal to 9223372",
+        ),
+        (("plan", "quickstart", "--workers", "0"), "--workers: should be greater than or equal to 1, not 0"),
+        (("chunk", "--documents", "-", "--out", "o"), "-: pipes cannot be read, as an input is read more"),
+        (("chunk", "--documents", "~nobodyx/d", "--out", "o"), "~nobodyx/d: there is no user nobodyx; write"),
+        (("status", "~nobodyx/d"), "~nobodyx/d: there is no user nobodyx; write the path out"),
+        (("status", ""), "the name of a file or folder is empty; give one, or . for the current folder"),
+        (("status", "s3://"), "s3:// names no bucket; give one, as in s3://BUCKET/FOLDER"),
+    ],
+)
+def test_an_argument_that_names_nothing_is_refused_in_one_line(pairsmith, arguments, message):
+    result = pairsmith(*arguments)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert result.stderr.startswith(f"pairsmith: error: {message}")

@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 
 from pairsmith.core import model_names as names
-from pairsmith.core.errors import MissingExtra, ModelError
-from pairsmith.core.model_names import MINILM, file_of, glove_path, is_hub_id, model_revision, resolve_model
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.core.model_names import (
+    MINILM,
+    check_name,
+    file_of,
+    glove_path,
+    is_hub_id,
+    model_revision,
+    resolve_model,
+)
 
 
 def fake_package(monkeypatch, folder: Path) -> None:
@@ -175,3 +183,9 @@ def test_what_can_only_be_meant_on_the_hub(tmp_path, monkeypatch):
     assert is_hub_id("org/name")
     for name in ("runs", "runs/encoder", "./gpt2", "a/b/c", "pairsmith:tiny", MINILM, "~/model"):
         assert not is_hub_id(name)
+
+
+@pytest.mark.parametrize("model", ["~nobodyx/m", "~nobodyx/m.gguf", "glove:~nobodyx/m.txt"])
+def test_a_user_who_is_not_there_is_named(model):
+    with pytest.raises(SettingsError, match="there is no user nobodyx; write the path out"):
+        check_name(model)

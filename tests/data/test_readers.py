@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -276,6 +277,11 @@ class TestTables:
             csv.writer(stream).writerows([["id", "text"], *(["1", f"x{line}x"] for line in lines)])
         assert texts(path) == [f"x{line}x" for line in lines]
 
+    def test_line_ends_of_old_macs_are_told(self, put):
+        message = fault(put("in.csv", "id,text\r1,a\r2,b\r"))
+        assert message.startswith("in.csv:1: the lines end with a carriage return alone, as on old Macs;")
+        assert "(e.g. tr '\\r' '\\n' < in.csv > new)" in message
+
 
 class TestParquet:
     def put(self, path, **columns):
@@ -303,6 +309,16 @@ class TestParquet:
     def test_a_file_that_is_not_parquet(self, put):
         assert "in.parquet cannot be read as Parquet after row 0" in fault(put("in.parquet", "text"))
 
+    def test_values_that_python_cannot_hold(self, tmp_path):
+        path = self.put(tmp_path / "in.parquet", text=["a"], at=pa.array([2**62], pa.timestamp("ms")))
+        assert "in.parquet: a value in rows 1 to 1 cannot be read as text, number or date (" in fault(path)
+        path = self.put(tmp_path / "in.parquet", text=pa.array([b"\xff"]).view(pa.string()))
+        assert "in.parquet: a value in rows 1 to 1 cannot be read as text, number or date (" in fault(path)
+
+    def test_two_columns_of_one_name_are_refused(self, tmp_path):
+        pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "in.parquet")
+        assert fault(tmp_path / "in.parquet").endswith("its schema names 'text' twice; rename one of them")
+
     def test_a_dataset_folder(self, tmp_path):
         self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
         self.put(tmp_path / "data" / "train-00001.parquet", sentence1=["b"])
@@ -327,6 +343,21 @@ class TestMissing:
         assert "texts.txt does not exist; it is a link to gone.txt, which is not there" in fault(
             tmp_path / "texts.txt"
         )
+
+    def test_a_link_to_itself_is_told_as_one(self, tmp_path):
+        (tmp_path / "texts.txt").symlink_to("texts.txt")
+        assert fault(tmp_path / "texts.txt").endswith(
+            "does not exist; it is a link that leads back to itself"
+        )
+
+    def test_a_pipe_is_refused_before_it_is_read(self, tmp_path):
+        os.mkfifo(tmp_path / "texts.txt")
+        assert (
+            "texts.txt: pipes cannot be read, as an input is read more than once; write it to a file"
+            in fault(tmp_path / "texts.txt")
+        )
+        assert fault("-").startswith("-: pipes cannot be read")
+        assert fault("/dev/null") == "/dev/null holds no texts"
 
     def test_a_file_that_the_shell_did_not_pass(self):
         assert "the shell gives such a file" in fault("/dev/fd/9876")

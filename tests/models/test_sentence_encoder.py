@@ -120,6 +120,22 @@ def test_mean_of_a_model_without_transformer_is_refused(tmp_path):
         load_sentence_encoder(str(tmp_path), pooling="mean", device="cpu")
 
 
+def test_a_saved_transformer_without_its_tokenizer_is_refused(tiny_bert, tmp_path):
+    load_sentence_encoder(str(tiny_bert), device="cpu").save(str(tmp_path), create_model_card=False)
+    (tmp_path / "transformer").mkdir()
+    (tmp_path / "tokenizer.json").rename(tmp_path / "transformer" / "tokenizer.json")
+    (tmp_path / "vocab.txt").unlink(missing_ok=True)
+    with pytest.raises(ModelError, match=r"holds no tokenizer \(tokenizer.json\); save it there"):
+        load_sentence_encoder(str(tmp_path), device="cpu")
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    for file in [*tmp_path.glob("*.json"), *tmp_path.glob("*.safetensors")]:
+        if file.name != "modules.json":
+            file.rename(tmp_path / "transformer" / file.name)
+    modules[0]["path"] = "transformer"
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    load_sentence_encoder(str(tmp_path), device="cpu")
+
+
 def test_long_texts_are_cut_at_the_length_asked_for_or_at_the_context(tiny_gpt2):
     long = "word " * 500
     short = load_sentence_encoder(str(tiny_gpt2), device="cpu", max_length=8)

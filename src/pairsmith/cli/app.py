@@ -1,12 +1,14 @@
 """The command line: a command for every step, derived from its settings model, and a few more."""
 
+import io
 import os
 import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +51,11 @@ _SECTIONS = {
 """The commands in the order of the help text, by what they start from."""
 
 
+_MODELS = {"model", "base", "encoder", "judge"}
+_PLACES = _MODELS | SOURCES | {"out"}
+"""Options that name something, so that an empty text is a mistake."""
+
+
 def _out_option(help_text: str) -> Any:
     return typer.Option("--out", help=help_text, metavar="<folder>", show_default=False)
 
@@ -82,10 +89,40 @@ def _spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
         typer.echo(stopped, err=True)
         raise SystemExit(143 if stop.args else 130) from None
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
+        _write_nowhere(1, 2)
         raise SystemExit(141) from None
+    except OSError as error:
+        if error.filename is not None or _can_print():
+            raise  # a bug: whoever opens a file turns its errors into those above
+        _write_nowhere(1)
+        typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
+        raise SystemExit(2) from None
+
+
+def _can_print() -> bool:
+    """Whether standard output takes an empty line."""
+    try:
+        print(flush=True)
+    except OSError:
+        return False
+    return True
+
+
+def _write_nowhere(*streams: int) -> None:
+    """Have what Python still holds for these streams written nowhere when it ends, without a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream)
+
+
+def _prepare_output() -> None:
+    """Have both output streams take any text: one that is closed, and one that is not in UTF-8."""
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 class _Commands(TyperGroup):
@@ -138,6 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The exit code is 0, 2 for faulty input, 1 if a worker or a server failed, 130 when interrupted (143 by
     SIGTERM), or 141 if standard output was closed.
     """
+    _prepare_output()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
     with _spoken_errors():
@@ -151,6 +189,7 @@ def step_command(step: Step) -> Callable[..., None]:
     """The command of a step, with an option for every setting and the options of all steps."""
 
     def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
+        _refuse_empty({"out": out, **values})
         settings = settings_from(step.settings, values)
         if out is None and step.needs_folder(settings):
             raise SettingsError("--out is missing; give the folder to write to")
@@ -182,6 +221,7 @@ def _search_command() -> Callable[..., None]:
     """The command ``search``, with an option for each of its settings."""
 
     def body(query: list[str] | None, as_json: bool, quiet: bool, **values: Any) -> None:
+        _refuse_empty(values)
         settings = settings_from(SearchSettings, values)
         check_retriever_name(settings.model)
         from pairsmith.data.sources import check_there
@@ -206,6 +246,15 @@ def _search_command() -> Callable[..., None]:
         "quiet": (QuietFlag, False),
     }
     return with_options(body, "Search documents with a retriever or BM25.", SearchSettings, common)
+
+
+def _refuse_empty(values: Mapping[str, Any]) -> None:
+    """Refuse options that name a file, folder or model and are empty, as of a variable that is not set."""
+    for name in _PLACES & values.keys():
+        value = values[name]
+        if "" in (value if isinstance(value, list) else [value]):
+            what = "a model" if name in _MODELS else "a folder" if name == "out" else "a file or folder"
+            raise SettingsError(f"{option_name(name)} is empty; give {what}")
 
 
 def _group(help_text: str, **options: Any) -> typer.Typer:
@@ -266,6 +315,7 @@ def _run(
     from pairsmith.cli.recipes import find_recipe, load_recipe
     from pairsmith.cli.running import results_table, run_recipe
 
+    _refuse_empty({"out": out})
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
     progress = _progress(quiet)
     progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
@@ -300,6 +350,7 @@ def _compare(
     from pairsmith.cli.compare.outcome import table
     from pairsmith.cli.compare.route import compare
 
+    _refuse_empty({"out": out})
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
     scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
     if scores:
@@ -335,6 +386,8 @@ def _plan(
     from pairsmith.cli.planning import Prices, plan_recipe, plan_table
     from pairsmith.cli.recipes import find_recipe, load_recipe
 
+    if workers < 1:
+        raise SettingsError(f"--workers: should be greater than or equal to 1, not {workers}")
     plan = load_recipe(find_recipe(recipe), overrides=changes or ())
     progress = _progress(quiet)
     figures = (price_in, price_out, budget)

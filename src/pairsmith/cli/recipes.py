@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
@@ -32,6 +33,9 @@ from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 RUN = "@"
 """The reference to the folder of the run itself, with all earlier steps."""
+
+MOST_STEPS = 10_000
+"""The most steps that one with ``each`` stands for."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
@@ -56,6 +60,13 @@ class Entry(Settings):
     results: dict[str, str] = Field(
         default={}, description="Its figures in the table at the end: `key.key` from its results.json."
     )
+
+    @field_validator("each")
+    @classmethod
+    def _not_too_many(cls, grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if (steps := prod(map(len, grid.values()))) > MOST_STEPS:
+            raise ValueError(f"makes {steps:,} steps of one, more than {MOST_STEPS:,}; give fewer values")
+        return grid
 
 
 class RecipeFile(Settings):
@@ -291,6 +302,8 @@ def expanded(entry: Any) -> list[Any]:
     grid = entry.get("each") if isinstance(entry, Mapping) else None
     if not isinstance(grid, Mapping) or not all(isinstance(values, list) for values in grid.values()):
         return [entry]
+    if prod(map(len, grid.values())) > MOST_STEPS:  # reported as a fault
+        return []
     rest = {key: value for key, value in entry.items() if key != "each"}
     return [
         _filled(rest, dict(zip(map(str, grid), values, strict=True))) for values in product(*grid.values())
@@ -313,7 +326,9 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:
     """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
     for text in texts_in(value):
-        if text.startswith("@"):
+        if "\0" in text:
+            yield f"{shown(text)} holds a NUL character, which no name can hold; remove it"
+        elif text.startswith("@"):
             name = RUN if text == RUN else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
                 names = [step for step in earlier if step != RUN]
@@ -333,7 +348,7 @@ def _missing(value: object) -> Iterator[str]:
         try:
             if not text.startswith("@"):
                 check_there(text)
-        except InputError as error:
+        except (InputError, SettingsError) as error:
             yield str(error)
 
 

@@ -18,6 +18,7 @@ A message says what was given, what was expected and what to do, in one or two l
 Any other error that reaches the user as a traceback is a bug in pairsmith.
 """
 
+import errno
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -164,6 +165,11 @@ def choices(name: str, options: Iterable[str]) -> str:
 def nearby(path: Path) -> str:
     """The end of a "no such file" message: the most similar name in the same folder; may be empty."""
     if path.is_symlink():
+        try:
+            path.stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return "; it is a link that leads back to itself"
         return f"; it is a link to {path.readlink()}, which is not there"
     if _DESCRIPTOR.fullmatch(str(path)):
         return "; the shell gives such a file, as in <(COMMAND), to the command that it is written in alone"

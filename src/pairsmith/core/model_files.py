@@ -6,6 +6,7 @@ imported inside functions, as settings import this module through ``model_names`
 
 import ctypes
 import hashlib
+import json
 import logging
 import os
 import re
@@ -180,7 +181,32 @@ def check_model_folder(folder: Path, name: str) -> None:
         )
     if not weight_files(folder):
         raise ModelError(f"model {name}: the folder holds no weights (model.safetensors)")
-    if not any((folder / file).is_file() for file in _TOKENIZERS):
+    _check_tokenizer([folder], name)
+
+
+def check_module_folder(folder: Path, name: str) -> None:
+    """Check that a folder of sentence-transformers has the tokenizer of each of its transformers.
+
+    Without its files transformers makes a tokenizer that knows no word. ``name`` is as above. A folder of
+    other modules needs none, and a ``modules.json`` that cannot be read is left to the library to report.
+    """
+    try:
+        modules = json.loads((folder / "modules.json").read_bytes())
+        transformers = [folder / module["path"] for module in modules if _is_transformer(module["type"])]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return
+    for transformer in transformers:
+        _check_tokenizer([folder, transformer], name)
+
+
+def _is_transformer(kind: str) -> bool:
+    """Whether a module of ``modules.json`` is the library's own that computes token vectors."""
+    return kind.startswith("sentence_transformers.") and kind.endswith(".Transformer")
+
+
+def _check_tokenizer(folders: Iterable[Path], name: str) -> None:
+    """Check that one of the folders of a model holds a tokenizer's vocabulary."""
+    if not any((folder / file).is_file() for folder in folders for file in _TOKENIZERS):
         raise ModelError(
             f"model {name}: the folder holds no tokenizer (tokenizer.json); "
             "save it there with tokenizer.save_pretrained(FOLDER)"

@@ -40,14 +40,18 @@ T = TypeVar("T")
 
 def place(name: str | Place) -> Place:
     """The location of ``name``: a URL in its store, or a local path, with ``~`` expanded."""
+    if name == "":
+        raise SettingsError("the name of a file or folder is empty; give one, or . for the current folder")
     if not isinstance(name, str):
-        return name.expanduser()
+        return expanded(name) if isinstance(name, Path) else name.expanduser()
     if not is_url(name):
-        return Path(name).expanduser()
+        return expanded(name)
     from upath import UPath
     from upath.implementations.local import FilePath
 
     kind = urlsplit(name).scheme
+    if kind in OBJECT_STORES and kind != "memory" and not urlsplit(name).netloc:
+        raise SettingsError(f"{name} names no bucket; give one, as in {kind}://BUCKET/FOLDER")
     # A cached listing would hide files that other processes write.
     options: dict[str, Any] = {"use_listings_cache": False} if kind in OBJECT_STORES else {}
     try:
@@ -66,11 +70,21 @@ def place(name: str | Place) -> Place:
     return location
 
 
+def expanded(name: str | Path) -> Path:
+    """The local path of ``name``, with the home folder in place of ``~`` or ``~USER``."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        user = Path(name).parts[0].removeprefix("~")
+        fault = f"there is no user {user}" if user else "this user has no home folder"
+        raise SettingsError(f"{name}: {fault}; write the path out") from None
+
+
 def cache_folder() -> Path:
     """Where what can be made again is kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache."""
     if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pairsmith"
+        return expanded(chosen)
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "pairsmith"
 
 
 def is_url(name: str) -> bool:
@@ -82,7 +96,7 @@ def same_place(one: Place, other: Place) -> bool:
     """Whether two names point to the same file or folder."""
     try:
         return str(one.resolve()) == str(other.resolve())
-    except (OSError, RuntimeError):  # not a valid path, e.g. too long
+    except (OSError, RuntimeError, ValueError):  # not a valid path, e.g. too long
         return False
 
 

@@ -18,6 +18,9 @@ NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 ADDED: dict[str, JsonValue] = {"decides_by_default": False}
 """For a field that older versions did not have: its default does not tell a run from one of theirs."""
 
+MOST_ITEMS = 2**63 - 1
+"""The largest number of items that Python can take from a stream; more are refused as a setting."""
+
 
 class Settings(BaseModel):
     """Base class of settings: frozen, and without unknown keys."""

@@ -4,6 +4,7 @@ Only plain YAML is read (``yaml.SafeLoader``): no tag can create an object. A du
 fault, whereas PyYAML would silently keep the last one.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pairsmith.core.errors import UserError, nearby
 from pairsmith.core.validation import Keys, ValidationFault, dotted, shown
 
 MAX_BYTES = 1_000_000
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a character, which only an escape can write, and no file can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,12 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         if inside is not None:
             line = inside.start_mark.line + 1
             raise error(f"{path}:{line}: an alias (*) here refers to a value that contains it; write it out")
+        for scalar in _scalars(root, set()):
+            if half := _HALF.search(scalar.value):
+                line = scalar.start_mark.line + 1
+                raise error(
+                    f"{path}:{line}: holds half of a character, {half[0]!r}; write the whole character"
+                )
         duplicates = tuple(_duplicates(root, (), set()))
         data = loader.construct_document(root)
     except yaml.MarkedYAMLError as fault:
@@ -98,6 +107,10 @@ def _text(path: Path, error: type[UserError]) -> str:
         raise error(f"there is no file {path}{nearby(path)}") from None
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}") from None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise error(
+            f"{path} is UTF-16 text; re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {path.name} > new)"
+        )
     if len(data) > MAX_BYTES:
         raise error(f"{path} is larger than {MAX_BYTES:,} bytes; expected a YAML file of a page or two")
     try:
@@ -133,6 +146,17 @@ def _inside_itself(node: yaml.Node, above: set[int], visited: set[int]) -> yaml.
     cycle = next(filter(None, (_inside_itself(part, above | {id(node)}, visited) for part in parts)), None)
     visited.add(id(node))
     return cycle
+
+
+def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
+    """The keys and values at and below ``node`` that are neither lists nor mappings; ``seen`` as below."""
+    if isinstance(node, yaml.ScalarNode):
+        yield node
+    elif id(node) not in seen:
+        seen.add(id(node))
+        for entry in node.value:
+            for part in entry if isinstance(node, yaml.MappingNode) else (entry,):
+                yield from _scalars(part, seen)
 
 
 def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[ValidationFault]:

@@ -17,6 +17,7 @@ Decisions:
 import csv
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +31,7 @@ from typing import IO, Any, cast
 from pairsmith.core.errors import InputError, first_line, nearby, redacted
 from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_names import is_hub_id
-from pairsmith.core.paths import Place, display_name, is_folder, is_url, place, reaching, size_of
+from pairsmith.core.paths import Place, display_name, expanded, is_folder, is_url, place, reaching, size_of
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
@@ -61,6 +62,7 @@ def open_source(source: str | Place | Source) -> Source:
     path = place(source)
     name = redacted(str(path))
     with reaching(path, InputError):
+        _refuse_pipe(source, path)
         if is_folder(path):
             files = folder_files(path)
             return Source(name, lambda: _parquet_rows(files))
@@ -76,6 +78,7 @@ def open_source(source: str | Place | Source) -> Source:
 def open_table(path: Place) -> Source:
     """The tab-separated file with a header at ``path``, whatever its suffix."""
     with reaching(path, InputError):
+        _refuse_pipe(path, path)
         if size_of(path) is None:
             raise missing(path)
     return Source(redacted(str(path)), lambda: _table_rows(path, tabs=True))
@@ -118,11 +121,23 @@ def check_there(source: str) -> None:
     """
     local = not is_url(source) and ":" not in source and not is_hub_data(source)
     try:
-        exists = not local or Path(source).expanduser().exists()
-    except (OSError, RuntimeError):  # too long for a name, or of a user who is not there
+        if local:
+            _refuse_pipe(source, place(source))
+        exists = not local or expanded(source).exists()
+    except OSError:  # too long for a name
         return  # who opens it says so
     if not exists:
         raise missing(place(source))
+
+
+def _refuse_pipe(source: str | Place, path: Place) -> None:
+    """Refuse ``-``, a pipe and a terminal; an empty input may be given as /dev/null."""
+    pipe = isinstance(path, Path) and (path.is_fifo() or path.is_socket() or path.is_char_device())
+    if source == "-" or (pipe and str(path) != os.devnull):
+        raise InputError(
+            f"{source}: pipes cannot be read, as an input is read more than once; write it to a file such "
+            "as data.jsonl"
+        )
 
 
 def data_suffix(path: Place) -> str:
@@ -219,6 +234,11 @@ def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
     """The rows of a file with a header; for quoting and separators see the module's docstring."""
     lines = read_lines(path)
     number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
+    if "\r" in first.strip().partition('"')[0]:
+        raise InputError(
+            f"{display_name(path)}:{number}: the lines end with a carriage return alone, as on old Macs; "
+            f"give them line feeds (e.g. tr '\\r' '\\n' < {display_name(path)} > new)"
+        )
     lines = chain([(number, first)] if number else [], lines)
     if not tabs:
         fields = _quoted(path, lines, delimiter=";" if ";" in first and "," not in first else ",")
@@ -268,10 +288,15 @@ def _quoted(
 
 def _header(fields: list[str], where: str) -> list[str]:
     names = [field.strip() for field in fields]
+    _refuse_twins(names, f"{where}: the header")
+    return names
+
+
+def _refuse_twins(names: list[str], what: str) -> None:
+    """Refuse two columns of one name, of which a row could hold only the last."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{where}: the header names {', '.join(map(repr, twice))} twice; rename one of them")
-    return names
+        raise InputError(f"{what} names {', '.join(map(repr, twice))} twice; rename one of them")
 
 
 def _named(header: list[str], fields: list[str], where: str) -> Columns:
@@ -293,14 +318,26 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
         with reaching(path, InputError):
             try:
                 with open_parquet(path) as file:
+                    _refuse_twins(file.schema_arrow.names, f"{path}: its schema")
                     for batch in file.iter_batches(batch_size=1024):
-                        for row in batch.to_pylist():
+                        for row in _python_rows(batch, path, number):
                             number += 1
                             yield f"{display_name(path)}:{number}", row
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
                     f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
                 ) from error
+
+
+def _python_rows(batch: Any, path: Place, number: int) -> list[Columns]:
+    """The rows of an Arrow batch, which stands behind row ``number`` of the Parquet file."""
+    try:
+        return cast(list[Columns], batch.to_pylist())
+    except (ValueError, OverflowError) as error:  # text that is not UTF-8, or a date after the year 9999
+        raise InputError(
+            f"{path}: a value in rows {number + 1} to {number + batch.num_rows} cannot be read as text, "
+            f"number or date ({first_line(error)}); write the file again without it"
+        ) from error
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:

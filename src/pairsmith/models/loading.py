@@ -10,7 +10,7 @@ import torch
 
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.hub import hub_or_cache
-from pairsmith.core.model_files import check_model_folder, quiet_loading
+from pairsmith.core.model_files import check_model_folder, check_module_folder, quiet_loading
 from pairsmith.core.model_names import not_on_hub, resolve_model
 
 # Since 5.24 transformers calls this argument ``cache`` and takes both names; before, it knew this one only.
@@ -26,8 +26,9 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
     """
     where = resolve_model(model)
     local = Path(where).is_dir()
-    if local and not (modular and (Path(where) / "modules.json").is_file()):
-        check_model_folder(Path(where), model)
+    if local:
+        is_modular = modular and (Path(where) / "modules.json").is_file()
+        (check_module_folder if is_modular else check_model_folder)(Path(where), model)
     try:
         with quiet_loading(local=local), nullcontext() if local else hub_or_cache():
             yield where, local

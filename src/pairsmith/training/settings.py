@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.model_names import PoolingName
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.settings import ADDED, BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings, refuse
 
 FEW_STEPS = 10
 """With fewer steps a training is said to be short."""
@@ -99,6 +99,7 @@ Extra = Annotated[
     int | None,
     Field(
         ge=0,
+        le=MOST_ITEMS,
         description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
     ),
 ]

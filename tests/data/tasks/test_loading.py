@@ -212,6 +212,15 @@ def test_bad_yaml_that_pyyaml_reports_as_other_errors(write):
     assert faults(write("kind: text\nname: a\x00b\n")) == [
         "task.yaml:2: holds the character '\\x00', which YAML does not allow; remove it"
     ]
+    assert faults(write('kind: text\nname: "a\\ud800b"\n')) == [
+        "task.yaml:2: holds half of a character, '\\ud800'; write the whole character"
+    ]
+
+
+def test_utf_16_is_recognised(write):
+    assert faults(write("name: a\n".encode("utf-16"))) == [
+        "task.yaml is UTF-16 text; re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 task.yaml > new)"
+    ]
 
 
 def test_aliases_that_refer_to_one_another_do_not_hang(write):

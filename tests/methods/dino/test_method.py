@@ -138,6 +138,19 @@ def test_tries_are_taken_as_needed():
     assert written.complete == 2
 
 
+def test_a_text_of_megabytes_is_rejected_without_being_encoded():
+    model = varied(context=100)
+    encode, lengths = model.encode, []
+    model.encode = lambda text: lengths.append(len(text)) or encode(text)
+    task, decoding = spec(), Decoding(max_tokens=20)
+    written = write(task, model, pair_requests(task, ["short", "long " * 10**6], 2), decoding, 1, 64)
+    assert max(lengths) < 1_000
+    assert [row.sentence1 for row in written.rows] == ["short"] * 4
+    assert {reject.reason for reject in written.rejects if reject.filter == "too long"} == {
+        "a prompt and 20 new tokens exceed the model's 100 tokens"
+    }
+
+
 def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_rest_goes_on():
     model = varied(context=100)
     done = []

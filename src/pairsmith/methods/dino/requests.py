@@ -26,6 +26,9 @@ _ENDINGS = {
 # Control characters, and the mark that stands for bytes that are no text.
 _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
 
+_MOST_CHARACTERS = 100
+"""Of a token, on the average of a prompt; English has 4 or 5, and few tokens of any model have this many."""
+
 
 @dataclass(slots=True)
 class TextRequest:
@@ -135,7 +138,13 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
 
 
 def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
-    """The tokens of a prompt, as plain text or in the model's chat format, which not all models have."""
+    """The tokens of a prompt, as plain text or in the model's chat format, which not all models have.
+
+    A prompt of far more characters than the model's context can hold gets stand-ins, one more than fit:
+    tokenizers take minutes for a text of megabytes, and cannot be stopped meanwhile.
+    """
+    if len(prompt) > _MOST_CHARACTERS * model.context:
+        return (0,) * (model.context + 1)
     if task.format == "plain":
         return tuple(model.encode(prompt))
     message, _, answer = prompt.rpartition("\n")

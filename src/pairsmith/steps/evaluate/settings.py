@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pairsmith.core.errors import ModelError
 from pairsmith.core.fields import Device, Dtype, TextsAtOnce
 from pairsmith.core.model_names import MINILM, PoolingName, check_name
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 
 Bootstrap = Annotated[
     int,
@@ -182,7 +182,11 @@ class EvaluateSummariesSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     limit: int | None = Field(
-        default=None, ge=1, description="Use only the first N documents.", json_schema_extra=BY_CONTENT
+        default=None,
+        ge=1,
+        le=MOST_ITEMS,
+        description="Use only the first N documents.",
+        json_schema_extra=BY_CONTENT,
     )
     beams: int = Field(default=6, ge=1, description="Number of beams in the search for each summary.")
     max_length: int | None = Field(

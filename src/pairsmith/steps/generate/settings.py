@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, WorldSize
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import ADDED, BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 from pairsmith.methods.dino.options import TrainingSetOptions
@@ -46,7 +46,7 @@ class GenerateSettings(Settings):
         description="Column of --inputs that holds the texts. With several columns, all texts of a row are "
         "used, in the order of the columns.",
     )
-    limit: int | None = Field(default=None, ge=1, description="Use only the first N inputs.")
+    limit: int | None = Field(default=None, ge=1, le=MOST_ITEMS, description="Use only the first N inputs.")
     until: int | None = Field(
         default=None,
         ge=1,

@@ -19,6 +19,7 @@ from pairsmith.core.fields import (
 from pairsmith.core.settings import (
     ADDED,
     BY_CONTENT,
+    MOST_ITEMS,
     NO_EFFECT,
     Listed,
     NoEffectError,
@@ -78,7 +79,9 @@ class QueriesSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column of --chunks that holds the texts.")
-    limit: int | None = Field(default=None, ge=1, description="Write for the first N chunks only.")
+    limit: int | None = Field(
+        default=None, ge=1, le=MOST_ITEMS, description="Write for the first N chunks only."
+    )
     model: str = Field(
         default="embedded:smollm2-135m-instruct",
         description="Causal language model: a folder, a Hub id, a GGUF file or "
