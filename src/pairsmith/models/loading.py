@@ -28,7 +28,8 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
     local = Path(where).is_dir()
     if local:
         is_modular = modular and (Path(where) / "modules.json").is_file()
-        (check_module_folder if is_modular else check_model_folder)(Path(where), model)
+        check_folder = check_module_folder if is_modular else check_model_folder
+        check_folder(Path(where), model)
     try:
         with quiet_loading(local=local), nullcontext() if local else hub_or_cache():
             yield where, local
