@@ -1,4 +1,4 @@
-"""Accuracy and F1 of a classifier, from the table of what was predicted for what (D14); binary F1 (Q9)."""
+"""Accuracy and F1 of a classifier, from its confusion matrix (D14); binary F1 (Q9)."""
 
 from collections.abc import Callable, Sequence
 

@@ -47,7 +47,7 @@ class GeneratorWithLoss(nn.Module, ABC):
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``.
 
-        They are in the model's dtype, or in that of autocast; n and tokens are those of ``labels`` (M9, Q2).
+        Their dtype is the model's, or that of autocast; n and tokens are those of ``labels`` (M9, Q2).
         """
 
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:

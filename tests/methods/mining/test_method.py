@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from tests.conftest import make_bert
+from tests.fixed_vectors import encode_fixed_vectors
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
@@ -102,23 +103,10 @@ def test_a_text_that_stands_in_the_other_is_no_pair(encoder):
     assert pair.output == "it rained again"
 
 
-class FixedVectors:
-    """Stands in for an encoder: a vector for each text."""
-
-    def __init__(self, vectors):
-        self.vectors = vectors
-
-
 @pytest.fixture
 def fixed(monkeypatch):
-    """Make ``encode_texts`` look vectors up."""
-    from pairsmith.methods.mining import method
-
-    def encode(encoder, texts, *, side=None):
-        return np.array([encoder.vectors[text] for text in texts], np.float32)
-
-    monkeypatch.setattr(method, "encode_texts", encode)
-    return FixedVectors
+    """Make an encoder of these vectors, and have the methods look vectors up in it."""
+    return encode_fixed_vectors(monkeypatch)
 
 
 def test_a_text_without_a_direction_is_in_no_pair(fixed):

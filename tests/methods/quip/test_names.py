@@ -1,8 +1,8 @@
-import shutil
 from dataclasses import replace
 
 import pytest
 import torch
+from tests.tagged_sentences import SENTENCES, make_student
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.tagged import TaggedSentence
@@ -20,7 +20,6 @@ from pairsmith.methods.quip.names import (
     types_of,
 )
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 
@@ -28,19 +27,10 @@ pytestmark = pytest.mark.slow
 
 FAST = TaggerOptions(epochs=120, learning_rate=1e-2)
 
-SENTENCES = [
-    TaggedSentence(("A", "man", "is", "playing", "."), ("B-PER", "I-PER", "O", "O", "O")),
-    TaggedSentence(
-        ("Two", "dogs", "run", "on", "the", "beach", "."), ("O", "O", "O", "O", "B-LOC", "I-LOC", "O")
-    ),
-]
-
 
 @pytest.fixture(scope="module")
 def student(tiny_bert, tmp_path_factory):
-    copy = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("students") / "student")
-    save_heads(SpanHeads(16, "questions", seed=4), copy)
-    return str(copy)
+    return make_student(tiny_bert, tmp_path_factory.mktemp("students"))
 
 
 def test_a_training_that_diverged_has_no_figure(tiny_bert):

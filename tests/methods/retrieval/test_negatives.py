@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 from tests.conftest import make_bert
+from tests.fixed_vectors import encode_fixed_vectors
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.methods.mining import method
 from pairsmith.methods.retrieval.negatives import find_hard_negatives
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -30,22 +30,10 @@ def encoder(folder):
     return load_sentence_encoder(str(folder), device="cpu")
 
 
-class FixedVectors:
-    """Stands in for an encoder: a vector for each text."""
-
-    def __init__(self, vectors):
-        self.vectors = vectors
-
-
 @pytest.fixture
 def fixed(monkeypatch):
-    """Make ``encode_texts`` look vectors up."""
-
-    def encode(encoder, texts, *, side=None):
-        return np.array([encoder.vectors[text] for text in texts], np.float32)
-
-    monkeypatch.setattr(method, "encode_texts", encode)
-    return FixedVectors
+    """Make an encoder of these vectors, and have the methods look vectors up in it."""
+    return encode_fixed_vectors(monkeypatch)
 
 
 def test_the_function_finds_what_the_step_writes(encoder, folder, tmp_path):

@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.tagged_sentences import SENTENCES, make_student
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tagged import TaggedSentence, as_bio, read_tagged
 from pairsmith.methods.quip import names
-from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import ner
@@ -22,19 +21,10 @@ from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
 pytestmark = pytest.mark.slow
 
-SENTENCES = [
-    TaggedSentence(("A", "man", "is", "playing", "."), ("B-PER", "I-PER", "O", "O", "O")),
-    TaggedSentence(
-        ("Two", "dogs", "run", "on", "the", "beach", "."), ("O", "O", "O", "O", "B-LOC", "I-LOC", "O")
-    ),
-]
-
 
 @pytest.fixture(scope="module")
 def student(tiny_bert, tmp_path_factory):
-    copy = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("students") / "student")
-    save_heads(SpanHeads(16, "questions", seed=4), copy)
-    return str(copy)
+    return make_student(tiny_bert, tmp_path_factory.mktemp("students"))
 
 
 def write(folder, name):
