@@ -11,10 +11,11 @@ import torch
 
 from pairsmith.core.errors import InputError, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data.text.instructed import ANSWER, INSTRUCTION, QUESTION
+from pairsmith.data.text.instructed import ANSWER, END, INSTRUCTION, QUESTION
 from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.diverse_answers import diverse
 from pairsmith.methods.quip.passages import Passage
-from pairsmith.methods.quip.sequence_generator import SequenceGenerator, diverse
+from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.sequences import search_sequences
 from pairsmith.models.question_generator import SEPARATOR
@@ -236,6 +237,8 @@ def test_a_model_without_an_end_is_told(asker):
         ({"model": "BART", "beams": 12}, "--beams .* and --decoding nucleus; leave it out"),
         ({"model": "BART", "decoding": "beams", "tries": 2}, "--tries .* and --decoding beams; leave it out"),
         ({"model": "GPT", "separator": "|"}, "--separator does nothing with a causal language model"),
+        ({"model": "GPT", "beams": 12}, "--beams .* and --decoding nucleus; leave it out"),
+        ({"model": "cloze", "decoding": "beams"}, "--decoding does nothing with --model cloze"),
         ({"model": "http://host:1/v1#m"}, "ask needs a model that it can load"),
         ({"model": "cloze", "ray_address": "x:1"}, "--ray-address needs --executor ray"),
     ],
@@ -265,12 +268,22 @@ def test_settings_that_change_nothing_do_not_keep_a_run_from_going_on(asker, tex
         ask(half.model_copy(update={"batch_size": 4}), Run(tmp_path / "half", Silent()))
 
 
-def test_beams_are_for_models_that_have_them_and_as_many_as_answers(tiny_gpt2, texts, tmp_path):
+def test_beams_are_as_many_as_answers_and_for_models():
     with pytest.raises(ValueError, match="4 beams cannot find 10 answers"):
-        AskSettings(inputs=[texts], model="x", decoding="beams", beams=4)
-    some = AskSettings(inputs=[texts], model=str(tiny_gpt2), decoding="beams", device="cpu")
-    with pytest.raises(SettingsError, match="--decoding does nothing with a causal language model"):
-        ask(some, Run(tmp_path / "out", Silent()))
+        AskSettings(inputs=["x"], model="x", decoding="beams", beams=4)
+
+
+def test_a_causal_model_that_samples_is_identified_as_before_it_could_search(tiny_gpt2, texts, tmp_path):
+    def settings(**rest):
+        some = AskSettings(
+            inputs=[texts], model=str(tiny_gpt2), questions=1, device="cpu", instruction="{passage}", **rest
+        )  # fmt: skip
+        return ask(some, Run(tmp_path / rest.get("decoding", "plain"), Silent())).manifest.settings
+
+    assert not {"decoding", "beams", "separator"} & settings().keys()
+    searched = settings(decoding="beams", beams=3)
+    assert (searched["decoding"], searched["beams"]) == ("beams", 3)
+    assert not {"top_p", "seed", "tries"} & searched.keys()
 
 
 class Chat(ScriptedModel):
@@ -465,6 +478,47 @@ def test_passages_are_asked_about_some_at_a_time():
     assert all(len(passage.questions) == 1 for passage in passages)  # the second one is the first again
     kinds = ["Q" if "Question: " in prompt else "A" for prompt in prompts]
     assert "".join(kinds) == "AAAAQQQQ" * 2 + "AAQQ"
+
+
+def two_answers(prompt, begun):
+    """Of a passage about Ann and Bob, answers of 0.5, 0.3 and, with a small letter, 0.2; a question for each."""
+    text = prompt + begun
+    said, _, question = text.rpartition(ANSWER)[2].partition(QUESTION)
+    if not said.endswith(END) and QUESTION not in text.rpartition(ANSWER)[2]:
+        if not said:
+            return {"A": 0.5, "B": 0.3, "a": 0.2}
+        name = {"A": "Ann", "B": "Bob", "a": "ann"}[said[0]] + END
+        return {name[len(said)]: 1.0}
+    asked = {"Ann": ["Who is she?", "Is it her?"], "Bob": ["Who is he?", "Is it him?"]}[said]
+    if not question:
+        return {"W": 0.6, "I": 0.4}
+    whole = asked[question[0] == "I"] + END
+    return {whole[len(question)]: 1.0}
+
+
+def test_a_causal_model_searches_for_answers_and_then_for_their_questions():
+    model = ScriptedModel(two_answers, "".join(map(chr, range(1, 127))))
+    settings = AskSettings(inputs=["x"], model="told", questions=2, decoding="beams", beams=4)
+    passages = [Passage("p", "Ann and Bob met."), Passage("q", "Bob saw Ann.")]
+    heard = []
+    rejects = CausalGenerator(model, settings.options).generate(passages, heard.append)
+    for passage in passages:
+        rows = [question.columns() for question in passage.questions.values()]
+        found = [(row["written"], row["question"]) for row in rows]
+        assert found == [("Ann", "Who is she?"), ("Bob", "Who is he?")]
+    assert [(reject.filter, json.loads(reject.row)["written"]) for reject in rejects] == [
+        ("not chosen", "ann")
+    ] * 2
+    assert sum(heard) == 2 * settings.tries
+
+
+def test_what_is_wrong_with_what_a_causal_model_finds_is_told():
+    asker, _ = told([('Answer: "', "Ann " * 10)], decoding="beams")
+    assert [reject.filter for reject in asker.generate([Passage("p", "Ann was here.")])] == ["long answer"]
+    asker, _ = told([('Answer: "', 'Ann"'), (QUESTION, "Who " * 20)], decoding="beams")
+    assert [reject.filter for reject in asker.generate([Passage("p", "Ann was here.")])] == ["long question"]
+    asker, _ = told([('Answer: "', 'Ann"')], context=300, decoding="beams")
+    assert [reject.filter for reject in asker.generate([Passage("p", "Ann. " * 60)])] == ["long passage"]
 
 
 def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, tmp_path):

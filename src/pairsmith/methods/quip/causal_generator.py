@@ -1,6 +1,7 @@
-"""Generate questions with a causal language model that follows an instruction, with DINO's decoder.
+"""Generate questions with a causal language model that follows an instruction.
 
-passage and instruction -> sampled answers -> a sampled question behind each
+passage and instruction -> sampled answers -> a sampled question behind each, with DINO's decoder; or
+passage and instruction -> the likeliest answers -> the likeliest question behind each that is chosen (Q2)
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ from pairsmith.data.text.instructed import (
     prompt_of_examples,
     room_for_passage,
 )
-from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
+from pairsmith.methods.quip.diverse_answers import diverse
+from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
+from pairsmith.models.language.beam_search import Continuation, search_continuations
 from pairsmith.models.language.combine import self_debias
-from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.decoder import Ending, Group, MultiPromptDecoder
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
@@ -68,6 +71,10 @@ class CausalGenerator:
         size = -(-len(passages) // max(1, -(-len(passages) // most)))
         for first in range(0, len(passages), max(1, size)):
             some = passages[first : first + size]
+            if self._options.decoding == "beams":
+                rejects += keep_all(some, self._search(some))
+                advance(self._options.tries * len(some))
+                continue
             for _ in range(self._options.tries):
                 left = [passage for passage in some if passage.missing(self._options.questions)]
                 rejects += keep_all(left, self._draw(left))
@@ -107,21 +114,90 @@ class CausalGenerator:
                 questions[number] = group
                 continue
             answers[number] = group
-            lead = self._lead(group)
+            lead = self._lead(group.tokens)
             fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(group)
-            if fits and not _fault(group, "no answer", "long answer"):
+            if fits and not _fault(group.text, group.ending, "no answer", "long answer"):
                 passage, sample = samples[number]
                 stream = stream_key(passage.id, sample, "question")
                 numbers[decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)] = number
         return [(answers.get(number), questions.get(number)) for number in range(len(samples))]
 
-    def _lead(self, answer: Group) -> list[int]:
+    def _search(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
+        """Search for the likeliest answers, keep those that differ most, and search for their questions.
+
+        Q2's other way of decoding.
+        """
+        prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage in passages}
+        written: dict[str, list[WrittenQuestion]] = {name: [] for name in prompts}
+        fitting = [name for name, prompt in prompts.items() if len(prompt) + self._tail <= self.model.context]
+        for name in prompts.keys() - set(fitting):
+            written[name].append(WrittenQuestion("", "", "long passage"))
+        answers = self._search_texts(
+            [prompts[name] for name in fitting],
+            GENERATED_ANSWER_TOKENS,
+            beams=self._options.beams,
+            count=self._options.beams,
+            length_penalty=0.0,  # the likeliest answers; the questions are compared by their mean token
+        )
+        begun: list[tuple[str, str, Prompt]] = []  # passage, answer, and the prompt for its question
+        for name, of_passage in zip(fitting, answers, strict=True):
+            texts = [self._text(answer) for answer in of_passage]
+            faults = [
+                _fault(text, _ending(answer), "no answer", "long answer")
+                for text, answer in zip(texts, of_passage, strict=True)
+            ]
+            chosen = diverse(
+                ["" if fault else text for text, fault in zip(texts, faults, strict=True)],
+                self._options.questions,
+            )
+            for place, (text, fault) in enumerate(zip(texts, faults, strict=True)):
+                if place not in chosen:
+                    written[name].append(WrittenQuestion(text, "", fault or "not chosen"))
+            for place in chosen:
+                tokens = of_passage[place].tokens
+                prompt = (*prompts[name], *tokens[:-1], *self._lead(tokens))
+                if len(prompt) + GENERATED_QUESTION_TOKENS <= self.model.context:
+                    begun.append((name, texts[place], prompt))
+                else:
+                    written[name].append(WrittenQuestion(texts[place], "", "long answer"))
+        questions = self._search_texts(
+            [prompt for *_, prompt in begun],
+            GENERATED_QUESTION_TOKENS,
+            beams=QUESTION_BEAMS,
+            count=1,
+            length_penalty=1.0,
+        )
+        for (name, answer, _), (question,) in zip(begun, questions, strict=True):
+            text = self._text(question)
+            fault = _fault(text, _ending(question), "no question", "long question")
+            written[name].append(WrittenQuestion(answer, text, fault))
+        return [written[passage.id] for passage in passages]
+
+    def _search_texts(
+        self, prompts: Sequence[Prompt], max_tokens: int, *, beams: int, count: int, length_penalty: float
+    ) -> list[list[Continuation]]:
+        """The likeliest texts behind each prompt, up to a quotation mark."""
+        return search_continuations(
+            self.model,
+            prompts,
+            beams=beams,
+            count=count,
+            max_tokens=max_tokens,
+            ends=self.model.tokens_with(END),
+            never=self.model.end_tokens,
+            length_penalty=length_penalty,
+        )
+
+    def _text(self, continuation: Continuation) -> str:
+        return self.model.decode(continuation.tokens).partition(END)[0].strip()
+
+    def _lead(self, answer: Sequence[int]) -> list[int]:
         """The tokens that the model reads between an answer and its question, instead of the last one drawn.
 
         That token ended the answer with a quotation mark; what it has before the mark, such as the full stop
         of ``."``, is part of the answer and is read first.
         """
-        last = self.model.decode(answer.tokens[-1:]).partition(END)[0]
+        last = self.model.decode(answer[-1:]).partition(END)[0]
         return self._behind_line_break(last + QUESTION)
 
     def _behind_line_break(self, text: str) -> list[int]:
@@ -145,16 +221,23 @@ def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:
     if answer is None:
         return WrittenQuestion("", "", "long passage")
     if question is None:
-        reason = _fault(answer, "no answer", "long answer") or "long answer"
+        reason = _fault(answer.text, answer.ending, "no answer", "long answer") or "long answer"
         return WrittenQuestion(answer.text.strip(), "", reason)
-    fault = _fault(question, "no question", "long question")
+    fault = _fault(question.text, question.ending, "no question", "long question")
     return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
 
 
-def _fault(drawn: Group, nothing: GenerationFault, long: GenerationFault) -> GenerationFault | None:
-    text = drawn.text.strip()
-    if drawn.ending != "stop":
-        return long if drawn.ending == "length" else "unfinished"
+def _ending(continuation: Continuation) -> Ending:
+    return "stop" if continuation.ended else "length"
+
+
+def _fault(
+    text: str, ending: Ending | None, nothing: GenerationFault, long: GenerationFault
+) -> GenerationFault | None:
+    """What is wrong with an answer or a question that ended in this way."""
+    if ending != "stop":
+        return long if ending == "length" else "unfinished"
+    text = text.strip()
     if not text:
         return nothing
     if "\n" in text:

@@ -16,6 +16,9 @@ BATCH_SIZES: Mapping[str, int] = {"encoder-decoder": 16, "causal": 64, "cloze": 
 A causal language model gets more, as rows that become free are filled from the same batch only.
 """
 
+QUESTION_BEAMS = 5
+"""Beams in the search for the question of an answer; the paper does not give their number."""
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
@@ -29,8 +32,8 @@ class GenerationOptions:
         batch_size: number of passages that are processed at once; None means that of ``BATCH_SIZES``.
         seed: seed of the sampling.
         top_p: draw from the likeliest tokens that together hold this share of the probability (Q2: 0.6).
-        decoding: how models with an encoder and a decoder write: ``nucleus`` samples answers and questions,
-            ``beams`` searches for the likeliest answers (Q2).
+        decoding: ``nucleus`` samples answers and questions, ``beams`` searches for the likeliest answers and
+            then for the likeliest question of each (Q2).
         beams: number of beams, and of answers, of a passage.
         separator: token between answer and question, of models with an encoder and a decoder.
         instruction: what a causal language model is told; ``{passage}`` stands for the passage.

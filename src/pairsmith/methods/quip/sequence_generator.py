@@ -15,9 +15,9 @@ from torch import Tensor
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
-from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
+from pairsmith.methods.quip.diverse_answers import diverse
+from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
-from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
 from pairsmith.models.language.sequences import draw_sequences, search_sequences
 from pairsmith.models.question_generator import (
@@ -30,9 +30,6 @@ from pairsmith.models.question_generator import (
 from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
-
-QUESTION_BEAMS = 5
-"""Beams in the search for the question of an answer; the paper does not give their number."""
 
 MAX_TOKENS = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 3
 """Longest sequence: answer and question with a start token, the separator and an end token."""
@@ -180,27 +177,3 @@ class SequenceGenerator:
 
     def _parse(self, tokens: Sequence[int]) -> WrittenQuestion:
         return parse(self.model, tokens, self._separator, self._ends)
-
-
-def diverse(answers: Sequence[str], count: int) -> list[int]:
-    """The indices of up to ``count`` answers that differ as much as possible, in the order of choice (Q2).
-
-    The first answer is taken, then repeatedly the one whose largest F1 with an answer taken before is
-    smallest; of equals the first. Empty and repeated answers are skipped.
-    """
-    known: set[str] = set()
-    left: list[int] = []
-    for place, answer in enumerate(answers):
-        if answer and answer.casefold() not in known:
-            known.add(answer.casefold())
-            left.append(place)
-    selection: list[int] = []
-
-    def largest_f1(place: int) -> float:
-        return f1(answers[place], [answers[other] for other in selection]) if selection else 0.0
-
-    while left and len(selection) < count:
-        best = min(left, key=largest_f1)
-        left.remove(best)
-        selection.append(best)
-    return selection

@@ -54,7 +54,7 @@ _NAMES = {
 }
 _UNUSED = {
     "encoder-decoder": {"instruction", "chat", "examples", "shots", "answers"},
-    "causal": {"separator", "answers", "decoding", "beams"},
+    "causal": {"separator", "answers"},
     "cloze": {"instruction", "chat", "examples", "shots", "separator", "decoding", "top_p", "beams", "dtype"},
 }
 """The settings that a kind of question generator (Q2, Q6) does not use."""
@@ -83,6 +83,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*batch, *_unused(settings, kind)}
+    if kind == "causal" and settings.decoding == "nucleus":
+        left_out.add("decoding")  # folders begun when causal models had no other decoding go on
     deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
     inputs = hashes("inputs", settings.inputs)
     if settings.examples:
@@ -210,13 +212,13 @@ def _checked_kind(settings: AskSettings) -> Kind:
     kind = generator_kind(settings.model)
     for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
         if getattr(settings, name) != AskSettings.model_fields[name].default:
-            way = f" and --decoding {settings.decoding}" if kind == "encoder-decoder" else ""
+            way = f" and --decoding {settings.decoding}" if kind != "cloze" else ""
             raise SettingsError(f"{option_name(name)} does nothing with {_NAMES[kind]}{way}; leave it out")
     return kind
 
 
 def _unused(settings: AskSettings, kind: Kind) -> set[str]:
-    if kind != "encoder-decoder":
+    if kind == "cloze":
         return _UNUSED[kind]
     return _UNUSED[kind] | ({"top_p", "seed", "tries"} if settings.decoding == "beams" else {"beams"})
 
