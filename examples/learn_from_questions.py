@@ -25,5 +25,5 @@ if len(sys.argv) > 1:
     labels = "teacher"
 trained = pairsmith.distil(questions, "embedded:all-minilm-l6-v2", labels=labels, epochs=1)
 print(f"trained on {trained.questions} questions of {trained.passages} passages")
-(answer,) = pairsmith.answer_with_student(trained.student, [questions[0].question], [questions[0].context])
+(answer,) = pairsmith.answer_with_student(trained.model, [questions[0].question], [questions[0].context])
 print(f"{questions[0].question}  {answer.text}")

@@ -9,6 +9,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from pairsmith.cli.options import default_text, option_kind
@@ -236,13 +237,22 @@ def cited() -> dict[str, dict[str, list[str]]]:
     for path in sorted(SOURCE.rglob("*.py")):
         file = path.relative_to(SOURCE).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
-                for number in dict.fromkeys(NUMBER.findall(ast.get_docstring(node) or "")):
-                    names = citations[number][file]  # the file is noted, whatever cites it
-                    if not isinstance(node, ast.Module) and not node.name.startswith("_"):
-                        names.append(node.name)
+        for name, node in _documented(tree):
+            for number in dict.fromkeys(NUMBER.findall(ast.get_docstring(node) or "")):
+                names = citations[number][file]  # the file is noted, whatever cites it
+                if name and not any(part.startswith("_") for part in name.split(".")):
+                    names.append(name)
     return citations
+
+
+def _documented(
+    node: ast.Module | ast.FunctionDef | ast.ClassDef, name: str = ""
+) -> Iterator[tuple[str, ast.Module | ast.FunctionDef | ast.ClassDef]]:
+    """What may have a docstring, in its order: the file, whose name is empty, functions, ``Class.method``s."""
+    yield name, node
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef | ast.ClassDef):
+            yield from _documented(part, f"{name}.{part.name}" if name else part.name)
 
 
 def code_page() -> str:

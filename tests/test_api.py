@@ -112,6 +112,5 @@ def test_the_example_that_mines_pairs_finds_texts_that_mean_the_same(example):
     assert "positive: " in out
 
 
-@pytest.mark.long
 def test_the_example_that_learns_from_questions_runs(example):
     assert "trained on " in example("learn_from_questions.py")

@@ -70,6 +70,9 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
             line = inside.start_mark.line + 1
             raise error(f"{path}:{line}: an alias (*) here refers to a value that contains it; write it out")
         for scalar in _scalars(root, set()):
+            # JSON writes a character beyond U+FFFF as its two halves, which PyYAML leaves apart.
+            halves = scalar.value.encode("utf-16", "surrogatepass")
+            scalar.value = halves.decode("utf-16", "surrogatepass")
             if half := _HALF.search(scalar.value):
                 line = scalar.start_mark.line + 1
                 raise error(

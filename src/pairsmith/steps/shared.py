@@ -1,8 +1,10 @@
 """Helpers of several steps: hashing and refusing sources, and the options with which a model is loaded."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, TypedDict, TypeVar
 
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings
 from pairsmith.runs import Run, hash_source, refuse_source
@@ -38,6 +40,15 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
                 replacement for source in given if (replacement := change(name, source)) is not None
             ]
     return settings.model_copy(update=changes)
+
+
+@contextmanager
+def named(model: str) -> Iterator[None]:
+    """Put the model's name before what a method, which does not know it, says is wrong with it."""
+    try:
+        yield
+    except (ModelError, SettingsError) as error:
+        raise type(error)(f"model {model}: {error}") from error
 
 
 class LoadOptions(TypedDict):

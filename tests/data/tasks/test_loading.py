@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import TaskError
+from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tasks import Decoding, TaskSpec, builtin_path, builtin_tasks, load_task
 from pairsmith.data.tasks.loading import read_task
 
@@ -215,6 +216,10 @@ def test_bad_yaml_that_pyyaml_reports_as_other_errors(write):
     assert faults(write('kind: text\nname: "a\\ud800b"\n')) == [
         "task.yaml:2: holds half of a character, '\\ud800'; write the whole character"
     ]
+    # JSON, which YAML includes, writes characters beyond U+FFFF as two halves.
+    assert read_yaml(write('"name": "smile \\ud83d\\ude00"\n'), TaskError).data == {
+        "name": "smile \U0001f600"
+    }
 
 
 def test_utf_16_is_recognised(write):

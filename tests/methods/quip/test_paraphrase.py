@@ -95,3 +95,5 @@ def test_one_layer_that_the_encoder_has_is_wanted(tiny_bert):
             detect_paraphrases(encoder, pairs, layer=layer)
     with pytest.raises(SettingsError, match="layer and judgements both choose the layer"):
         detect_paraphrases(encoder, pairs, layer=1, judgements={})
+    with pytest.raises(InputError, match="there are no judgements"):
+        detect_paraphrases(encoder, pairs, judgements={})

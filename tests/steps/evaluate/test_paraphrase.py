@@ -100,7 +100,7 @@ def test_judgements_that_are_all_equal_choose_nothing(tmp_path, tiny_bert, data)
 
 
 def test_a_layer_that_is_not_there_is_refused(tmp_path, tiny_bert, data):
-    with pytest.raises(SettingsError, match="has 2 layers"):
+    with pytest.raises(SettingsError, match=r"model .*bert: layer is 3, but the encoder has 2 layers"):
         run(tmp_path, tiny_bert, data=data, layer=3)
 
 

@@ -93,11 +93,14 @@ def detect_paraphrases(
         progress: shows how far the scoring is; by default nothing is shown.
 
     Raises:
+        InputError: ``judgements`` is empty.
         ModelError: the encoder gives vectors that are not finite.
         SettingsError: the encoder has no such layer, or ``layer`` and ``judgements`` are both given.
     """
     if layer is not None and judgements is not None:
         raise SettingsError("layer and judgements both choose the layer; give only one of them")
+    if judgements is not None and not judgements:
+        raise InputError("there are no judgements; give some, or None for the usual layer")
     if layer is not None and not 0 <= layer <= encoder.layers:
         raise SettingsError(
             f"layer is {layer}, but the encoder has {encoder.layers} layers; give a number from 0 to "

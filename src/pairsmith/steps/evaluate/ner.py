@@ -23,6 +23,7 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_line, over_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
+from pairsmith.steps.shared import named
 
 
 def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
@@ -113,15 +114,17 @@ def _compute(
         for start in settings.start:
             by_split = {}
             for number, split in zip(settings.splits, splits, strict=True):
-                tags = tag_after_training(
-                    tagger_encoder(settings, start),
-                    split,
-                    test,
-                    by_type if start == "questions" else None,
-                    tagger_options(settings),
-                    seed=number,
-                    advance=bar.advance,
-                )
+                encoder = tagger_encoder(settings, start)
+                with named(settings.model):
+                    tags = tag_after_training(
+                        encoder,
+                        split,
+                        test,
+                        by_type if start == "questions" else None,
+                        tagger_options(settings),
+                        seed=number,
+                        advance=bar.advance,
+                    )
                 by_split[number] = entity_f1(gold, tags)
                 shown = tags if number == settings.splits[0] else shown
             figures[start] = over_splits(by_split)

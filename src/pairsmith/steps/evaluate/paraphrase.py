@@ -24,7 +24,7 @@ from pairsmith.steps.evaluate.results import (
 )
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import load_options, named
 
 
 def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[str, Any]:
@@ -53,17 +53,19 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> Evalua
     pairs, negatives = labelled_pairs(settings.data, settings.seed)
     train = training_splits(settings) if settings.train else None
     judgements = read_judgements(settings.judgements) if settings.judgements else None
-    detected = detect_paraphrases(
-        load_token_encoder(settings.model, **load_options(settings)),
-        pairs,
-        layer=settings.layer,
-        judgements=judgements,
-        train=train.pairs if train else None,
-        tune=settings.tune,
-        special_tokens=settings.special_tokens,
-        batch_tokens=settings.batch_tokens,
-        progress=progress,
-    )
+    encoder = load_token_encoder(settings.model, **load_options(settings))
+    with named(settings.model):
+        detected = detect_paraphrases(
+            encoder,
+            pairs,
+            layer=settings.layer,
+            judgements=judgements,
+            train=train.pairs if train else None,
+            tune=settings.tune,
+            special_tokens=settings.special_tokens,
+            batch_tokens=settings.batch_tokens,
+            progress=progress,
+        )
     positive, rng = labels_of(pairs), np.random.default_rng(settings.seed)
     draws = auroc_draws(detected.scores, positive, draws=settings.bootstrap, rng=rng)
     figures: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import load_options, named
 
 
 def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
@@ -81,22 +81,21 @@ def labelled_opinions(source: str) -> list[Opinion]:
 
 def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
     """Load the model and score every text with every prompt, by the method of the settings (Q11)."""
-    batch_tokens = settings.batch_tokens
+    how = {"batch_tokens": settings.batch_tokens, "progress": progress}
     if settings.method == "mask":
         network, tokenizer, longest = load_with_head(
             settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
         )
         model = TextModel(network, tokenizer, min(settings.max_length or longest, longest))
-        return judge_by_mask(model, texts, batch_tokens=batch_tokens, progress=progress)
-    if settings.method == "reader":
+        score = partial(judge_by_mask, model, texts, **how)
+    elif settings.method == "reader":
         reader = load_reader(settings.model, **load_options(settings))
-        return judge_by_reader(
-            reader, texts, item=settings.item, batch_tokens=batch_tokens, progress=progress
-        )
-    encoder = load_span_encoder(settings.model, **load_options(settings))
-    return judge_by_questions(
-        encoder, texts, item=settings.item, batch_tokens=batch_tokens, progress=progress
-    )
+        score = partial(judge_by_reader, reader, texts, item=settings.item, **how)
+    else:
+        encoder = load_span_encoder(settings.model, **load_options(settings))
+        score = partial(judge_by_questions, encoder, texts, item=settings.item, **how)
+    with named(settings.model):
+        return score()
 
 
 def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:

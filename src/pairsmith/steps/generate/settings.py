@@ -75,6 +75,7 @@ class GenerateSettings(Settings):
     preview: int = Field(
         default=0,
         ge=0,
+        le=MOST_ITEMS,
         description="Show this many examples, with the effect of self-debiasing on each token, and write "
         "nothing.",
     )
@@ -156,6 +157,7 @@ class PostprocessSettings(Settings):
     augment: int = Field(
         default=2,
         ge=0,
+        le=MOST_ITEMS,
         description="Number of sampled negatives per first text: second texts of other first texts, with "
         "score 0.",
     )
