@@ -248,7 +248,7 @@ def cited() -> dict[str, dict[str, list[str]]]:
 def _documented(
     node: ast.Module | ast.FunctionDef | ast.ClassDef, name: str = ""
 ) -> Iterator[tuple[str, ast.Module | ast.FunctionDef | ast.ClassDef]]:
-    """What may have a docstring, in its order: the file, whose name is empty, functions, ``Class.method``s."""
+    """What may have a docstring: the file itself, whose name is empty, functions, classes, ``Class.method``s."""
     yield name, node
     for part in node.body:
         if isinstance(part, ast.FunctionDef | ast.ClassDef):
