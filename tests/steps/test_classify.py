@@ -17,6 +17,7 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.classify.route import classify
 from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.training.classifier import train_classifier
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 
@@ -166,4 +167,7 @@ def test_a_recipe_that_trains_a_classifier_and_uses_it_can_be_planned(trained, t
     assert estimate.seconds > 0
     earlier = Estimate(1.0, 1, 1, {"train": 90}, sample=pa.table({"text": TEXTS}))
     made_before = settings.model_copy(update={"data": "@texts", "model": trained})
-    assert planned("classify", made_before, {"@texts": earlier}).rows == {"train": 90}
+    classified = planned("classify", made_before, {"@texts": earlier})
+    assert classified.rows == {"train": 90}
+    measured = EvaluateClassificationSettings(model=trained, data="@classified", device="cpu")
+    assert planned("evaluate-classification", measured, {"@classified": classified}).seconds > 0

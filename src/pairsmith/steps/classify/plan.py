@@ -21,8 +21,8 @@ def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
     texts, number = first_items(rows, CALIBRATION_TEXTS)
     count = counted(settings.data, before, number)
     loading, per_text, _ = timed(partial(load_text_encoder, settings), texts)
-    labelled = [
-        {"id": str(number), "text": text, "label": "", "confidence": 0.0} for number, text in enumerate(texts)
+    labelled = [  # the label is one that all readers of labels take
+        {"id": str(row), "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
     ]
     return sharded(
         loading=loading,
