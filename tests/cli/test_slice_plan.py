@@ -8,6 +8,7 @@ import pytest
 
 from pairsmith.cli import slice_plan
 from pairsmith.cli.slice_plan import plan_by_slice
+from pairsmith.cli.stand_ins import plan_step
 from pairsmith.cli.steps import Step
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
@@ -50,13 +51,13 @@ def test_seconds_and_bytes_grow_with_the_rows_and_libraries_are_loaded_once(step
 
 def test_rows_of_an_earlier_step_are_its_sample_times_their_number(step):
     earlier = Estimate(1.0, 1, 1, {"train": 500}, sample=pa.table({"text": ["a"] * 100}))
-    planned = plan_by_slice(step, CountSettings(data="@rows"), {"@rows": earlier})
+    planned = plan_step(step, CountSettings(data="@rows"), {"@rows": earlier})
     assert planned.seconds == pytest.approx(5.0 + 1.0 + 0.01 * 500)
     none = Estimate(1.0, 1, 1, {"train": 0}, sample=pa.table({"text": pa.array([], pa.string())}))
-    assert plan_by_slice(step, CountSettings(data="@rows"), {"@rows": none}).disk == 0
+    assert plan_step(step, CountSettings(data="@rows"), {"@rows": none}).disk == 0
     without = Estimate(1.0, 1, 1, {"train": 500})
     with pytest.raises(SettingsError, match="@rows: "):
-        plan_by_slice(step, CountSettings(data="@rows"), {"@rows": without})
+        plan_step(step, CountSettings(data="@rows"), {"@rows": without})
 
 
 def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock, tmp_path, monkeypatch):

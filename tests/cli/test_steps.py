@@ -31,7 +31,6 @@ def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
     named = {
         step.preview_setting,
         step.folder_setting,
-        step.model_setting,
         step.planned_rows_setting,
         *step.checks,
     } - {""}

@@ -7,6 +7,7 @@ import shutil
 import pyarrow as pa
 import pytest
 from tests.heard import Heard
+from tests.planned import planned
 
 from pairsmith.cli.app import main
 from pairsmith.core.errors import InputError, ModelError, SettingsError
@@ -14,9 +15,9 @@ from pairsmith.core.progress import Silent
 from pairsmith.models.classifier import load_classifier
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.classify.plan import plan_classify
 from pairsmith.steps.classify.route import classify
 from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.training.classifier import train_classifier
 from pairsmith.training.classifier_settings import TrainClassifierSettings
 
@@ -161,9 +162,12 @@ def test_a_stopped_run_goes_on_and_several_workers_give_the_same(trained, tmp_pa
 def test_a_recipe_that_trains_a_classifier_and_uses_it_can_be_planned(trained, tiny_bert, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     settings = ClassifySettings(model="@classifier", data=str(tmp_path / "in.txt"), device="cpu")
-    planned = plan_classify(settings, {"@classifier": Estimate(1.0, 1, 1, {})}, str(tiny_bert))
-    assert planned.rows == {"train": 6}
-    assert planned.seconds > 0
+    estimate = planned("classify", settings, {"@classifier": Estimate(1.0, 1, 1, {})}, str(tiny_bert))
+    assert estimate.rows == {"train": 6}
+    assert estimate.seconds > 0
     earlier = Estimate(1.0, 1, 1, {"train": 90}, sample=pa.table({"text": TEXTS}))
     made_before = settings.model_copy(update={"data": "@texts", "model": trained})
-    assert plan_classify(made_before, {"@texts": earlier}).rows == {"train": 90}
+    classified = planned("classify", made_before, {"@texts": earlier})
+    assert classified.rows == {"train": 90}
+    measured = EvaluateClassificationSettings(model=trained, data="@classified", device="cpu")
+    assert planned("evaluate-classification", measured, {"@classified": classified}).seconds > 0

@@ -14,6 +14,7 @@ from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RUN, Recipe
 from pairsmith.cli.running import plain_table
 from pairsmith.cli.setting_texts import texts_in
+from pairsmith.cli.stand_ins import plan_step
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.progress import Progress, clock
@@ -40,11 +41,8 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
                 raise SettingsError(
                     f"{planned.name}: {text} is part of a step; plan handles only whole steps"
                 )
-        base = planned.values.get("base")
-        if base in bases:
-            settings = settings.model_copy(update={"base": bases[base]})
         estimates[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
-        if isinstance(base, str):
+        if base := getattr(settings, "base", None):
             bases[f"@{planned.name}"] = bases.get(base, base)
     return estimates
 
@@ -119,11 +117,10 @@ def _estimate(
 ) -> Estimate:
     from pairsmith.runs import resolve_dtype
 
-    step = STEPS[kind]
-    plan, settings = step.planner(), resolve_dtype(settings)
+    step, settings = STEPS[kind], resolve_dtype(settings)
+    step.planner()  # imports the libraries
     starting = time.monotonic() - begun
-    base = bases.get(getattr(settings, step.model_setting)) if step.model_setting else None
-    estimate = plan(settings, before, base) if base else plan(settings, before)
+    estimate = plan_step(step, settings, before, bases)
     return replace(estimate, starting=starting)
 
 

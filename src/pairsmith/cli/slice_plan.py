@@ -2,12 +2,9 @@
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,8 +14,8 @@ from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
 from pairsmith.data.sources import open_source
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.runs.estimate import Estimate, peak_memory
-from pairsmith.steps.planning import no_sample
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.planning import counted, first_items
 
 SLICE = 256
 """Most rows in a slice."""
@@ -30,23 +27,19 @@ _GROWTH = 4
 """A slice has this many times the rows of the one before."""
 
 
-def plan_by_slice(
-    step: Step, settings: Settings, before: Mapping[str, Estimate], base: str | None = None
-) -> Estimate:
+def plan_by_slice(step: Step, settings: Settings, before: Before) -> Estimate:
     """Time the step on one row and then on larger and larger slices, and extrapolate from the time per row.
 
-    The step's ``planned_rows_setting`` names the setting whose rows are cut. The sample of an earlier step
-    stands for what that step will write, and ``base`` for a model that an earlier step will train.
+    The step's ``planned_rows_setting`` names the setting whose rows are cut.
     """
-    if base is not None and getattr(settings, step.model_setting) in before:
-        settings = settings.model_copy(update={step.model_setting: base})
     source = getattr(settings, step.planned_rows_setting)
-    rows, count = _rows(source, before)
+    rows, count = first_items((dict(row) for _, row in open_source(source).rows()), SLICE)
+    count = counted(source, before, count)
     limit = getattr(settings, "limit", None) or count
     rows, count = rows[:limit], min(count, limit)
     if not rows:
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
-    name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
+    name = f"{PurePath(source).stem.removeprefix('@')}.jsonl"  # an error names the file
 
     def tried(first: int) -> _Trial:
         """The trial with the ``first`` rows."""
@@ -92,15 +85,3 @@ class _Trial:
     seconds: float
     size: int
     table: pa.Table | None
-
-
-def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, Any]], int]:
-    """Up to ``SLICE`` rows of a source, and the number of all."""
-    if source in before:
-        sample = before[source].sample
-        if sample is None:
-            raise no_sample(source)
-        return sample.slice(0, SLICE).to_pylist(), sum(before[source].rows.values())
-    rows = (dict(row) for _, row in open_source(source).rows())
-    first = list(islice(rows, SLICE))
-    return first, len(first) + sum(1 for _ in rows)

@@ -82,15 +82,15 @@ class Step:
     help: str  # one line for people
     preview_setting: str = ""  # the setting with which the step writes nothing and needs no folder
     folder_setting: str = ""  # the setting without which the step needs no folder
-    # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one,
-    # ``base``, ``model`` and the setting that ``model_setting`` names are checked as names of models.
+    # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one, ``base``
+    # and ``model`` are checked as names of models.
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
-    # Takes settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a training, which
-    # plans itself, and where ``planned_rows_setting`` is given.
+    # Takes settings that name what exists, and the estimates of what stands in for the results of earlier
+    # steps (``stand_ins``); gives an ``Estimate``. Empty for a training, which plans itself, and where
+    # ``planned_rows_setting`` is given.
     plan: str = ""
     # The setting that names the rows; a plan runs the step on some of them and extrapolates.
     planned_rows_setting: str = ""
-    model_setting: str = ""  # the setting that names a model which an earlier step may train
     # Commands that may follow, for people; {out} and {model} stand for the step's.
     next_commands: tuple[str, ...] = ()
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
@@ -119,7 +119,7 @@ class Step:
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:
         """``checks``, and those of the settings that name models."""
         fields = self.settings.model_fields.keys()
-        names = ({"base", "model", self.model_setting} & fields) - self.checks.keys()
+        names = ({"base", "model"} & fields) - self.checks.keys()
         return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
 
     def needs_folder(self, settings: Settings) -> bool:
@@ -184,7 +184,6 @@ STEPS: Steps = {
         "pairsmith.steps.classify.route:classify",
         "Label texts with a text classifier.",
         plan="pairsmith.steps.classify.plan:plan_classify",
-        model_setting="model",
         next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
     "train-biencoder": Step(
@@ -197,7 +196,7 @@ STEPS: Steps = {
         "pairsmith.steps.mine.route:mine",
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
-        model_setting="encoder",
+        checks={"encoder": check_name},
         next_commands=("pairsmith report --data {out} --out {out}-page",),
     ),
     "train-crossencoder": Step(
@@ -211,14 +210,12 @@ STEPS: Steps = {
         "pairsmith.steps.mine.filter:filter_pairs",
         "Keep the pairs that a model ranks highest.",
         plan="pairsmith.steps.mine.plan:plan_filter",
-        model_setting="model",
     ),
     "rewrite": Step(
         RewriteSettings,
         "pairsmith.steps.mine.rewrite:rewrite",
         "Have a model rewrite questions or summaries.",
         plan="pairsmith.steps.mine.plan:plan_rewrite",
-        model_setting="model",
     ),
     "train-reader": Step(
         TrainReaderSettings,
@@ -240,7 +237,6 @@ STEPS: Steps = {
         "pairsmith.steps.infuse.ask:ask",
         "Generate questions on passages.",
         plan="pairsmith.steps.infuse.plan:plan_ask",
-        model_setting="model",
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
@@ -252,7 +248,6 @@ STEPS: Steps = {
         "pairsmith.steps.infuse.relabel:relabel",
         "Have a teacher predict the answers to questions.",
         plan="pairsmith.steps.infuse.plan:plan_relabel",
-        model_setting="model",
     ),
     "infuse": Step(
         InfuseSettings,
@@ -271,7 +266,6 @@ STEPS: Steps = {
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
         planned_rows_setting="chunks",
-        model_setting="model",
         next_commands=("pairsmith filter-queries --queries {out} --corpus CHUNKS --out {out}-kept",),
     ),
     "filter-queries": Step(
@@ -279,16 +273,14 @@ STEPS: Steps = {
         "pairsmith.steps.retrieval.filter_queries:filter_queries",
         "Keep queries that lead back to their chunk.",
         plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
-        model_setting="encoder",
-        checks={"judge": check_name},
+        checks={"encoder": check_name, "judge": check_name},
     ),
     "negatives": Step(
         NegativesSettings,
         "pairsmith.steps.negatives.route:negatives",
         "Find hard negatives for pairs of a query and a positive.",
         plan="pairsmith.steps.negatives.plan:plan_negatives",
-        model_setting="encoder",
-        checks={"judge": check_name},
+        checks={"encoder": check_name, "judge": check_name},
     ),
     "train-retriever": Step(
         TrainRetrieverSettings,
@@ -304,21 +296,18 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.sts:evaluate_sts",
         "Evaluate a sentence encoder on semantic textual similarity.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sts",
-        model_setting="model",
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,
         "pairsmith.steps.evaluate.labels:evaluate_labels",
         "Measure how much the similarity of pairs differs by label.",
         planned_rows_setting="data",
-        model_setting="model",
     ),
     "evaluate-retrieval": Step(
         EvaluateRetrievalSettings,
         "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
-        model_setting="model",
         checks={"model": check_retriever_name, "against": _check_folder},
         next_commands=("pairsmith search --model {model} --corpus CHUNKS",),
     ),
@@ -327,21 +316,18 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.mteb:evaluate_mteb",
         "Evaluate a sentence encoder on tasks of the package mteb.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_mteb",
-        model_setting="model",
     ),
     "evaluate-qa": Step(
         EvaluateQaSettings,
         "pairsmith.steps.evaluate.qa:evaluate_qa",
         "Evaluate a reader on questions with answers.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_qa",
-        model_setting="model",
     ),
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
         "pairsmith.steps.evaluate.summaries:evaluate_summaries",
         "Evaluate the summaries that a model writes.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_summaries",
-        model_setting="model",
         checks={"model": check_summarizer_name},
     ),
     "evaluate-paraphrase": Step(
@@ -349,28 +335,24 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.paraphrase:evaluate_paraphrase",
         "Evaluate token vectors on paraphrase detection.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_paraphrase",
-        model_setting="model",
     ),
     "evaluate-ner": Step(
         EvaluateNerSettings,
         "pairsmith.steps.evaluate.ner:evaluate_ner",
         "Evaluate an encoder on few-shot named entity recognition.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_ner",
-        model_setting="model",
     ),
     "evaluate-sentiment": Step(
         EvaluateSentimentSettings,
         "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
         "Evaluate a model on zero-shot sentiment classification.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sentiment",
-        model_setting="model",
     ),
     "evaluate-classification": Step(
         EvaluateClassificationSettings,
         "pairsmith.steps.evaluate.classification:evaluate_classification",
         "Evaluate a text classifier: accuracy and macro F1, ×100.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_classification",
-        model_setting="model",
     ),
     "mix": Step(
         MixSettings,

@@ -40,7 +40,7 @@ class Document:
 
 
 def read_documents(
-    source: str | Place | Source,
+    source: str | Place,
     *,
     column: str | None = None,
     group_column: str | None = None,

@@ -70,7 +70,8 @@ def totals(estimates: Mapping[str, Estimate]) -> Totals:
 
 
 Before = Mapping[str, Estimate]
-"""The estimates of earlier steps, by the reference to each step, ``@name``."""
+"""The estimates of earlier steps, by the reference to each step, ``@name``; what plans a step finds them by
+the name of the folder or the model that stands in for the step's result."""
 
 
 FOLDER_BYTES = 10_000

@@ -1,19 +1,27 @@
 """What the plans of several steps share: the timing of a sample, and estimates extrapolated from it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
-from pairsmith.core.errors import SettingsError
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.readers import NAME_TEXTS, pick_column
-from pairsmith.data.sources import Source
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.retrieval.settings import FilterQueriesSettings
+from pairsmith.steps.shared import load_options
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,6 +49,24 @@ def timed(
     return loaded - begun, (time.monotonic() - loaded) / max(1, len(sample)), result
 
 
+def load_text_encoder(
+    settings: ClassifySettings | EvaluateClassificationSettings,
+) -> Callable[[Sequence[str]], object]:
+    """What encodes texts as a classifier does; the head on top of the vectors takes little."""
+    encoder = load_sentence_encoder(settings.model, **load_options(settings))
+    return partial(encode_texts, encoder, batch_size=settings.batch_size)
+
+
+def load_search_encoder(
+    settings: MineSettings | NegativesSettings | FilterQueriesSettings,
+) -> tuple[Callable[[Sequence[str]], NDArray[np.float32]], int, float]:
+    """What encodes the texts of a search, the width of its vectors, and the seconds that loading it took."""
+    begun = time.monotonic()
+    encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
+    encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
+    return encode, encoder.get_embedding_dimension() or 1, time.monotonic() - begun
+
+
 def search_seconds(
     search: Callable[[torch.Tensor, torch.Tensor, int], object],
     k: int,
@@ -64,58 +90,61 @@ def spread(items: Sequence[T], count: int) -> Sequence[T]:
     return items[:: max(1, len(items) // count)]
 
 
-def sample_of(source: str, before: Before) -> pa.Table | None:
-    """Some rows of a source that an earlier step will make; None for a source that exists."""
-    return before[source].sample if source in before else None
+def first_items(items: Iterable[T], most: int) -> tuple[list[T], int]:
+    """The first ``most`` items, and the number of all."""
+    remaining = iter(items)
+    first = list(islice(remaining, most))
+    return first, len(first) + sum(1 for _ in remaining)
 
 
-def sample_texts(sample: pa.Table, names: Sequence[str], source: str) -> list[str]:
-    """The texts that are not blank in the first of the columns ``names`` that the sample of a source has."""
-    name = pick_column(dict.fromkeys(sample.column_names), names, source, NAME_TEXTS)
-    return [text for text in sample[name].to_pylist() if text]
+def counted(source: str, before: Before, number: int, split: str | None = None) -> int:
+    """How many items a source will have, of which there are ``number`` now.
 
-
-def no_sample(source: str) -> SettingsError:
-    """The error for a step whose input is made by one that gives no sample."""
-    return SettingsError(f"{source}: plan cannot estimate a step that reads this step's output")
-
-
-def readable(source: str, before: Before) -> str | Source:
-    """What readers of rows take: a source that exists, or the sample of one that a step will make."""
+    These are all of a source that exists. Of one that an earlier step will make they are those in the sample
+    that stands in for it, which has some of the rows of that step, or of its ``split``.
+    """
     if source not in before:
-        return source
-    sample = before[source].sample
-    if sample is None:
-        raise no_sample(source)
-    return Source(source, lambda: ((source, row) for row in sample.to_pylist()))
+        return number
+    estimate = before[source]
+    rows = sum(estimate.rows.values()) if split is None else estimate.rows.get(split, 0)
+    sample_rows = 0 if estimate.sample is None else estimate.sample.num_rows
+    return round(number * rows / sample_rows) if sample_rows else rows
 
 
-def counted(source: str, before: Before, there: int) -> int:
-    """How many rows an earlier step will make; for a source that exists the number that are ``there``."""
-    return sum(before[source].rows.values()) if source in before else there
+def beyond_samples(sources: Iterable[str], before: Before) -> int:
+    """How many rows earlier steps will make besides those in the samples that stand in for the sources."""
+    estimates = [before[source] for source in sources if source in before]
+    samples = [estimate.sample for estimate in estimates]
+    rows = sum(sum(estimate.rows.values()) for estimate in estimates)
+    return rows - sum(0 if sample is None else sample.num_rows for sample in samples)
 
 
-def some_passages(
+def has_no_sample(source: str, before: Before) -> bool:
+    """Whether an earlier step will make the source, and gives only the number of its rows, or has none."""
+    return source in before and not before[source].sample
+
+
+def first_passages(
     corpus: Sequence[str], before: Before, most: int, column: str | None = None
 ) -> tuple[list[str], int]:
-    """Some texts that may answer queries, each with its title, and the number of all.
+    """Texts that may answer queries, each with its title, and the number of all.
 
     Args:
-        corpus: sources as for ``read_passages``, folders in BEIR's layout, and what earlier steps will make.
-        before: the estimates of the earlier steps; one without a sample only counts.
+        corpus: sources as for ``read_passages``, folders in BEIR's layout, and what earlier steps will make;
+            one without a sample only counts.
+        before: the estimates of the earlier steps.
         most: the number of texts that are returned of each source.
         column: as for ``read_passages``.
     """
-    some, count = list[str](), 0
+    passages, count = list[str](), 0
     for source in corpus:
-        if source in before and before[source].sample is None:
-            count += counted(source, before, 0)
-            continue
-        rows = read_passages(readable(in_beir(source), before), column)
-        first = [row.whole for row in islice(rows, most)]
-        some += first
-        count += counted(source, before, len(first) + sum(1 for _ in rows))
-    return some, count
+        number = 0
+        if not has_no_sample(source, before):
+            rows = read_passages(in_beir(source), column)
+            first, number = first_items((row.whole for row in rows), most)
+            passages += first
+        count += counted(source, before, number)
+    return passages, count
 
 
 def sharded(

@@ -5,7 +5,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from pairsmith.core.bundled import TINY
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -14,9 +13,8 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.judges import CUT, load_judge
+from pairsmith.steps.mine.judges import CUT, load_judge, timed_judge
 from pairsmith.steps.mine.settings import FilterSettings
-from pairsmith.steps.planning import timed
 
 SCORES: pa.Schema = pa.schema([("score", pa.float32())])
 SCORE_OF: Mapping[str, str] = {
@@ -63,7 +61,7 @@ def judge_shards(
     if writer.finished:
         return writer.folder()
 
-    def left() -> Iterator[RowShard]:
+    def unscored() -> Iterator[RowShard]:
         for number in range(shards):
             if not writer.is_done(number):
                 yield RowShard(number, rows(number))
@@ -71,7 +69,7 @@ def judge_shards(
     commit_each(
         writer,
         partial(_load, settings, revision),
-        left(),
+        unscored(),
         ExecutorChoice.of(settings),
         run,
         title="judge",
@@ -93,27 +91,15 @@ def judge_shards(
 
 
 def seconds_to_judge(
-    settings: FilterSettings, before: Before, queries: Sequence[str], texts: Sequence[str], base: str
+    settings: FilterSettings, before: Before, queries: Sequence[str], texts: Sequence[str]
 ) -> tuple[float, float]:
-    """Seconds to load a judge, and for each text that it scores; some of the queries and texts are tried.
-
-    ``base``, or a bundled language model, stands in for a judge not yet trained.
-    """
+    """Seconds to load a judge, and for each text that it scores; some of the queries and texts are tried."""
     if not queries or not texts:
         return 0.0, 0.0  # an earlier step has still to make them
-    untrained = settings.model in before
-    stand_in = TINY if settings.judge == "likelihood" else base
     sides = [[side[i % len(side)] for i in range(_TRIED)] for side in (queries, texts)]
     if settings.judge == "likelihood":
         sides.reverse()
-    table = pa.table({"input": sides[0], "output": sides[1]})
-
-    def load() -> Callable[[Sequence[int]], object]:
-        judge = load_judge(settings, stand_in if untrained else settings.model, untrained=untrained)
-        return lambda numbers: judge(table.take(numbers), lambda _: None)
-
-    loading, per_text, _ = timed(load, list(range(_TRIED)))
-    return loading, per_text
+    return timed_judge(settings, before, pa.table({"input": sides[0], "output": sides[1]}))
 
 
 def _load(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:

@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from tests.planned import planned
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Silent
@@ -245,7 +246,8 @@ def test_a_plan_scores_some_pairs_and_tunes_for_one_pass(tiny_bert, data):
     assert estimate.seconds > 0
     assert estimate.disk > 4096
     trained = settings.model_copy(update={"model": "@later"})
-    assert plan_evaluate_paraphrase(trained, {"@later": estimate}, str(tiny_bert)).disk == estimate.disk
+    later = planned("evaluate-paraphrase", trained, {"@later": estimate}, str(tiny_bert))
+    assert later.disk == estimate.disk
 
 
 @pytest.mark.parametrize(("labels", "times"), [({"label": ["1", "0"]}, 1), ({}, 2)])
@@ -254,7 +256,7 @@ def test_a_plan_reads_pairs_that_an_earlier_step_will_make(tiny_bert, labels, ti
     sample = pa.table({"sentence1": ["A man", "Cold!"], "sentence2": ["A dog", "Warm!"], **labels})
     before = {"@pairs": Estimate(1.0, 1, 1, {"train": 30}, sample=sample)}
     settings = EvaluateParaphraseSettings(model=str(tiny_bert), data="@pairs", device="cpu")
-    assert plan_evaluate_paraphrase(settings, before).disk == 4096 + times * 30 * 90
+    assert planned("evaluate-paraphrase", settings, before).disk == 4096 + times * 30 * 90
 
 
 def test_too_few_texts_for_negatives_are_told():

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.planned import planned
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
@@ -362,5 +363,5 @@ def test_a_plan_reads_questions_that_an_earlier_step_will_make(reader, data):
     there = plan_evaluate_qa(settings(reader, data), {})
     sample = pa.Table.from_pylist([json.loads(line) for line in data.read_text().splitlines()])
     before = {"@questions": Estimate(1.0, 1, 1, {"train": 40}, sample=sample)}
-    later = plan_evaluate_qa(settings(reader, "@questions"), before)
+    later = planned("evaluate-qa", settings(reader, "@questions"), before)
     assert later.disk - 4096 == 10 * (there.disk - 4096) > 0

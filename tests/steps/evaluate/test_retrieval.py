@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from tests.planned import planned
 
 from pairsmith.core.errors import MissingExtra, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
@@ -16,7 +17,6 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import kept_search, plan, retrievers
-from pairsmith.steps.evaluate.plan import plan_evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, by_bm25, by_vectors, retrieve
@@ -373,7 +373,7 @@ def test_models_that_cannot_rank_are_refused(data, tmp_path, monkeypatch):
 def test_the_plan(model, data, tiny_bert):
     before = {"@later": Estimate(seconds=1, memory=1, disk=1, rows={})}
     named = str(tiny_bert) if model == "tiny_bert" else model
-    estimate = plan_evaluate_retrieval(settings(named, data), before, base=str(tiny_bert))
+    estimate = planned("evaluate-retrieval", settings(named, data), before, str(tiny_bert))
     assert 0 < estimate.seconds < 60
     assert estimate.disk > 20 * 300
 
@@ -396,25 +396,26 @@ def test_the_plan_counts_what_earlier_steps_will_make_and_what_exists(tmp_path, 
         name: Estimate(1, 1, 1, rows={"train": 1000}, sample=sample) for name, sample in samples.items()
     }
 
-    def planned(data, *given):
+    def plan_of(data, *corpora):
         ranked.clear()
-        return plan_evaluate_retrieval(settings(tiny_bert, data, corpus=[*given], keep=0), before)
+        of_corpora = settings(tiny_bert, data, corpus=[*corpora], keep=0)
+        return planned("evaluate-retrieval", of_corpora, before)
 
-    estimate = planned("@queries", corpus)
+    estimate = plan_of("@queries", corpus)
     assert (estimate.seconds, estimate.disk) == (1 + 30 + 1000, 4096 + 1000 * 300)
     assert {"text 29", "asked later"} <= set(ranked)
-    estimate = planned(queries, "@chunks")
+    estimate = plan_of(queries, "@chunks")
     assert (estimate.seconds, estimate.disk) == (1 + 1000 + 5, 4096 + 5 * 300)
     assert ranked == ["cut later", *(f"query {n}" for n in range(5))]
     before["@chunks"] = Estimate(1, 1, 1, rows={"train": 1000})  # a step that gives no sample only counts
-    assert planned(queries, "@chunks").seconds == 1 + 1000 + 5
+    assert plan_of(queries, "@chunks").seconds == 1 + 1000 + 5
     before["@queries"] = Estimate(1, 1, 1, rows={"train": 7})
-    assert planned("@queries", "@chunks").seconds == 1 + 1000 + 7
+    assert plan_of("@queries", "@chunks").seconds == 1 + 1000 + 7
 
 
 def test_the_plan_for_a_folder_of_an_earlier_step_loads_the_model(tiny_bert):
     before = {"@export": Estimate(1, 1, 1, rows={})}
-    assert plan_evaluate_retrieval(settings(tiny_bert, "@export"), before).seconds > 0
+    assert planned("evaluate-retrieval", settings(tiny_bert, "@export"), before).seconds > 0
 
 
 def test_a_query_that_is_a_text_of_the_corpus_is_not_said_to_be_its_own(tmp_path, capsys):

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.planned import planned
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 import pairsmith
@@ -269,14 +270,14 @@ def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
         estimate = plan_evaluate_sentiment(some, {})
         assert estimate.seconds > 0
         assert estimate.disk > 4096
-    later = plan_evaluate_sentiment(settings("@later", data), {"@later": estimate}, str(tiny_bert))
+    later = planned("evaluate-sentiment", settings("@later", data), {"@later": estimate}, str(tiny_bert))
     assert later.disk == estimate.disk
 
 
 def test_a_plan_reads_texts_that_an_earlier_step_will_make(student):
     sample = pa.table({"id": ["1", "2"], "text": ["A man", "Cold!"], "label": ["0", "1"]})
     before = {"@texts": Estimate(1.0, 1, 1, {"train": 30}, sample=sample)}
-    assert plan_evaluate_sentiment(settings(student, "@texts"), before).disk == 4096 + 30 * (5 + 120)
+    assert planned("evaluate-sentiment", settings(student, "@texts"), before).disk == 4096 + 30 * (5 + 120)
 
 
 def test_a_text_without_tokens_is_judged_by_its_special_ones(student):

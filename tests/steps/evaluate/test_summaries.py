@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
+from tests.planned import planned
 from tests.tiny_bart import document, make_bart, summary, write_documents
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, StorageError
@@ -133,7 +134,7 @@ def test_a_plan_reads_documents_that_an_earlier_step_will_make(data):
     before = {"@written": Estimate(1.0, 1, 1, {"train": 50}, sample=pa.Table.from_pylist(rows))}
     there = plan_evaluate_summaries(settings("lead:1", data), {}).disk - 4096
     for limit, times in ((None, 10), (10, 2), (5, 1)):
-        later = plan_evaluate_summaries(settings("lead:1", "@written", limit=limit), before)
+        later = planned("evaluate-summaries", settings("lead:1", "@written", limit=limit), before)
         assert later.disk - 4096 == times * there > 0
 
 

@@ -442,11 +442,13 @@ def test_labels_that_no_encoder_learns_are_told_before_hours_of_generation(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("columns", "texts", "count"), [([], ["a", "b"], 40), (["input", "output"], ["a", "b", "c", "d"], 80)]
+    ("columns", "texts", "count"), [([], ["a", "b"], 40), (["input", "output"], ["a", "c", "b", "d"], 80)]
 )
 def test_a_plan_reads_the_texts_that_an_earlier_step_will_make(world, columns, texts, count):
-    _, settings = world
+    tmp, settings = world
     mined = pa.table({"id": ["1", "2"], "input": ["a", "b"], "output": ["c", "d"]})
-    before = {"@mined": Estimate(1.0, 1, 1, {"train": 40}, sample=mined)}
-    given = settings(inputs="@mined", column=columns)
+    sample = str(tmp / "mined.parquet")
+    pq.write_table(mined, sample)
+    before = {sample: Estimate(1.0, 1, 1, {"train": 40}, sample=mined)}
+    given = settings(inputs=sample, column=columns)
     assert plan._inputs(given, given.decoding(load_task(given.task).decoding), before) == (count, texts)

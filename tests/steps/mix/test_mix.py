@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.planned import planned
 from tests.tools.report.test_rows import folder
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
@@ -237,9 +238,9 @@ def test_mined_pairs_are_completed_by_pairs_written_for_the_other_labels(tmp_pat
     before = Estimate(
         seconds=1.0, memory=1, disk=1, rows={"train": 3}, sample=to_table(mined_pairs, MINED_PAIR)
     )
-    planned = plan_mix(settings, {"@mined": before})
-    assert planned.rows == {"train": 6}
-    assert planned.sample["score"].to_pylist() == [1.0, 0.0] * 3
+    estimate = planned("mix", settings, {"@mined": before})
+    assert estimate.rows == {"train": 6}
+    assert estimate.sample["score"].to_pylist() == [1.0, 0.0] * 3
 
 
 def test_rows_of_different_kinds_are_refused(tmp_path):
@@ -346,8 +347,7 @@ def test_its_plan_foretells_the_rows(tmp_path):
     assert estimate.rows == {"train": mix(settings, Run(tmp_path / "out", Silent())).rows} == {"train": 20}
     assert estimate.sample.num_rows == 20
     later = Estimate(1.0, 1, 1, {"train": 4000}, sample=estimate.sample.drop_columns(["source"]))
-    planned = plan_mix(MixSettings(data=["@a", two]), {"@a": later})
-    assert planned.rows == {"train": 4030}
+    assert planned("mix", MixSettings(data=["@a", two]), {"@a": later}).rows == {"train": 4030}
 
 
 def test_mined_answers_of_a_step_before_are_planned_as_questions():
@@ -356,7 +356,7 @@ def test_mined_answers_of_a_step_before_are_planned_as_questions():
         "answers": {"text": ["Ann"], "answer_start": [7]},
     }  # fmt: skip
     later = Estimate(1.0, 1, 1, {"train": 5}, sample=to_table([MinedAnswer(**row)], MINED_ANSWER))
-    estimate = plan_mix(MixSettings(data=["@a"]), {"@a": later})
+    estimate = planned("mix", MixSettings(data=["@a"]), {"@a": later})
     assert estimate.sample.column("question").to_pylist() == ["Who?"]
 
 
@@ -421,4 +421,4 @@ def test_many_rows_of_one_id_take_no_longer():
 def test_a_plan_counts_the_rows_for_training_of_a_step_before(tmp_path):
     sample = to_table([ScoredPair("1", "a", "b", 1.0)], SCORED_PAIR)
     earlier = Estimate(seconds=0, memory=0, disk=0, rows={"train": 80, "validation": 20}, sample=sample)
-    assert plan_mix(MixSettings(data=["@clean"]), {"@clean": earlier}).rows == {"train": 80}
+    assert planned("mix", MixSettings(data=["@clean"]), {"@clean": earlier}).rows == {"train": 80}

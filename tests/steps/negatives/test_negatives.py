@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
+from tests.planned import planned
 from tests.steps.negatives.conftest import lines, texts
 
 from pairsmith.cli.recipes import load_recipe
@@ -502,7 +503,7 @@ def test_a_plan_says_what_it_will_cost(world, cross_encoder):
     judged = plan_negatives(settings(judge=str(cross_encoder)), {})
     assert judged.shared > plain.shared
     estimates = {"@asked": plain}
-    assert plan_negatives(settings(pairs="@asked"), estimates).rows == {"train": len(pairs)}
+    assert planned("negatives", settings(pairs="@asked"), estimates).rows == {"train": len(pairs)}
 
 
 def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
@@ -517,12 +518,12 @@ def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
         ),
     }
     before = {name: Estimate(1, 1, 1, {"train": 100}, sample=sample) for name, sample in samples.items()}
-    estimate = plan_negatives(settings(pairs="@pairs", corpus=["@chunks"]), before)
+    estimate = planned("negatives", settings(pairs="@pairs", corpus=["@chunks"]), before)
     assert encoded == ["Who barks?", "Dogs\nThey bark."]
     assert estimate.rows == {"train": 100}
     before["@pairs"] = Estimate(1, 1, 1, {"train": 100}, sample=pa.table({"other": ["x"]}))
     with pytest.raises(InputError, match="@pairs has none of the columns query, .* it has: other"):
-        plan_negatives(settings(pairs="@pairs"), before)
+        planned("negatives", settings(pairs="@pairs"), before)
 
 
 def test_a_recipe_may_have_the_step(world):
@@ -531,5 +532,5 @@ def test_a_recipe_may_have_the_step(world):
         "name: r\nsteps:\n  - {name: hard, step: negatives, settings: {pairs: ./pairs.jsonl, "
         f"corpus: ./corpus.jsonl, encoder: {settings().encoder}, negatives: 2}}}}\n"
     )
-    (planned,) = load_recipe(tmp / "r.yaml").steps
-    assert planned.settings(tmp / "run").negatives == 2
+    (step,) = load_recipe(tmp / "r.yaml").steps
+    assert step.settings(tmp / "run").negatives == 2

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.heard import Heard
+from tests.planned import planned
 from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
@@ -307,9 +308,9 @@ def test_on_the_command_line(library, tmp_path):
 
 def test_a_plan_extrapolates_from_a_sample(library, tmp_path):
     settings = ChunkSettings(documents=[str(library)], words=4)
-    planned = plan_chunk(settings, {})
+    estimate = plan_chunk(settings, {})
     folder = run(library, tmp_path / "out", words=4)
-    assert planned.rows == {"train": folder.rows + 1}  # with the copy
-    assert planned.sample.column_names == ["id", "title", "text", "document", "place"]
-    after = plan_chunk(ChunkSettings(documents=["@made"], words=2), {"@made": planned})
-    assert after.rows["train"] > planned.rows["train"]
+    assert estimate.rows == {"train": folder.rows + 1}  # with the copy
+    assert estimate.sample.column_names == ["id", "title", "text", "document", "place"]
+    after = planned("chunk", ChunkSettings(documents=["@cut"], words=2), {"@cut": estimate})
+    assert after.rows["train"] > estimate.rows["train"]

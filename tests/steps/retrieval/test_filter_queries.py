@@ -249,13 +249,13 @@ def test_a_corpus_of_chunks_and_a_plan(world, tmp_path):
     )
     given = settings(queries=queries, corpus=[str(chunks.path)], evaluation=[str(tmp_path / "beir")])
     assert DatasetFolder.open(run(given, tmp_path / "out").path).rows == 1
-    planned = plan_filter_queries(given, {}, str(settings().encoder))
+    planned = plan_filter_queries(given, {})
     assert planned.rows == {"train": 1}
     assert planned.seconds > 0
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus.jsonl").rename(tmp_path / "corpus" / "corpus.jsonl")
     in_beir = given.model_copy(update={"corpus": [str(tmp_path / "corpus")]})
-    assert plan_filter_queries(in_beir, {}, str(settings().encoder)).rows == {"train": 1}
+    assert plan_filter_queries(in_beir, {}).rows == {"train": 1}
 
 
 def test_all_queries_of_some_chunks_are_held_back(world):
@@ -611,7 +611,7 @@ def test_a_judge_wants_a_limit_and_a_limit_a_judge(world, changes, message):
 def test_a_plan_counts_what_a_judge_takes(world, tiny_gpt2, monkeypatch):
     _, settings = world
     monkeypatch.setattr("pairsmith.steps.retrieval.plan.seconds_to_judge", lambda *_: (0.0, 1_000.0))
-    judging = plan_filter_queries(by_judge(settings, tiny_gpt2, share=0.5), {}, str(settings().encoder))
+    judging = plan_filter_queries(by_judge(settings, tiny_gpt2, share=0.5), {})
     assert judging.shared > 1_000 * len(QUERIES)
 
 

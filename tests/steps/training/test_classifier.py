@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
+from tests.planned import planned
 from tests.tools.report.test_parts import read
 from tests.training.few import write
 
@@ -298,11 +299,11 @@ def test_several_processes_are_refused(given, tmp_path, monkeypatch):
 
 
 def test_plans(given, trained, tmp_path):
-    planned = plan_train_classifier(given(), {})
-    assert planned.seconds > 0
+    estimate = plan_train_classifier(given(), {})
+    assert estimate.seconds > 0
     with pytest.raises(InputError, match="at least two labels"):
         plan_train_classifier(given(data=write(tmp_path / "one.jsonl", ROWS[::2])), {})
-    assert planned.disk >= (trained / "model.safetensors").stat().st_size
+    assert estimate.disk >= (trained / "model.safetensors").stat().st_size
     settings = EvaluateClassificationSettings(model=str(trained), data=write(tmp_path / "t.jsonl", ROWS))
     assert plan_evaluate_classification(settings, {}).seconds > 0
 
@@ -312,9 +313,9 @@ def test_the_plan_of_an_evaluation_reads_the_column_that_is_named(trained, colum
     settings = EvaluateClassificationSettings(model=str(trained), data="@texts", text_column=column)
     sample = pa.table({"id": ["1"], column or "sentence": ["Ten letters"], "label": ["a"]})
     before = {"@texts": Estimate(1.0, 1, 1, {"train": 90}, sample=sample)}
-    assert plan_evaluate_classification(settings, before).disk == 4096 + 90 * (11 + 80)
+    assert planned("evaluate-classification", settings, before).disk == 4096 + 90 * (11 + 80)
     before = {"@texts": Estimate(1.0, 1, 1, {"train": 0}, sample=sample.slice(0, 0))}
-    assert plan_evaluate_classification(settings, before).disk == 4096
+    assert planned("evaluate-classification", settings, before).disk == 0  # there is nothing to do
 
 
 def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tests.planned import planned
 from tests.tiny_bart import make_bart
 from tests.training.stopping import Stopped, stopped_at
 from transformers import BloomConfig, BloomForCausalLM
@@ -371,16 +372,15 @@ def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monke
     )
     sample = to_question_table(list(read_questions(data)))
     earlier = {"@unseen": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 2}, sample=sample)}
-    train_question_generator.plan(settings(data, validation="@unseen"), earlier)
+    planned("train-asker", settings(data, validation="@unseen"), earlier)
     assert max(looked) == 2
 
 
 def test_both_steps_are_planned(data):
     assert train_question_generator.plan(settings(data), {}).seconds > 0
     estimate = plan_ask(
-        AskSettings(inputs=[data], column="context", model="asker", questions=2, device="cpu"),
-        {"asker": Estimate(seconds=1.0, memory=1, disk=1, rows={})},
-        TINY,
+        AskSettings(inputs=[data], column="context", model=TINY, questions=2, device="cpu"),
+        {TINY: Estimate(seconds=1.0, memory=1, disk=1, rows={})},
     )
     assert estimate.rows == {"train": 4}
 
@@ -388,13 +388,14 @@ def test_both_steps_are_planned(data):
 def test_a_plan_asks_about_texts_that_an_earlier_step_will_make(data):
     chunks = pa.table({"id": ["1", "2"], "document": ["a", "a"], "text": ["A man sings.", "Two dogs run."]})
     before = {
-        "asker": Estimate(seconds=1.0, memory=1, disk=1, rows={}),
+        "@asker": Estimate(seconds=1.0, memory=1, disk=1, rows={}),
         "@chunks": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 50}, sample=chunks),
     }
-    settings = AskSettings(inputs=["@chunks"], model="asker", questions=2, device="cpu")
-    estimate = plan_ask(settings, before, TINY)
+    settings = AskSettings(inputs=["@chunks"], model="@asker", questions=2, device="cpu")
+    estimate = planned("ask", settings, before, TINY)
     assert estimate.rows == {"train": 100}
     assert {"A man sings.", "Two dogs run."} == set(estimate.sample["context"].to_pylist())
-    both = AskSettings(inputs=["@chunks", data], column="context", model="asker", questions=2, device="cpu")
+    both = AskSettings(inputs=["@chunks", data], column="context", model="@asker", questions=2, device="cpu")
     renamed = replace(before["@chunks"], sample=chunks.rename_columns(["id", "document", "context"]))
-    assert plan_ask(both, {**before, "@chunks": renamed}, TINY).rows == {"train": 2 * (50 + 2)}
+    of_both = planned("ask", both, {**before, "@chunks": renamed}, TINY)
+    assert of_both.rows == {"train": 2 * (50 + 2)}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
+from tests.planned import planned
 from torch.nn.functional import cross_entropy
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
@@ -29,7 +30,6 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.training.reader import added_questions, train_reader
-from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
@@ -556,7 +556,7 @@ def test_a_plan_counts_what_is_learned_and_not_what_is_measured_on(tiny_bert, mo
     given = TrainTeacherSettings(
         base=str(tiny_bert), data=["@few", "@few"], validation="@many", max_length=32, device="cpu"
     )
-    train_teacher.plan(given, {"@few": few, "@many": many})
+    planned("train-teacher", given, {"@few": few, "@many": many})
     assert max(counted) == 100
 
 
@@ -564,11 +564,11 @@ def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
     sample = to_question_table(QUESTIONS)
     mixed = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 900}, sample=sample)
     given = settings(tiny_bert, "@mixed", validation="@mixed")
-    assert train_reader.plan(given, {"@mixed": mixed}).seconds > 0
+    assert planned("train-reader", given, {"@mixed": mixed}).seconds > 0
     with pytest.raises(
         SettingsError, match="seeds @mixed: plan cannot estimate a step that reads this step's output"
     ):
-        train_reader.plan(given, {"@mixed": replace(mixed, sample=None)})
+        planned("train-reader", given, {"@mixed": replace(mixed, sample=None)})
 
 
 # What cannot be.

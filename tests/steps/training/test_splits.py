@@ -12,17 +12,14 @@ from tests.training.few import pairs, reading, summaries
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
-from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import train_crossencoder
-from pairsmith.steps.training.plan import samples_of
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import at_splits
 from pairsmith.steps.training.student import infuse
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.steps.training.teacher import train_teacher
-from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import (
     TrainReaderSettings,
 )
@@ -93,13 +90,3 @@ def test_an_empty_name_of_validation_rows_means_none(tmp_path, monkeypatch):
     source = folder(tmp_path / "in", reading)
     monkeypatch.chdir(tmp_path / "in")  # a folder with data/, as which an empty name could be taken
     assert at_splits(TrainReaderSettings(base="b", seeds=source, validation="")).validation == ""
-
-
-def test_a_plan_leaves_alone_what_is_not_there_yet(tmp_path, tiny_bert):
-    source = folder(tmp_path / "in", reading)
-    given = TrainTeacherSettings(base=str(tiny_bert), data=["@asked", source], validation=source)
-    before = {"@asked": Estimate(0, 0, 0, {})}
-    assert at_splits(given, later=before).data == ["@asked", f"{source}:train"]
-    seeded = TrainReaderSettings(base=str(tiny_bert), seeds=source)
-    with samples_of(train_reader, seeded, before) as there:
-        assert there.seeds == f"{source}:train"

@@ -9,7 +9,6 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.sources import Source
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
 from pairsmith.runs import Run, resolve_dtype
@@ -60,7 +59,7 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
     )
 
 
-def labelled_documents(source: str | Source, limit: int | None = None) -> list[Document]:
+def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
     """The first ``limit`` documents of ``source``, each with a summary."""
     documents = list(islice(read_documents(source), limit))
     for document in documents:

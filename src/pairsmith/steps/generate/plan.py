@@ -9,7 +9,6 @@ from dataclasses import replace
 import pyarrow as pa
 import torch
 
-from pairsmith.data.readers import TEXT_COLUMNS
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
@@ -20,12 +19,12 @@ from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate,
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check
-from pairsmith.steps.generate.postprocess import PostprocessInput, read_input, rows_of
+from pairsmith.steps.generate.postprocess import read_input
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
 from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
-from pairsmith.steps.planning import counted, sample_of, sample_texts, sharded
+from pairsmith.steps.planning import counted, has_no_sample, sharded
 
 CALIBRATION_SECONDS = 15.0
 """Seconds for which a language model generates texts to measure its speed."""
@@ -34,7 +33,7 @@ CALIBRATION_SECONDS = 15.0
 def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     """Have the model write for ``CALIBRATION_SECONDS``, or about a shard's texts, and extrapolate.
 
-    Where an earlier step will make the inputs, the sample in its estimate stands in for them.
+    It is stopped by the clock, not by a number of rows, and a server's tokens are counted.
     """
     started = time.monotonic()
     settings = least_work(settings)
@@ -76,7 +75,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     size = len(encode_table(sample)) + len(encode_table(rejects))
     shards = -(-items // settings.shard_size)
     workers = min(settings.workers, shards)
-    one = sharded(
+    alone = sharded(
         loading=loading,
         shared=request_count * seconds,
         size=round(size * share),
@@ -85,21 +84,16 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         tokens=round(tokens),
         sample=sample,
     )
-    one = replace(one, bought=(round(used.read * share), round(used.written * share)))
-    memory = one.memory if workers == 1 else main + workers * one.memory
-    return replace(one, seconds=one.seconds_with(workers), workers=workers, memory=memory)
+    alone = replace(alone, bought=(round(used.read * share), round(used.written * share)))
+    memory = alone.memory if workers == 1 else main + workers * alone.memory
+    return replace(alone, seconds=alone.seconds_with(workers), workers=workers, memory=memory)
 
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
-    """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
-    table = sample_of(settings.data, before)
-    # A sample comes without its task: near-copies are dropped, and the label set is the scores that occur.
-    generated = (
-        PostprocessInput(settings.data, *rows_of(table, settings.data)) if table else read_input(settings)
-    )
+    """Process the rows and extrapolate; a sample has no task, so its labels are the scores that occur."""
+    generated = read_input(settings)
     schema, rows = generated.schema, generated.rows
-    # Of an earlier step's estimate, as of a folder, validation rows are not processed.
-    total = before[settings.data].rows["train"] if settings.data in before else len(rows)
+    total = counted(settings.data, before, len(rows), "train")  # validation rows are not processed
     begun = time.monotonic()
     training_set = make_training_set(rows, generated.task, settings.options)
     train, validation = to_table(training_set.train, schema), to_table(training_set.validation, schema)
@@ -122,25 +116,20 @@ def _inputs(
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
     by_source: list[tuple[int, list[str]]] = []
-    left = math.inf if settings.limit is None else settings.limit
+    remaining = math.inf if settings.limit is None else settings.limit
     for source in settings.inputs:
-        if source not in before:
-            shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding)
-            texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
-            number = len(texts)
-        elif (rows := before[source].sample) is not None:
-            columns: list[Sequence[str]] = [[name] for name in settings.column] or [TEXT_COLUMNS]
-            every = (text for names in columns for text in sample_texts(rows, names, source))
-            number, texts = counted(source, before, rows.num_rows) * len(columns), list(dict.fromkeys(every))
-        else:
+        if has_no_sample(source, before):
             continue
-        share = int(min(number, left))
-        left -= share
+        shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding)
+        texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
+        number = counted(source, before, len(texts))
+        share = int(min(number, remaining))
+        remaining -= share
         by_source.append((share, texts[: max(1, len(texts) * share // max(number, 1))]))
-    count = sum(number for number, _ in by_source)
+    count = sum(share for share, _ in by_source)
     sample: list[str] = []
-    for number, some in by_source:
+    for share, texts in by_source:
         # Each source in proportion, from all over it: a file may begin with its shortest lines.
-        wanted = max(1, -(-settings.shard_size * number // max(count, 1)))
-        sample += some[:: max(1, -(-len(some) // wanted))]
+        number = max(1, -(-settings.shard_size * share // max(count, 1)))
+        sample += texts[:: max(1, -(-len(texts) // number))]
     return count, sample

@@ -2,19 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
 
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_names import MINILM
-from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.documents import Document
 from pairsmith.data.questions import (
     GENERATED_QUESTION,
     GeneratedQuestion,
-    generated_questions_in,
     read_generated_questions,
 )
 from pairsmith.data.schemas import Reject
@@ -32,70 +30,53 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.infuse.ask import load_generator, shown_examples, texts
 from pairsmith.steps.infuse.relabel import rows_of
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
-from pairsmith.steps.planning import counted, readable, sample_of, sharded, spread, timed
+from pairsmith.steps.planning import counted, first_items, sharded, spread, timed
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 8
 CALIBRATION_QUESTIONS = 64
-SOME = 2_000
-"""Questions in the sample of a source."""
+MOST_QUESTIONS = 2_000
+"""Questions of each source from which the sample is drawn."""
 
 
-def some_asked(sources: Sequence[str], before: Before) -> tuple[list[GeneratedQuestion], int]:
-    """A sample of the questions of all sources, existing or from earlier steps, and the number of all."""
-    questions: list[GeneratedQuestion] = []
-    count = 0
-    for source in sources:
-        sample = sample_of(source, before)
-        if sample is not None:
-            questions += islice(generated_questions_in((source, row) for row in sample.to_pylist()), SOME)
-            count += sum(before[source].rows.values())
-        else:
-            every: Iterator[GeneratedQuestion] = read_generated_questions(source)
-            some = list(islice(every, SOME))
-            questions += some
-            count += len(some) + sum(1 for _ in every)
-    return questions, count
+def plan_ask(settings: AskSettings, before: Before) -> Estimate:
+    """Estimate ``ask`` on some texts; how many passages they have is known only after they are cut.
 
-
-def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``ask`` on some texts; ``base`` stands in for a question generator not yet trained.
-
-    Untrained, it writes up to the token limit, which is more than a trained one does.
+    An untrained model writes up to the token limit, which is more than a trained one does.
     """
     started = time.monotonic()
-    some, count = _some_texts(settings, before)
+    documents, count = _first_texts(settings, before)
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
-    generator = _untrained(once, base) if untrained else load_generator(once)
-    of_texts, _ = cut(generator, some)
+    generator = _untrained(once) if untrained else load_generator(once)
+    of_texts, _ = cut(generator, documents)
     passages = [passage for text_passages in of_texts for passage in text_passages]
     loading = time.monotonic() - started
     begun = time.monotonic()
-    cut(generator, some)
-    cutting = (time.monotonic() - begun) * count / len(some)
+    cut(generator, documents)
+    cutting = (time.monotonic() - begun) * count / len(documents)
     begun = time.monotonic()
     rejects = generator.generate(passages)
     text_count = float(count)  # texts
     if settings.sample:
         text_count *= min(
-            1.0, settings.sample * len(settings.inputs) * len(some) / max(1, len(passages) * count)
+            1.0, settings.sample * len(settings.inputs) * len(documents) / max(1, len(passages) * count)
         )
         loading += cutting  # to draw passages
-    shared = (time.monotonic() - begun) * text_count / len(some)
+    shared = (time.monotonic() - begun) * text_count / len(documents)
     if untrained and isinstance(generator, CausalGenerator):
         shared *= _were_all_asked(rejects, sum(passage.outputs for passage in passages))
-    made_of = [question for passage in passages for question in passage.questions.values()]
-    if untrained or not made_of:
-        made_of = [
+    questions = [question for passage in passages for question in passage.questions.values()]
+    if untrained or not questions:
+        questions = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    sample = pa.Table.from_pylist([question.columns() for question in made_of], schema=GENERATED_QUESTION)
-    question_count = round(len(made_of) * text_count / len(some))
+    sample = pa.Table.from_pylist([question.columns() for question in questions], schema=GENERATED_QUESTION)
+    question_count = round(len(questions) * text_count / len(documents))
     return sharded(
         loading=loading,
         shared=shared,
-        size=round(sample.nbytes * text_count / len(some)),
+        size=round(sample.nbytes * text_count / len(documents)),
         rows=question_count,
         shards=-(-count // settings.shard_size),
         tokens=question_count * 20,
@@ -103,17 +84,16 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     )
 
 
-def _some_texts(settings: AskSettings, before: Before) -> tuple[list[Document], int]:
+def _first_texts(settings: AskSettings, before: Before) -> tuple[list[Document], int]:
     """Some of the texts, of each earlier step and of all sources that exist, and the number of all."""
-    later = [source for source in settings.inputs if source in before]
-    there = [source for source in settings.inputs if source not in before]
-    every = texts(settings.model_copy(update={"inputs": there}))
-    some = list(islice(every, CALIBRATION_TEXTS))
-    count = len(some) + sum(1 for _ in every)
-    for source in later:
-        some += islice(read_documents(readable(source, before), column=settings.column), CALIBRATION_TEXTS)
-        count += counted(source, before, 0)
-    return some, count
+    documents, count = list[Document](), 0
+    existing = [source for source in settings.inputs if source not in before]
+    for sources in (existing, *([source] for source in settings.inputs if source in before)):
+        distinct = texts(settings.model_copy(update={"inputs": sources}))
+        first, number = first_items(distinct, CALIBRATION_TEXTS)
+        documents += first
+        count += counted(sources[0], before, number) if sources else 0
+    return documents, count
 
 
 def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
@@ -125,13 +105,13 @@ def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
     )
 
 
-def _untrained(settings: AskSettings, base: str) -> QuestionGenerator:
-    if writes_as(base) == "decoder":
+def _untrained(settings: AskSettings) -> QuestionGenerator:
+    if writes_as(settings.model) == "decoder":
         return CausalGenerator(
-            load_model(base, device=settings.device, dtype=settings.dtype),
+            load_model(settings.model, device=settings.device, dtype=settings.dtype),
             replace(settings.options, examples=shown_examples(settings)),
         )
-    model = load_summarizer(base, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
+    model = load_summarizer(settings.model, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
     add_marker(model, settings.separator, written=True)
     return SequenceGenerator(model, settings.options)
 
@@ -144,20 +124,23 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
     return GeneratedQuestion(str(number), text, question, word, span, span)
 
 
-def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``relabel`` on some questions; ``base`` stands in for a teacher not yet trained."""
-    data = [source if source in before else to_train_on(source, "answered") for source in settings.data]
-    questions, count = some_asked(data, before)
+def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
+    """Estimate ``relabel`` on some questions."""
+    questions, count = list[GeneratedQuestion](), 0
+    for source in settings.data:
+        source_questions = read_generated_questions(to_train_on(source, "answered"))
+        first, number = first_items(source_questions, MOST_QUESTIONS)
+        questions += first
+        count += counted(source, before, number)
     if not questions:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     untrained = settings.model in before
 
     def load() -> Callable[[Sequence[GeneratedQuestion]], list[GeneratedQuestion]]:
-        model = base if untrained else settings.model
-        teacher = load_reader(model, fresh_head=untrained, perceptrons=True, **load_options(settings))
-        return lambda some: label_questions(
-            some, teacher, top=settings.top, batch_tokens=settings.batch_tokens
+        teacher = load_reader(
+            settings.model, fresh_head=untrained, perceptrons=True, **load_options(settings)
         )
+        return partial(label_questions, teacher=teacher, top=settings.top, batch_tokens=settings.batch_tokens)
 
     sample = spread(questions, CALIBRATION_QUESTIONS)
     loading, per_question, labelled = timed(load, sample, few=4)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import KindName, read_examples
@@ -17,10 +18,12 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import Before
 from pairsmith.runs.folder import TrainingRows
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance
 from pairsmith.steps.mine.settings import FilterSettings
+from pairsmith.steps.planning import timed
 from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
@@ -119,6 +122,22 @@ def load_judge(
         return score_pairs(cross, first, second, batch_tokens=settings.batch_tokens, advance=advance)
 
     return scores
+
+
+def timed_judge(settings: FilterSettings, before: Before, pairs: pa.Table) -> tuple[float, float]:
+    """Seconds to load the judge, and for each of the pairs; a model that is not trained yet gets a new head.
+
+    For a language model that is not trained yet the bundled one stands in, as its base may be an encoder.
+    """
+    untrained = settings.model in before
+    model = TINY if untrained and settings.judge == "likelihood" else settings.model
+
+    def load() -> Callable[[Sequence[int]], object]:
+        judge = load_judge(settings, model, untrained=untrained)
+        return lambda numbers: judge(pairs.take(numbers), lambda _: None)
+
+    loading, per_pair, _ = timed(load, list(range(pairs.num_rows)))
+    return loading, per_pair
 
 
 def _by_vectors(model: str, settings: FilterSettings, known: KnownPairs | None) -> Judge:

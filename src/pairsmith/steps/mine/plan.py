@@ -1,35 +1,37 @@
 """Cost estimates of ``mine``, ``filter`` and ``rewrite``: a sample is processed, timed and extrapolated."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
 
-from pairsmith.core.model_names import MINILM
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.summarizer import load_summarizer
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
 from pairsmith.steps.mine.filter import most_kept
-from pairsmith.steps.mine.judges import LEARNED_FROM, load_judge
+from pairsmith.steps.mine.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
-from pairsmith.steps.planning import NEIGHBOUR_BYTES, sample_of, search_seconds, sharded, spread, timed
+from pairsmith.steps.planning import (
+    NEIGHBOUR_BYTES,
+    beyond_samples,
+    counted,
+    load_search_encoder,
+    search_seconds,
+    sharded,
+    spread,
+    timed,
+)
 from pairsmith.steps.shared import load_options
 
-WRITES = "pairsmith:tiny"
-"""Stands in for a language model that is not trained yet."""
 CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
 CALIBRATION_WRITTEN = 16
@@ -37,19 +39,15 @@ _CANDIDATE_BYTES = 48
 """Bytes of a candidate in scratch files: the pair, and the two sorts that may go on at the same time."""
 
 
-def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``mine`` on some texts and vectors; ``base`` stands in for an encoder not yet trained."""
-    untrained = settings.encoder in before
-    started = time.monotonic()
-    encoder = load_sentence_encoder(base if untrained else settings.encoder, **load_options(settings))
-    loading = time.monotonic() - started
-    width = encoder.get_embedding_dimension() or 1
-    style = load_style_classifier(settings.encoder) if settings.style and not untrained else None
-    encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
+def plan_mine(settings: MineSettings, before: Before) -> Estimate:
+    """Encode some texts and search some vectors; the search grows with n·m within each group."""
+    encode, width, loading = load_search_encoder(settings)
+    trained = settings.encoder not in before
+    style = load_style_classifier(settings.encoder) if settings.style and trained else None
     sampled = []
     seconds = 0.0
     for corpus in corpora(settings):
-        sample = _sample(corpus, settings)
+        sample = _sample(corpus, settings, before)
         _, per_text, vectors = timed(lambda: encode, sample.texts)
         seconds += per_text * sample.count
         if style and is_styled(settings, corpus.name):
@@ -65,8 +63,8 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     estimate = sharded(
         loading=loading,
         shared=seconds + per_product * _products(*sampled),
-        size=size + _found(counts, settings) * NEIGHBOUR_BYTES,
-        rows=_chosen(settings, counts),
+        size=size + _neighbours(counts, settings) * NEIGHBOUR_BYTES,
+        rows=_most_pairs(settings, counts),
         shards=sum(-(-sample.records.total() // settings.shard_size) for sample in sampled),
         sample=_pairs(sampled, settings),
     )
@@ -75,7 +73,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     return replace(estimate, memory=estimate.memory + similarities, scratch=size + candidates)
 
 
-def _chosen(settings: MineSettings, counts: Sequence[int]) -> int:
+def _most_pairs(settings: MineSettings, counts: Sequence[int]) -> int:
     """Most pairs that are chosen from this many inputs and outputs."""
     most = settings.k * sum(counts) if settings.retrieval == "candidates" else min(counts)
     return min(settings.best or most, most)
@@ -104,14 +102,18 @@ class _Sample:
         return round(self.records.total() * self.per_record)
 
 
-def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
+def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
     cut = cutter(corpus.name, settings)
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
     units = [unit for record_units, _ in cut(first) for unit in record_units]
     groups = Counter(record.group for record in chain(first, records))
-    some = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
-    return _Sample(some, len(units) / len(first), groups)
+    if beyond := beyond_samples(corpus.sources, before):
+        groups = Counter(
+            {group: round(count * (1 + beyond / groups.total())) for group, count in groups.items()}
+        )
+    sample = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
+    return _Sample(sample, len(units) / len(first), groups)
 
 
 def _products(x: _Sample, y: _Sample) -> float:
@@ -120,7 +122,7 @@ def _products(x: _Sample, y: _Sample) -> float:
     return pairs * x.per_record * x.kept * y.per_record * y.kept
 
 
-def _found(counts: Sequence[int], settings: MineSettings) -> int:
+def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
     """The number of neighbours that are saved; each part of the search saves its own."""
     inputs, outputs = counts
     most = looked_up(settings)
@@ -147,19 +149,12 @@ def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=MINED_ANSWER if settings.kind == "reading" else MINED_PAIR)
 
 
-def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``filter`` on some pairs; ``base`` stands in for a model not yet trained."""
-    sample, count = _some_of(settings.pairs, before)
-    untrained = settings.model in before
-
-    def load() -> Callable[[Sequence[int]], object]:
-        stand_in = WRITES if settings.judge == "likelihood" else base
-        judge = load_judge(settings, stand_in if untrained else None, untrained=untrained)
-        return lambda numbers: judge(sample.take(numbers), lambda _: None)
-
+def plan_filter(settings: FilterSettings, before: Before) -> Estimate:
+    """Estimate ``filter`` on some pairs."""
+    sample, count = _first_rows(settings.pairs, before)
     loading = per_pair = 0.0
     if settings.judge != "margin":
-        loading, per_pair, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
+        loading, per_pair = timed_judge(settings, before, sample)
     if settings.judge == "likeness":  # some pairs are encoded before, to learn from
         loading += per_pair * min(count, LEARNED_FROM)
     return sharded(
@@ -172,17 +167,17 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
     )
 
 
-def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``rewrite`` on some texts; ``base`` stands in for a model not yet trained."""
-    sample, count = _some_of(settings.pairs, before)
+def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
+    """Estimate ``rewrite`` on some texts."""
+    sample, count = _first_rows(settings.pairs, before)
     check_columns(sample, settings)
     count = min(count, settings.best or count)
-    untrained = settings.model in before
 
     def load() -> Callable[[Sequence[str]], object]:
-        model = base if untrained else settings.model
+        untrained = settings.model in before
+        options = load_options(settings)
         return writer(
-            load_summarizer(model, settings.kind, fresh_decoder=untrained, **load_options(settings)), settings
+            load_summarizer(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
         )
 
     loading, per_text, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
@@ -197,10 +192,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
     )
 
 
-def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
-    """Some rows of a folder, or of an earlier step's estimate, and the number of all rows."""
-    sample = sample_of(pairs, before)
-    if sample is not None:
-        return sample, before[pairs].rows.get("train", 0)
+def _first_rows(pairs: str, before: Before) -> tuple[pa.Table, int]:
+    """Some rows of a folder, and the number of all."""
     training_rows = open_training_rows(pairs, "taken")
-    return training_rows.head(CALIBRATION_TEXTS), len(training_rows)
+    return training_rows.head(CALIBRATION_TEXTS), counted(pairs, before, len(training_rows), "train")

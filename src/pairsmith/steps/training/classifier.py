@@ -18,7 +18,7 @@ from pairsmith.models.classifier import save_classifier, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.planning import sample_of, spread, timed
+from pairsmith.steps.planning import counted, spread, timed
 from pairsmith.steps.shared import load_options
 from pairsmith.steps.training.step import Save, train_once
 from pairsmith.training.card import classifier_card
@@ -86,21 +86,18 @@ def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> Trai
 
 
 def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> Estimate:
-    """Encode a sample of the texts, from an earlier step or the data; the head itself takes little."""
-    sample = sample_of(settings.data, before)
-    if sample is not None:  # too few rows, perhaps, to have each label among them
-        texts, count = sample["text"].to_pylist(), sum(before[settings.data].rows.values())
-    else:
-        settings = at_splits(settings)
-        rows = _read(settings.data, settings)
+    """Encode a sample of the texts; the head itself takes little."""
+    settings = at_splits(settings)
+    rows = _read(settings.data, settings)
+    if settings.data not in before:  # a sample has too few rows, perhaps, to have each label among them
         _check(settings, rows, None)
-        texts, count = rows.texts, len(rows.texts)
+    count = counted(settings.data, before, len(rows.texts))
     begun = time.monotonic()
     encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
     loading = time.monotonic() - begun
     warming, per_text, _ = timed(
         lambda: partial(unit_vectors, encoder, batch_size=settings.batch_size),
-        spread(texts, CALIBRATION_TEXTS),
+        spread(rows.texts, CALIBRATION_TEXTS),
     )
     weights = sum(weight.nbytes for weight in encoder.state_dict().values())
     return Estimate(

@@ -1,21 +1,18 @@
 """The cost of a training, extrapolated from some of its own steps and an evaluation."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow.parquet as pq
 from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.planning import beyond_samples, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import at_splits
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
@@ -46,34 +43,32 @@ S = TypeVar("S", bound=FitSettings)
 def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Estimate:
     """Read the data as the step does, train for some steps, and extrapolate to all.
 
-    What earlier steps will make is replaced by the samples in their estimates; hard negatives from a mined
-    folder are left out, as they do not change the cost.
+    Steps are timed, not slices of the rows: how many there are, and how many evaluations and checkpoints,
+    follows from the settings. Hard negatives from a mined folder are left out; they do not change the cost.
     """
     device = pick_device(settings.device)
     begun = time.monotonic()
-    with samples_of(step, settings, before) as there:
-        data = step.read(there, SAMPLE_ROWS)
+    settings = _readable(step, settings, before)
+    data = step.read(settings, SAMPLE_ROWS)
     reading = time.monotonic() - begun
-    unread = data.unread
-    for name, source in step.sources_of(settings).items():
-        if name.partition(" ")[0] in ("seeds", "added", "data") and source in before:
-            sample = before[source].sample
-            unread += sum(before[source].rows.values()) - (0 if sample is None else sample.num_rows)
+    sources = step.sources_of(settings)
+    trained_on = [sources[name] for name in sources if name.partition(" ")[0] in ("seeds", "added", "data")]
+    unread = data.unread + beyond_samples(trained_on, before)
     examples = data.examples + round(unread * data.examples / max(1, data.rows))
-    whole, rates = settings.steps_of(examples), len(settings.learning_rate)
+    steps, rates = settings.steps_of(examples), len(settings.learning_rate)
     validation_size = len(data.validation)
 
-    def time_steps(steps: int, batch: int, evaluated: int) -> _Trial:
+    def time_steps(count: int, batch: int, evaluated: int) -> _Trial:
         changes = {
-            "eval_steps": steps,
-            "checkpoint_steps": steps,
+            "eval_steps": count,
+            "checkpoint_steps": count,
             "learning_rate": settings.learning_rate[:1],
             "batch_size": batch,
         }
         timer, begun = _Steps(), time.monotonic()
-        some = there.model_copy(update=changes).cut_to(steps)
+        short = settings.model_copy(update=changes).cut_to(count)
         context: TrainingContext = {"device": device, "progress": timer, "checkpoints": None}
-        trained = step.train(replace(data, validation=data.validation[:evaluated]), some, context)
+        trained = step.train(replace(data, validation=data.validation[:evaluated]), short, context)
         weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
         return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)
 
@@ -87,9 +82,9 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     libraries = max(first.loading(1) - loading, 0.0)
     seconds = trial.step(untimed) * settings.batch_size / batch
     evaluation = trial.evaluation * validation_size / max(evaluated, 1)
-    evaluations = 2 + whole // settings.eval_steps if validation_size else 0
-    training = whole * seconds + evaluations * evaluation
-    saved = saved_checkpoints(whole, settings.checkpoint_steps, training)
+    evaluations = 2 + steps // settings.eval_steps if validation_size else 0
+    training = steps * seconds + evaluations * evaluation
+    saved = saved_checkpoints(steps, settings.checkpoint_steps, training)
     checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
@@ -109,29 +104,20 @@ def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
     return min(steps - 1, max(len(range(between, steps, between)), int(seconds / SAVE_SECONDS)))
 
 
-@contextmanager
-def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Iterator[S]:
-    """The settings, with sources that earlier steps will make replaced by files with a sample of them."""
-    with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+def _readable(step: "TrainingStep[S, Any]", settings: S, before: Before) -> S:
+    """The settings with sources that can be read: without rows to add that nothing stands in for."""
 
-        def there(name: str, source: str) -> str | None:
-            if source not in before:
-                return source
-            sample = before[source].sample
-            if sample is None:
-                if name == "added":  # the seeds cost as much
-                    return None
-                raise SettingsError(
-                    f"{name} {source}: plan cannot estimate a step that reads this step's output"
-                )
-            file = Path(folder) / f"{source.removeprefix('@')}.parquet"
-            pq.write_table(sample, file)
-            return str(file)
+    def with_a_sample(name: str, source: str) -> str | None:
+        if not has_no_sample(source, before):
+            return source
+        if name == "added":  # the seeds cost as much
+            return None
+        raise SettingsError(f"{name} {source}: plan cannot estimate a step that reads this step's output")
 
-        some = with_sources(settings, step.sources, there)
-        if hasattr(settings, "mined"):
-            some = some.model_copy(update={"mined": None, "encoder": None})  # the hard negatives
-        yield at_splits(some, later=before)
+    settings = with_sources(settings, step.sources, with_a_sample)
+    if hasattr(settings, "mined"):
+        settings = settings.model_copy(update={"mined": None, "encoder": None})  # the hard negatives
+    return at_splits(settings)
 
 
 class _Steps(Silent):

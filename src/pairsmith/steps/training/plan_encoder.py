@@ -19,7 +19,7 @@ _LENGTHS = 12
 
 
 def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
-    """Train for some steps on a sample from the previous step, or on the data if they exist already."""
+    """Train for some of the steps that the settings call for; sentence-transformers runs them."""
     started = time.monotonic()
     encoder = base_encoder(settings)
     loading = time.monotonic() - started
@@ -29,15 +29,15 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         settings = settings.model_copy(update={"centre": False})
     steps = total_steps(rows["train"], settings)
 
-    def timed(count: int, some: pa.Table = pairs) -> float:
+    def timed(count: int, trained_on: pa.Table = pairs) -> float:
         begun = time.monotonic()
-        few = settings.model_copy(update={"max_steps": count, "epochs": float(count)})
-        train_encoder_on(encoder, some, None, few)
+        short_run = settings.model_copy(update={"max_steps": count, "epochs": float(count)})
+        train_encoder_on(encoder, trained_on, None, short_run)
         return time.monotonic() - begun
 
     short = timed(_UNTIMED_STEPS)
-    for some in _of_many_lengths(pairs, settings.batch_size):
-        timed(1, some)  # memory grows with each new text length
+    for batch in _of_many_lengths(pairs, settings.batch_size):
+        timed(1, batch)  # memory grows with each new text length
     step = max(timed(_UNTIMED_STEPS + CALIBRATION_STEPS) - timed(_UNTIMED_STEPS), 0.0) / CALIBRATION_STEPS
     evaluations = 2 + steps // settings.eval_steps if rows.get("validation") else 0
     seconds = loading + short + steps * step
@@ -70,8 +70,7 @@ def _of_many_lengths(pairs: pa.Table, batch_size: int) -> Iterator[pa.Table]:
 
 def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:
     """Pairs for the trial, and how many pairs each split will have."""
-    earlier = before.get(settings.data)
-    if earlier is not None and earlier.sample is not None:
-        return earlier.sample.select(["sentence1", "sentence2", "score"]), dict(earlier.rows)
     pairs = scored_pairs(settings.data)
+    if settings.data in before:
+        return pairs["train"], dict(before[settings.data].rows)
     return pairs["train"], {split: table.num_rows for split, table in pairs.items()}

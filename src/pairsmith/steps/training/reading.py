@@ -1,6 +1,6 @@
 """What trainings read: the splits they take, seeds and questions."""
 
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -18,16 +18,13 @@ E = TypeVar("E")
 C = TypeVar("C", bound=Sized)
 
 
-def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()) -> S:
+def at_splits(settings: S, say: Say | None = None) -> S:
     """The settings with a split named for each folder that has several: ``train``, or ``validation``.
 
-    Corpora stay unchanged, and so do the sources in ``later``, which do not exist yet. ``say`` is called with
-    a message about the splits that are not used.
+    Corpora stay unchanged. ``say`` is called with a message about the splits that are not used.
     """
 
     def at_split(name: str, source: str) -> str:
-        if source in later:
-            return source
         if name == "validation":
             return to_measure_on(source, "measured on", say, split="validation")
         return to_train_on(source, "trained on", say)
@@ -52,17 +49,17 @@ class Seeds(Generic[E]):
         """Say how many seeds were left out and why, and warn if there are too few to learn much."""
         count = len(self.examples)
         if self.unmatched:
-            whole = count + self.repeated + self.unmatched
+            total = count + self.repeated + self.unmatched
             progress.say(
-                f"{self.unmatched:,} of {whole:,} pairs have a score below --least-score, so they are no "
+                f"{self.unmatched:,} of {total:,} pairs have a score below --least-score, so they are no "
                 "positives and are left out"
             )
         if self.unanswered:
-            whole = count + self.repeated + self.unanswered
-            progress.say(f"{self.unanswered:,} of {whole:,} seeds have no answer and are left out")
+            total = count + self.repeated + self.unanswered
+            progress.say(f"{self.unanswered:,} of {total:,} seeds have no answer and are left out")
         if self.repeated:
-            whole = count + self.repeated
-            progress.say(f"{self.repeated:,} of {whole:,} seeds are duplicates and are left out")
+            total = count + self.repeated
+            progress.say(f"{self.repeated:,} of {total:,} seeds are duplicates and are left out")
         if count < FEW:
             progress.say(
                 f"only {count} seeds; some hundred are usual, and a model learns little from {count}"
@@ -174,12 +171,12 @@ def _unanswered(source: str) -> int:
 
 
 def _once(examples: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:
-    every, distinct = list(examples), dict[Hashable, E]()
-    for example in every:
+    read, distinct = list(examples), dict[Hashable, E]()
+    for example in read:
         distinct.setdefault(key(example), example)
-    if not every:
+    if not read:
         raise InputError(f"{source} holds no examples")
-    return Seeds(list(distinct.values()), len(every) - len(distinct))
+    return Seeds(list(distinct.values()), len(read) - len(distinct))
 
 
 def first_of(
@@ -187,9 +184,9 @@ def first_of(
 ) -> tuple[list[E], int]:
     """The items of all sources, of each no more than ``most``, and the number of those left out."""
     items: list[E] = []
-    left = 0
+    unread = 0
     for source in sources:
-        every = iter(read(source))
-        items += islice(every, most)
-        left += sum(1 for _ in every)
-    return items, left
+        remaining = iter(read(source))
+        items += islice(remaining, most)
+        unread += sum(1 for _ in remaining)
+    return items, unread

@@ -1,0 +1,78 @@
+"""What stands in for the results of earlier steps while the plan of a step tries it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from pairsmith.cli.setting_texts import map_texts, texts_in
+from pairsmith.cli.steps import Step
+from pairsmith.core.errors import FolderError, InputError, PairsmithError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.core.settings import Settings
+from pairsmith.data.schemas import REJECT
+from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+
+
+def plan_step(
+    step: Step, settings: Settings, before: Before, bases: Mapping[str, str] | None = None
+) -> Estimate:
+    """The estimate of a step whose settings may refer to earlier steps as ``@name``.
+
+    A planner reads what exists: the rows of an earlier step are replaced by a dataset folder with the sample
+    in its estimate, and a model by the base that it will be trained from, which ``bases`` gives by reference.
+    The planner finds the estimates in ``before`` by these names.
+    """
+    references = {text for _, value in settings for text in texts_in(value) if text in before}
+    if any(
+        value in references and _is_empty(before[value].sample)
+        for _, value in settings
+        if isinstance(value, str)
+    ):
+        return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={"train": 0})
+    with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+        stand_ins = {}
+        for reference in references:
+            sample = before[reference].sample
+            if bases and reference in bases:
+                stand_ins[reference] = bases[reference]
+            elif sample is not None:
+                stand_ins[reference] = _write(sample, Path(folder) / reference.partition(":")[0])
+        changes = {
+            name: map_texts(value, lambda text: stand_ins.get(text, text))
+            for name, value in settings
+            if not stand_ins.keys().isdisjoint(texts_in(value))
+        }
+        estimates = {**before, **{name: before[reference] for reference, name in stand_ins.items()}}
+        try:
+            return step.planner()(settings.model_copy(update=changes), estimates)
+        except PairsmithError as error:
+            if isinstance(error, InputError | FolderError):
+                for reference in references - stand_ins.keys():
+                    if reference in str(error):
+                        raise no_sample(reference) from None
+            if folder in str(error):
+                raise type(error)(str(error).replace(f"{folder}/", "")) from None
+            raise
+
+
+def no_sample(source: str) -> SettingsError:
+    """The error for a step whose input is made by one that gives no sample."""
+    return SettingsError(f"{source}: plan cannot estimate a step that reads this step's output")
+
+
+def _is_empty(sample: pa.Table | None) -> bool:
+    return sample is not None and sample.num_rows == 0
+
+
+def _write(sample: pa.Table, out: Path) -> str:
+    """Write a dataset folder with the rows of a sample; returns its name."""
+    if not out.exists():
+        writer = FolderWriter.start(
+            Run(out, Silent()), step="sample", schema=sample.schema, settings={}, inputs={}, models={}
+        )
+        writer.commit(0, {"train": sample}, REJECT.empty_table())
+        writer.finish(Card("A sample", "Some of the rows that a step will make."))
+    return str(out)
