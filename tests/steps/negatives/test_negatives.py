@@ -18,7 +18,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing, plan
+from pairsmith.steps.negatives import choosing, plan, route
 from pairsmith.steps.negatives.plan import plan_negatives
 from pairsmith.steps.negatives.route import negatives
 
@@ -301,7 +301,8 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 @pytest.mark.parametrize("judged", [False, True])
 def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encoder, monkeypatch, judged):
     tmp, settings, *_ = world
-    monkeypatch.setattr(choosing, "AT_ONCE", 5)
+    for module in (choosing, route):
+        monkeypatch.setattr(module, "AT_ONCE", 5)
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])
     given = settings(pairs=new, pick="random", **({"judge": str(cross_encoder)} if judged else {}))

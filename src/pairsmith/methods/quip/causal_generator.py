@@ -6,6 +6,7 @@ passage and instruction -> sampled answers -> a sampled question behind each
 from collections.abc import Sequence
 from itertools import islice
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import (
@@ -66,12 +67,11 @@ class CausalGenerator:
         most = self._options.batch_size or BATCH_SIZES["causal"]
         # Batches of about one size: the last rows of each are drawn nearly alone.
         size = -(-len(passages) // max(1, -(-len(passages) // most)))
-        for first in range(0, len(passages), max(1, size)):
-            some = passages[first : first + size]
+        for batch in in_batches(passages, max(1, size)):
             for _ in range(self._options.tries):
-                left = [passage for passage in some if passage.missing(self._options.questions)]
-                rejects += keep_all(left, self._draw(left))
-                advance(len(some))
+                unfinished = [passage for passage in batch if passage.missing(self._options.questions)]
+                rejects += keep_all(unfinished, self._draw(unfinished))
+                advance(len(batch))
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
@@ -247,8 +248,8 @@ def chunks_of(
 
     Each has the arguments of ``GeneratorWithLoss.logits``, with ``labels``, ``(n, tokens)`` int64.
     """
-    for first in range(0, len(examples), _LOOKED_AT):
-        yield from collate(examples[first : first + _LOOKED_AT])["pairs"]["chunks"]
+    for batch in in_batches(examples, _LOOKED_AT):
+        yield from collate(batch)["pairs"]["chunks"]
 
 
 def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:

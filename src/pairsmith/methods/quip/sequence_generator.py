@@ -4,7 +4,6 @@ nucleus sampling, many sequences per passage; or two beam searches, for answers 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
@@ -12,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
 from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.metrics.squad import f1
-from pairsmith.models.encode import batches_by_length, one_thread_each
+from pairsmith.models.encode import results_by_length
 from pairsmith.models.language.sequences import draw_sequences, search_sequences
 from pairsmith.models.question_generator import (
     GENERATED_ANSWER_TOKENS,
@@ -86,18 +86,22 @@ class SequenceGenerator:
         """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
         size = self._options.batch_size or BATCH_SIZES["encoder-decoder"]
-        most = size * self.model.max_length
-        batches = batches_by_length(list(map(len, tokens)), size, most)
 
-        def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[WrittenQuestion]]]:
-            features = document_features(self.model, [tokens[row] for row in rows])
-            return pool.submit(work, [passages[row] for row in rows], features)
+        def features(rows: list[int]) -> tuple[list[Passage], dict[str, Any]]:
+            documents = document_features(self.model, [tokens[row] for row in rows])
+            return [passages[row] for row in rows], documents
 
         by_row: dict[int, list[WrittenQuestion]] = {}
-        with one_thread_each(self.model.model.device) as pool:
-            for rows, results in pool.results(begin, batches):
-                by_row.update(zip(rows, results, strict=True))
-                advance(len(rows))
+        for rows, results in results_by_length(
+            list(map(len, tokens)),
+            features,
+            lambda batch: work(*batch),
+            self.model.model.device,
+            batch_size=size,
+            batch_tokens=size * self.model.max_length,
+        ):
+            by_row.update(zip(rows, results, strict=True))
+            advance(len(rows))
         return [by_row[row] for row in range(len(passages))]
 
     def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
@@ -162,9 +166,8 @@ class SequenceGenerator:
         by_length = sorted(begins, key=lambda begin: len(begin[1]))
         # A decoder counts positions from its first token, so answers in a batch must have the same length.
         for length, alike in groupby(by_length, key=lambda begin: len(begin[1])):
-            same = list(alike)
-            for first in range(0, len(same), most):
-                rows, answers = zip(*same[first : first + most], strict=True)
+            for batch in in_batches(list(alike), most):
+                rows, answers = zip(*batch, strict=True)
                 questions = search_sequences(
                     self.model.model,
                     states[list(rows)],

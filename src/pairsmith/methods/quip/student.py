@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion
@@ -133,11 +134,10 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
 
     def readable() -> Iterator[bool]:
         with progress.task("look for answers", len(passages), "passages") as bar:
-            for first in range(0, len(passages), _AT_ONCE):
-                some = passages[first : first + _AT_ONCE]
-                for row, read in zip(some, tokens.text_tokens([row.text for row in some]), strict=True):
+            for batch in in_batches(passages, _AT_ONCE):
+                for row, read in zip(batch, tokens.text_tokens([row.text for row in batch]), strict=True):
                     yield from (is_read(read, question) for question in row.questions)
-                bar.advance(len(some))
+                bar.advance(len(batch))
 
     kept = np.fromiter(readable(), np.bool_, passages.questions)
     left_out = passages.questions - int(kept.sum())
@@ -192,19 +192,18 @@ class Student(nn.Module):
         # Passages under one softmax form one chunk, whose groups may be computed one by one.
         most = self._batch_tokens if self._together else None
 
-        def features(numbers: list[int]) -> dict[str, Any]:
-            some = [rows[number] for number in numbers]
+        def features(numbers: Sequence[int]) -> dict[str, Any]:
+            chunk = [rows[number] for number in numbers]
+            texts = [row.text for row in chunk]
             return {
-                "passages": _features(tokens, [row.text for row in some], most),
-                "questions": _features(short, _questions(some), most),
-                "counts": torch.tensor([len(row.questions) for row in some]),
-                **targets(tokens.text_tokens([row.text for row in some]), some),
+                "passages": _features(tokens, texts, most),
+                "questions": _features(short, _questions(chunk), most),
+                "counts": torch.tensor([len(row.questions) for row in chunk]),
+                **targets(tokens.text_tokens(texts), chunk),
             }
 
         if self._together:
-            every = list(range(len(rows)))
-            parts = [every[first : first + self._together] for first in range(0, len(rows), self._together)]
-            return {"passages": {"chunks": list(map(features, parts))}}
+            return {"passages": {"chunks": list(map(features, in_batches(range(len(rows)), self._together)))}}
         read = tokens.token_counts([row.text for row in rows])
         question_lengths = iter(short.token_counts(_questions(rows)))
         larger = [

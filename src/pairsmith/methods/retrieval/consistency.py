@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.search.exact import nearest, products_with
 
 BLOCK = 1_024
@@ -85,8 +86,7 @@ def near_copies(
         block = slice(start, min(start + BLOCK, len(rows)))
         some = vectors[torch.from_numpy(rows[block])]
         if threshold < 1:
-            for first in range(0, len(kept), KEPT):
-                part = np.array(kept[first : first + KEPT])
+            for part in map(np.array, in_batches(kept, KEPT)):
                 close = some @ vectors[torch.from_numpy(rows[part])].T >= threshold
                 new = close.any(dim=1).numpy() & (originals[block] < 0)
                 originals[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]

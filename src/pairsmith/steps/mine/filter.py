@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.fields import OnePer
@@ -155,23 +156,34 @@ def _write(
     keep = ranking.kept(settings.threshold, most_kept(settings, int(ranking.wins.sum())))
     reasons = np.where(ranking.wins, "not among the best", ranking.reasons)
     kept, lost, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
-    name, values = ranking.name, ranking.values
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
-        rejects = [to_table([], REJECT)]
-        for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
-            new = [{name: value} for value in values[lost[some]].tolist()] if rescored else [{}] * len(some)
-            there = zip(rows_at(pairs, lost[some]).to_pylist(), why[some].tolist(), new, strict=True)
-            some_rejects = [Reject.of(row["id"], name, reason, row | score) for row, reason, score in there]
-            rejects.append(to_table(some_rejects, REJECT))
         rows = rows_at(pairs, kept[part])
         if rescored and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
-            column = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
+            column = pa.array(ranking.values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), column)
-        writer.commit(number, {"train": rows}, pa.concat_tables(rejects))
+        writer.commit(number, {"train": rows}, _rejects(pairs, lost[part], why[part], ranking, rescored))
+
+
+def _rejects(
+    pairs: pa.Table, lost: NDArray[np.int64], reasons: NDArray[np.str_], ranking: Ranking, rescored: bool
+) -> pa.Table:
+    """The pairs with the numbers ``lost``, ``(n,)``, as rejects, each for its reason, ``(n,)``."""
+    tables = [to_table([], REJECT)]
+    for numbers, why in zip(in_batches(lost, TOGETHER), in_batches(reasons, TOGETHER), strict=True):
+        rows = rows_at(pairs, numbers).to_pylist()
+        if rescored:
+            values = ranking.values[numbers].tolist()
+            rows = [row | {ranking.name: value} for row, value in zip(rows, values, strict=True)]
+        rejects = [
+            Reject.of(row["id"], ranking.name, reason, row)
+            for row, reason in zip(rows, why.tolist(), strict=True)
+        ]
+        tables.append(to_table(rejects, REJECT))
+    return pa.concat_tables(tables)
 
 
 def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[str]) -> OnePer:

@@ -1,12 +1,12 @@
 """The rows of ``negatives``: which of its candidates each pair gets, and what becomes of the others."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.runs.seeds import stream_key, uniforms
@@ -44,7 +44,7 @@ def choose(
         of_query = np.full(len(candidates), np.inf, np.float32)
         np.minimum.at(of_query, pairs.query[good], of_rows[good])
         limit = of_query[pairs.query]
-    for rows in in_parts(good):
+    for rows in in_batches(good, AT_ONCE):
         asking = pairs.query[rows]
         there = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None
@@ -60,11 +60,6 @@ def choose(
         chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(candidates[asking], at, axis=1))
         chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(there, at, axis=1))
     return chosen
-
-
-def in_parts(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Rows in parts that memory holds at once."""
-    return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
 
 
 def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text_keys import Keys
@@ -66,9 +67,8 @@ def find_nearest(
         blocks = [part.blocks[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
         blocks = [block for block in blocks if block.side == "x"]
     else:
-        edges = range(0, len(queries), settings.search_rows)
-        ends = ((first, min(first + settings.search_rows, len(queries))) for first in edges)
-        blocks = [SearchBlock(0, "x", query_range, (0, len(corpus))) for query_range in ends]
+        parts = in_batches(range(len(queries)), settings.search_rows)
+        blocks = [SearchBlock(0, "x", (part.start, part.stop), (0, len(corpus))) for part in parts]
     todo = [Part(number, (block,)) for number, block in enumerate(blocks)]
     check_part_count(todo, settings.index)
     writer = start_part(

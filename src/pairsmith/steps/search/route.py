@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.progress import Progress
@@ -65,8 +66,8 @@ def search(
     documents = read_corpus(settings.corpus)
     searched = DocumentSearch(settings, documents, progress)
 
-    def show(some: Sequence[str], *, named: bool) -> None:
-        for query, hits in zip(some, searched.best(some), strict=True):
+    def show(batch: Sequence[str], *, named: bool) -> None:
+        for query, hits in zip(batch, searched.best(batch), strict=True):
             if as_json:
                 # Not by ``progress.result``, which hides secrets and could so cut a string.
                 print(_as_json(query, hits), flush=True)
@@ -77,8 +78,8 @@ def search(
         progress.say("an empty line or Ctrl-D ends")
     for query in () if queries else typed_queries():
         show([query], named=False)
-    for first in range(0, len(queries), QUERIES):
-        show(queries[first : first + QUERIES], named=len(queries) > 1)
+    for batch in in_batches(queries, QUERIES):
+        show(batch, named=len(queries) > 1)
 
 
 def queries_of(source: str) -> list[str]:
