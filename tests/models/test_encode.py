@@ -37,23 +37,22 @@ def test_each_batch_comes_with_its_result_and_the_threads_are_set_back():
 
 @pytest.mark.parametrize("place", ["features", "compute", "loop"])
 def test_an_error_sets_the_threads_back(place):
-    def fail(here, value):
-        if here == place:
-            raise ValueError(here)
-        return value
+    def check(name):
+        if name == place:
+            raise RuntimeError(name)
+
+    def loop():
+        for _ in results_by_length(
+            LENGTHS, lambda _: check("features"), lambda _: check("compute"), torch.device("cpu")
+        ):
+            check("loop")
 
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with pytest.raises(ValueError, match=place) as caught:
-            for _ in results_by_length(
-                LENGTHS,
-                lambda rows: fail("features", rows),
-                lambda rows: fail("compute", rows),
-                torch.device("cpu"),
-            ):
-                fail("loop", None)
-        assert caught.tb is not None  # which holds the frames of the loop
+        with pytest.raises(RuntimeError, match=place) as caught:
+            loop()
+        assert caught.tb is not None  # it holds the frame of the loop
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -80,10 +80,10 @@ def batch_scores(
     """
     by_layer = encoder.states(features)
     states = torch.stack([by_layer[layer] for layer in layers])  # (layers, 2 · n, longest, d)
-    there = features["attention_mask"].bool().to(states.device)
-    counted = there
+    attended = features["attention_mask"].bool().to(states.device)
+    counted = attended
     if not special_tokens:
-        plain = there & ~encoder.is_special(features).to(states.device)
-        counted = torch.where(plain.any(dim=1, keepdim=True), plain, there)
+        plain = attended & ~encoder.is_special(features).to(states.device)
+        counted = torch.where(plain.any(dim=1, keepdim=True), plain, attended)
     first, second = states.chunk(2, dim=1)
-    return bertscore(first, second, *there.chunk(2), *counted.chunk(2))
+    return bertscore(first, second, *attended.chunk(2), *counted.chunk(2))

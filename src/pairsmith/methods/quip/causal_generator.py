@@ -126,8 +126,8 @@ class CausalGenerator:
 
     def _behind_line_break(self, text: str) -> list[int]:
         """The tokens of a text that follows another: alone it may get others, and special ones around it."""
-        before, every = self.model.encode("x\n"), self.model.encode("x\n" + text)
-        tokens = every[common(before, every) :]
+        before, joined = self.model.encode("x\n"), self.model.encode("x\n" + text)
+        tokens = joined[common(before, joined) :]
         while tokens and tokens[-1] in self.model.end_tokens:
             tokens.pop()
         return tokens

@@ -187,10 +187,10 @@ def target_text(answer: str, question: str) -> str | None:
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Continuation]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
-        given = prompt_of(example.input, ANSWER)
-        tokens, ends = _tokens(tokenizer, given + example.output)
+        prompt = prompt_of(example.input, ANSWER)
+        tokens, ends = _tokens(tokenizer, prompt + example.output)
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
-        begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))
+        begin = next((place for place, end in enumerate(ends) if end > len(prompt)), len(tokens))
         if begin < min(len(tokens), context):
             yield Continuation(tokens[:context], begin)
 

@@ -72,9 +72,9 @@ class SequenceGenerator:
             return keep_all(passages, questions)
         rejects: list[Reject] = []
         for _ in range(tries):
-            left = [passage for passage in passages if passage.missing(self._options.questions)]
-            advance(len(passages) - len(left))
-            rejects += keep_all(left, self._each_batch(left, self._draw, advance))
+            unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
+            advance(len(passages) - len(unfinished))
+            rejects += keep_all(unfinished, self._each_batch(unfinished, self._draw, advance))
         return rejects
 
     def _each_batch(
@@ -129,16 +129,16 @@ class SequenceGenerator:
         written: list[list[WrittenQuestion]] = [[] for _ in passages]
         begins: list[tuple[int, list[int]]] = []
         for row, sequences in enumerate(self._search_answers(states, moved["attention_mask"])):
-            whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
+            complete = [tokens for tokens in sequences if tokens[-1] == self._separator]
             written[row] += [self._parse(tokens) for tokens in sequences if tokens[-1] != self._separator]
-            texts = [self._parse(tokens).answer for tokens in whole]
+            texts = [self._parse(tokens).answer for tokens in complete]
             chosen = diverse(texts, self._options.questions)
             written[row] += [
                 WrittenQuestion(text, "", "not chosen" if text else "no answer")
                 for place, text in enumerate(texts)
                 if place not in chosen
             ]
-            begins += [(row, whole[place]) for place in chosen]
+            begins += [(row, complete[place]) for place in chosen]
         for row, tokens in self._search_questions(states, moved["attention_mask"], begins):
             written[row].append(self._parse(tokens))
         return written
@@ -191,19 +191,19 @@ def diverse(answers: Sequence[str], count: int) -> list[int]:
     The first answer is taken, then repeatedly the one whose largest F1 with an answer taken before is
     smallest; of equals the first. Empty and repeated answers are skipped.
     """
-    known: set[str] = set()
-    left: list[int] = []
+    seen: set[str] = set()
+    remaining: list[int] = []
     for place, answer in enumerate(answers):
-        if answer and answer.casefold() not in known:
-            known.add(answer.casefold())
-            left.append(place)
+        if answer and answer.casefold() not in seen:
+            seen.add(answer.casefold())
+            remaining.append(place)
     selection: list[int] = []
 
     def largest_f1(place: int) -> float:
         return f1(answers[place], [answers[other] for other in selection]) if selection else 0.0
 
-    while left and len(selection) < count:
-        best = min(left, key=largest_f1)
-        left.remove(best)
+    while remaining and len(selection) < count:
+        best = min(remaining, key=largest_f1)
+        remaining.remove(best)
         selection.append(best)
     return selection

@@ -101,10 +101,10 @@ def train_student_on(
             "a larger --batch-size, or fewer processes"
         )
     shown = progress or Silent()
-    known: PassageStore | None = None
+    readable: PassageStore | None = None
 
     def make() -> tuple[Student, TrainingTask[PassageExample]]:
-        nonlocal known
+        nonlocal readable
         encoder = load_span_encoder(
             settings.base,
             device=device,
@@ -116,16 +116,16 @@ def train_student_on(
         together = settings.together if settings.negatives == "batch" else None
         student = Student(encoder, together=together, batch_tokens=settings.batch_tokens)
         # Once, not for each learning rate.
-        known = known or with_read_answers(encoder.tokens, passages, shown)
-        make_row = partial(_drawn, known, settings.questions, settings.seed)
+        readable = readable or with_read_answers(encoder.tokens, passages, shown)
+        make_row = partial(_drawn, readable, settings.questions, settings.seed)
         answer = partial(answer_by_vectors, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
-        return student, TrainingTask(len(known), make_row, student.batch, measure, "F1")
+        return student, TrainingTask(len(readable), make_row, student.batch, measure, "F1")
 
     trained = train_at_each_rate(make, settings, device, shown, checkpoints)
-    assert known is not None  # there is at least one rate
+    assert readable is not None  # there is at least one rate
     return TrainedStudent(
-        trained.model.encoder, trained.learning_rate, trained.history, len(known), known.questions
+        trained.model.encoder, trained.learning_rate, trained.history, len(readable), readable.questions
     )
 
 
@@ -226,15 +226,15 @@ class Student(nn.Module):
         counts, first = chunk["counts"].cpu(), torch.tensor(0)
         vectors = self._vectors(chunk["passages"])
         masks = [group["attention_mask"].bool() for group in chunk["passages"]["chunks"]]
-        there = _in_order(masks, chunk["passages"]).to(vectors.device)
+        attended = _in_order(masks, chunk["passages"]).to(vectors.device)
         if self._together:
             own = torch.arange(len(counts)).repeat_interleave(counts)
             first = (own * vectors.shape[1]).to(vectors.device)[:, None]
             counts = counts.sum(dim=0, keepdim=True)
-            vectors, there = vectors.flatten(0, 1)[None], there.flatten()[None]
+            vectors, attended = vectors.flatten(0, 1)[None], attended.flatten()[None]
         starts, ends = self.heads(self._vectors(chunk["questions"])[:, 0])
         logits = span_logits(vectors, starts, ends, counts.tolist())
-        allowed = there.repeat_interleave(counts.to(there.device), dim=0)
+        allowed = attended.repeat_interleave(counts.to(attended.device), dim=0)
         start, end = (
             sparse_cross_entropy(scores, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
             for name, scores in zip(("start", "end"), logits, strict=True)

@@ -133,18 +133,18 @@ def find_neighbours(
         planned=len(plan.parts),
     )
     if not writer.finished:
-        left = [part for part in plan.parts if not writer.is_done(part.number)]
+        remaining = [part for part in plan.parts if not writer.is_done(part.number)]
         total = sum(part.size for part in plan.parts)
         trained = _trained_indexes(x, y, groups, plan, settings, inputs, run)
         commit_each(
             writer,
             partial(_load_search, x, y, trained, settings),
-            left,
+            remaining,
             ExecutorChoice.of(settings),
             run,
             title="search",
             unit="texts" if settings.index else "inputs",
-            done=total - sum(part.size for part in left),
+            done=total - sum(part.size for part in remaining),
             total=total,
         )
         writer.finish(_card(settings))

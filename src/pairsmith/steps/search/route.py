@@ -48,9 +48,9 @@ class Hit:
 
 
 def search(
-    settings: SearchSettings, given: Sequence[str], progress: Progress, *, as_json: bool = False
+    settings: SearchSettings, texts: Sequence[str], progress: Progress, *, as_json: bool = False
 ) -> None:
-    """Print the ``best`` documents for the queries that are ``given`` or in the file of the settings.
+    """Print the ``best`` documents for queries: those in ``texts``, and those in the file of the settings.
 
     Without any they are asked for on the terminal, until one is empty. With ``as_json`` a query's documents
     are a JSON object on a line.
@@ -58,7 +58,7 @@ def search(
     settings = resolve_dtype(settings)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is, whatever the terminal's encoding
-    queries = [_checked(query) for query in given]
+    queries = [_checked(query) for query in texts]
     if settings.queries is not None:
         queries += [_checked(query) for query in queries_of(settings.queries)]
     if not queries and not _on_terminal():
@@ -226,10 +226,10 @@ def cut(line: str, width: int) -> str:
     """The beginning of a line that takes ``width`` columns of a terminal, with … where it was cut."""
     if sum(map(_columns, line)) <= width:
         return line
-    left = width - 1
+    room = width - 1
     for place, character in enumerate(line):
-        left -= _columns(character)
-        if left < 0:
+        room -= _columns(character)
+        if room < 0:
             return f"{line[:place]}…"
     return line
 
