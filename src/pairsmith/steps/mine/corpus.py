@@ -21,8 +21,9 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.methods.mining.units import answers_in_passages, first_not_finite, sentences_of, unit_vectors
+from pairsmith.methods.mining.units import answers_in_passages, sentences_of, unit_vectors
 from pairsmith.models.encode import encode_texts
+from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
