@@ -52,7 +52,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         sample = _sample(corpus, settings)
         _, per_text, vectors = timed(lambda: encode, sample.texts)
         seconds += per_text * sample.count
-        if style and is_styled(settings, corpus.name):
+        if style and is_styled(settings.units(), corpus.name):
             sample.kept = float(np.mean(style.probability(vectors) >= settings.style))
         sampled.append(sample)
     counts = [round(sample.count * sample.kept) for sample in sampled]
@@ -105,7 +105,7 @@ class _Sample:
 
 
 def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
-    cut = cutter(corpus.name, settings)
+    cut = cutter(corpus.name, settings.units())
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
     units = [unit for record_units, _ in cut(first) for unit in record_units]
@@ -154,7 +154,7 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
 
     def load() -> Callable[[Sequence[int]], object]:
         stand_in = WRITES if settings.judge == "likelihood" else base
-        judge = load_judge(settings, stand_in if untrained else None, untrained=untrained)
+        judge = load_judge(settings.judging(), stand_in if untrained else None, untrained=untrained)
         return lambda numbers: judge(sample.take(numbers), lambda _: None)
 
     loading = per_pair = 0.0
