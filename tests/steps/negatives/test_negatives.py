@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
+from tests import fingerprints
 from tests.steps.negatives.conftest import lines, texts
 
 from pairsmith.cli.recipes import load_recipe
@@ -256,6 +257,16 @@ def cross_encoder(tiny_bert, tmp_path_factory):
     BertForSequenceClassification(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
     return folder
+
+
+def test_vectors_and_scores_of_earlier_versions_are_used(world, tiny_gpt2):
+    tmp, settings, *_ = world
+    out = dataset(tmp, settings(judge=str(tiny_gpt2), judge_kind="likelihood")).path
+    assert {part: fingerprints.of_settings(out / part) for part in ("queries", "corpus", "scores")} == {
+        "queries": "6c3013d36aea51ad36e4fd234aa8f44dfc73de4f78624276b60d5b3a5e0a9ac0",
+        "corpus": "f048ac9b0575f9ad7e2805d0f9b542d59eb2a3f8d778bf536d96fb0e6f437d4b",
+        "scores": "95e6a3bf42b2e2014a50f2812d946549329d5a650511a7b4e0d16ddc0a2b1c10",
+    }
 
 
 def test_a_cross_encoder_scores_ranks_and_limits(world, encoder, cross_encoder):
