@@ -12,7 +12,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from pairsmith.cli.options import default_text, option_kind
-from pairsmith.cli.steps import STEPS, Step, command_of
+from pairsmith.cli.step import Step, command_of
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.steps.search.settings import SearchSettings
 

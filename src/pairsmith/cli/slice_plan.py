@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.cli.steps import Step
+from pairsmith.cli.step import Step
 from pairsmith.core.paths import files_below
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
