@@ -110,8 +110,8 @@ def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
     first = list(islice(records, CALIBRATION_TEXTS))
     units = [unit for record_units, _ in cut(first) for unit in record_units]
     groups = Counter(record.group for record in chain(first, records))
-    some = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
-    return _Sample(some, len(units) / len(first), groups)
+    sample = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
+    return _Sample(sample, len(units) / len(first), groups)
 
 
 def _products(x: _Sample, y: _Sample) -> float:

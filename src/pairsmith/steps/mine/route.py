@@ -154,8 +154,8 @@ def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bo
     """Which texts of a corpus were searched, ``(n,)``; of a text in several groups, the first."""
     searched = np.zeros(len(corpus), np.bool_)
     firsts = corpus.firsts() if grouped else None
-    for some in numbers:
-        searched[some if firsts is None else firsts[some]] = True
+    for of_group in numbers:
+        searched[of_group if firsts is None else firsts[of_group]] = True
     return searched
 
 

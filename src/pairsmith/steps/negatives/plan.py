@@ -109,8 +109,8 @@ def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str,
         positive_column=settings.positive_column,
     )
     good = ((pair.query, pair.positive) for pair in read if pair.query and pair.positive)
-    some = list(islice(good, CALIBRATION_TEXTS))
-    return some, len(some) + sum(1 for _ in good)
+    sample = list(islice(good, CALIBRATION_TEXTS))
+    return sample, len(sample) + sum(1 for _ in good)
 
 
 def _rows(pairs: Sequence[tuple[str, str]], texts: Sequence[str], settings: NegativesSettings) -> pa.Table:

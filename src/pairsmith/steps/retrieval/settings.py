@@ -163,8 +163,8 @@ class QueriesSettings(Settings):
     @property
     def options(self) -> QueryOptions:
         """The settings that belong to the method itself."""
-        given = {option.name: getattr(self, option.name) for option in fields(QueryOptions)}
-        return QueryOptions(**given | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
+        options = {option.name: getattr(self, option.name) for option in fields(QueryOptions)}
+        return QueryOptions(**options | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
 
 
 class FilterQueriesSettings(Settings):
