@@ -16,7 +16,7 @@ class Options:
 
     @classmethod
     def of(cls, settings: Settings, **others: Any) -> Self:
-        """The settings that have the names of the options; ``others`` are options by their own names."""
+        """The options that are settings of a step by the same names, but for those in ``others``."""
         names = {option.name for option in fields(cls)}
         return cls(**settings.model_dump(include=names - others.keys()), **others)
 
