@@ -126,7 +126,7 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
         tokens = encode_documents(model, texts)
         lengths = list(map(len, tokens))
         torch.manual_seed(1)
-        for rows in batches_by_length(lengths, size, size * max(lengths)):
+        for rows in batches_by_length(lengths, batch_size=size):
             features = document_features(model, [tokens[row] for row in rows])
             with torch.inference_mode():
                 sequences = model.model.generate(

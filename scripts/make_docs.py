@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pairsmith.cli.options import default_text, option_kind
-from pairsmith.cli.steps import STEPS, Step, command_of
+from pairsmith.cli.step import Step, command_of
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.steps.search.settings import SearchSettings
 
@@ -248,7 +249,7 @@ def cited() -> dict[str, dict[str, list[str]]]:
 def _documented(
     node: ast.Module | ast.FunctionDef | ast.ClassDef, name: str = ""
 ) -> Iterator[tuple[str, ast.Module | ast.FunctionDef | ast.ClassDef]]:
-    """What may have a docstring: the file itself, whose name is empty, functions, classes, ``Class.method``s."""
+    """What may have a docstring: the file, whose name is empty, functions, classes and ``Class.method``s."""
     yield name, node
     for part in node.body:
         if isinstance(part, ast.FunctionDef | ast.ClassDef):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairsmith.methods.mining import method
+from pairsmith.models import unit_vectors
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,5 @@ def encode_fixed_vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fixed
     def encode(encoder: FixedVectors, texts: Sequence[str], *, side: Any = None) -> Any:
         return np.array([encoder.vectors[text] for text in texts], np.float32)
 
-    monkeypatch.setattr(method, "encode_texts", encode)
+    monkeypatch.setattr(unit_vectors, "encode_texts", encode)
     return FixedVectors

@@ -9,7 +9,8 @@ import pytest
 
 import pairsmith
 from pairsmith.cli.app import main
-from pairsmith.cli.steps import STEPS, Step
+from pairsmith.cli.step import Step
+from pairsmith.cli.steps import STEPS
 from pairsmith.models.language.scripted import ScriptedModel
 
 pytestmark = pytest.mark.slow

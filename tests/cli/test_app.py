@@ -12,7 +12,8 @@ from pairsmith import __version__
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
-from pairsmith.cli.steps import STEPS, Step, command_of
+from pairsmith.cli.step import Step, command_of
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress, Quiet

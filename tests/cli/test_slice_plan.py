@@ -9,7 +9,7 @@ import pytest
 from pairsmith.cli import slice_plan
 from pairsmith.cli.slice_plan import plan_by_slice
 from pairsmith.cli.stand_ins import plan_step
-from pairsmith.cli.steps import Step
+from pairsmith.cli.step import Step
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
 from pairsmith.runs.estimate import Estimate

@@ -5,7 +5,8 @@ import inspect
 import pytest
 from tests.documented import unknown_in
 
-from pairsmith.cli.steps import STEPS, Step, imported
+from pairsmith.cli.step import Step, imported
+from pairsmith.cli.steps import STEPS
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

@@ -7,7 +7,7 @@ import pytest
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
-from pairsmith.runs import DatasetFolder, FolderWriter, hash_file, lock
+from pairsmith.runs import DatasetFolder, hash_file, lock
 
 
 class TestWhatIsWritten:
@@ -294,7 +294,7 @@ class TestFresh:
         assert work.start(out, fresh=True).done == ()
 
     def test_killed_right_after_its_manifest_nothing_old_is_taken(self, work, done, monkeypatch):
-        monkeypatch.setattr(FolderWriter, "_clear_strays", lambda self: None)
+        monkeypatch.setattr("pairsmith.runs.writer.clear_strays", lambda *_: None)
         work.start(done, fresh=True, settings={"decay": 0.0})
         monkeypatch.undo()
         assert work.start(done, settings={"decay": 0.0}).done == ()

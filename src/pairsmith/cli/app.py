@@ -16,7 +16,8 @@ from typer.core import TyperGroup
 
 from pairsmith import __version__
 from pairsmith.cli.options import settings_from, with_options
-from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps, command_of
+from pairsmith.cli.step import Step, Steps, command_of
+from pairsmith.cli.steps import SOURCES, STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from pairsmith.cli.setting_texts import texts_in
-from pairsmith.cli.steps import Steps
+from pairsmith.cli.step import Steps
 from pairsmith.core.errors import SettingsError
 
 ALL = "*"

@@ -23,7 +23,8 @@ from pydantic import Field, ValidationError, field_validator
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.steps import SOURCES, STEPS, Step, Steps
+from pairsmith.cli.step import Step, Steps
+from pairsmith.cli.steps import SOURCES, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, choices
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from pairsmith.cli.steps import Step
+from pairsmith.cli.step import Step
 from pairsmith.core.paths import files_below
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.steps import Step
+from pairsmith.cli.step import Step
 from pairsmith.core.errors import FolderError, InputError, PairsmithError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings

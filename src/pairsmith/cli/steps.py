@@ -1,17 +1,10 @@
 """The steps of pairsmith: their settings, functions and command names.
 
-Recipes and the command line are both made from ``STEPS``. The functions are imported when they are
-called, so that ``pairsmith --help`` does not wait for torch.
+Recipes and the command line are both made from ``STEPS``.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
-
+from pairsmith.cli.step import Step, Steps
 from pairsmith.core.model_names import check_name
-from pairsmith.core.settings import Settings
 from pairsmith.data.tasks import load_task
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
@@ -51,6 +44,12 @@ from pairsmith.training.settings import (
     TrainSummarizerSettings,
 )
 
+SOURCES = frozenset({
+    "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
+    "corpus", "evaluation", "chunks", "judgements", "labelled",
+})  # fmt: skip
+"""Settings that name what a step reads; a text under one of these names is a source in every step."""
+
 
 def _check_folder(source: str) -> None:
     """Refuse a folder that does not exist."""
@@ -58,89 +57,6 @@ def _check_folder(source: str) -> None:
 
     check_there(source)
 
-
-SOURCES = frozenset({
-    "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
-    "corpus", "evaluation", "chunks", "judgements", "labelled",
-})  # fmt: skip
-"""Settings that name what a step reads; a text under one of these names is a source in every step."""
-
-if TYPE_CHECKING:
-    from pairsmith.runs import Run
-    from pairsmith.runs.estimate import Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step: its settings, the function that does the work, and the function that says what it will cost.
-
-    Functions are named as ``package.module:function``, and imported when they are needed.
-    """
-
-    settings: type[Settings]
-    work: "str | Callable[[Any, Run], object]"  # takes settings and a ``Run``; writes into the run's folder
-    help: str  # one line for people
-    preview_setting: str = ""  # the setting with which the step writes nothing and needs no folder
-    folder_setting: str = ""  # the setting without which the step needs no folder
-    # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one, ``base``
-    # and ``model`` are checked as names of models.
-    checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
-    # Takes settings that name what exists, and the estimates of what stands in for the results of earlier
-    # steps (``stand_ins``); gives an ``Estimate``. Empty for a training, which plans itself, and where
-    # ``planned_rows_setting`` is given.
-    plan: str = ""
-    # The setting that names the rows; a plan runs the step on some of them and extrapolates.
-    planned_rows_setting: str = ""
-    # Commands that may follow, for people; {out} and {model} stand for the step's.
-    next_commands: tuple[str, ...] = ()
-    of_runs: bool = False  # whether the step can read the folder of a recipe's run
-
-    def run(self, settings: Settings, run: "Run") -> object:
-        """Do the work; for a rank of an array job, its share."""
-        work = imported(self.work) if isinstance(self.work, str) else self.work
-        if run.kept and "executor" in self.settings.model_fields:
-            from pairsmith.runs.array_job import rank_of, run_rank
-
-            shared = cast(Any, settings)
-            if rank := rank_of(shared):
-                run_rank(work, shared, rank, run)
-                return None
-        return work(settings, run)
-
-    def planner(self) -> "Callable[..., Estimate]":
-        """The function that says what the step will cost."""
-        planner: Callable[..., Estimate]
-        if self.planned_rows_setting:
-            planner = partial(imported("pairsmith.cli.slice_plan:plan_by_slice"), self)
-        else:
-            planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
-        return planner
-
-    def all_checks(self) -> Mapping[str, Callable[[str], object]]:
-        """``checks``, and those of the settings that name models."""
-        fields = self.settings.model_fields.keys()
-        names = ({"base", "model"} & fields) - self.checks.keys()
-        return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
-
-    def needs_folder(self, settings: Settings) -> bool:
-        """Whether the step needs a folder to write to."""
-        if self.preview_setting and getattr(settings, self.preview_setting):
-            return False
-        return not self.folder_setting or bool(getattr(settings, self.folder_setting))
-
-
-def imported(name: str) -> Any:
-    """The function that is named as ``package.module:function``."""
-    module, _, function = name.partition(":")
-    return getattr(import_module(module), function)
-
-
-def command_of(name: str) -> str:
-    """A step's name on the command line: that of ``evaluate-sts`` is ``evaluate sts``."""
-    return name.replace("evaluate-", "evaluate ")
-
-
-Steps = Mapping[str, Step]
 
 STEPS: Steps = {
     "generate": Step(

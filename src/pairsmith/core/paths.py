@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 from urllib.parse import unquote, urlsplit
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, StorageError, first_line
 
 if TYPE_CHECKING:  # only for URLs is it imported: its fsspec and asyncio take a fifth of the time of --help
@@ -198,8 +199,8 @@ def remove_files(files: Sequence[Place]) -> None:
 def several(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
     """Apply ``work`` to all items concurrently and yield the results in order; meant for slow reads."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(items), _AT_ONCE):
-            yield from pool.map(work, items[start : start + _AT_ONCE])
+        for batch in in_batches(items, _AT_ONCE):
+            yield from pool.map(work, batch)
 
 
 def _about(path: "UPath") -> dict[str, Any] | None:

@@ -1,7 +1,6 @@
 """BERTScores of pairs of texts by an encoder's layers (Q8)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.metrics.bertscore import bertscore
-from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
+from pairsmith.models.encode import results_by_length
 from pairsmith.models.token_vectors import TokenEncoder
 
 _AT_ONCE = 512
@@ -49,14 +48,16 @@ def pair_scores(
             by_layer = batch_scores(encoder, features, layers, special_tokens=special_tokens)
             return np.asarray(by_layer.T.cpu().numpy(), np.float32)
 
-    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
-        return pool.submit(scored, pair_features(encoder, [pairs[row] for row in rows]))
-
-    most = batch_tokens or tokens_at_once(encoder.model.device)
-    with one_thread_each(encoder.model.device) as pool:
-        for rows, results in pool.results(begin, batches_by_length(longest, _AT_ONCE, most)):
-            scores[rows] = results
-            advance(len(rows))
+    for rows, results in results_by_length(
+        longest,
+        lambda rows: pair_features(encoder, [pairs[row] for row in rows]),
+        scored,
+        encoder.model.device,
+        batch_size=_AT_ONCE,
+        batch_tokens=batch_tokens,
+    ):
+        scores[rows] = results
+        advance(len(rows))
     return scores
 
 
@@ -79,10 +80,10 @@ def batch_scores(
     """
     by_layer = encoder.states(features)
     states = torch.stack([by_layer[layer] for layer in layers])  # (layers, 2 · n, longest, d)
-    there = features["attention_mask"].bool().to(states.device)
-    counted = there
+    attended = features["attention_mask"].bool().to(states.device)
+    counted = attended
     if not special_tokens:
-        plain = there & ~encoder.is_special(features).to(states.device)
-        counted = torch.where(plain.any(dim=1, keepdim=True), plain, there)
+        plain = attended & ~encoder.is_special(features).to(states.device)
+        counted = torch.where(plain.any(dim=1, keepdim=True), plain, attended)
     first, second = states.chunk(2, dim=1)
-    return bertscore(first, second, *there.chunk(2), *counted.chunk(2))
+    return bertscore(first, second, *attended.chunk(2), *counted.chunk(2))

@@ -7,7 +7,6 @@ them, and one layer scores the last token's final state.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.model_files import META
-from pairsmith.models.encode import batches_by_length, moved, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.encode import moved, not_finite, results_by_length
 from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
 from pairsmith.models.language.prefix_batches import (
     PrefixRow,
@@ -141,14 +140,16 @@ def score_pairs(
             batch_scores: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
             return batch_scores
 
-    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[NDArray[np.float32]]:
-        return pool.submit(scored, cross.row_features([rows[number] for number in batch], inputs, outputs))
-
-    most = batch_tokens or tokens_at_once(device)
-    with one_thread_each(device) as pool:
-        for batch, results in pool.results(begin, batches_by_length(list(map(len, rows)), 1_024, most)):
-            scores[[number for row in batch for number in rows[row].numbers]] = results
-            advance(len(results))
+    for batch, results in results_by_length(
+        list(map(len, rows)),
+        lambda batch: cross.row_features([rows[row] for row in batch], inputs, outputs),
+        scored,
+        device,
+        batch_size=1_024,
+        batch_tokens=batch_tokens,
+    ):
+        scores[[number for row in batch for number in rows[row].numbers]] = results
+        advance(len(results))
     if not np.isfinite(scores).all():
         raise not_finite("the cross-encoder gives scores")
     return scores

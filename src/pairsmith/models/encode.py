@@ -5,11 +5,10 @@ a corpus do not depend on the machine's cores or on the number of workers. It is
 a small encoder are too small to be shared by several threads.
 """
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Side = Literal["query", "document"]
 """Which tower of a two-tower encoder is used, and which of its prompts."""
 
+F = TypeVar("F")
 T = TypeVar("T")
 
 
@@ -56,24 +57,26 @@ def encode_texts(
     width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
     vectors: NDArray[np.float32] = np.empty((len(texts), width or 0), np.float32)
 
+    def features(rows: list[int]) -> dict[str, Any]:
+        inputs: dict[str, Any] = encoder.preprocess([texts[row] for row in rows], prompt=prompt, **task)
+        return inputs
+
     def encoded(features: dict[str, Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
             embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
             numbers: NDArray[np.float32] = embedded.float().cpu().numpy()
             return numbers
 
-    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
-        # Not in the threads: tokenizers are not thread-safe.
-        features = encoder.preprocess([texts[row] for row in rows], prompt=prompt, **task)
-        return pool.submit(encoded, features)
-
-    most = batch_tokens or tokens_at_once(encoder.device)
-    with one_thread_each(encoder.device) as pool:
-        for rows, batch_vectors in pool.results(
-            begin, batches_by_length(token_counts(encoder, texts), batch_size, most)
-        ):
-            vectors[rows] = batch_vectors[:, :width]
-            advance(len(rows))
+    for rows, batch_vectors in results_by_length(
+        token_counts(encoder, texts),
+        features,
+        encoded,
+        encoder.device,
+        batch_size=batch_size,
+        batch_tokens=batch_tokens,
+    ):
+        vectors[rows] = batch_vectors[:, :width]
+        advance(len(rows))
     return vectors
 
 
@@ -110,11 +113,18 @@ def tokens_at_once(device: torch.device) -> int:
     return 2_048 if device.type == "cpu" else 32_768
 
 
-def batches_by_length(lengths: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[list[int]]:
-    """Batches of text indices, longest texts first, each within both limits, padding included."""
+def batches_by_length(
+    lengths: Sequence[int], *, batch_size: int | None = None, batch_tokens: int | None = None
+) -> Iterator[list[int]]:
+    """Batches of the numbers of rows with these lengths in tokens, those of the longest rows first.
+
+    A batch has at most ``batch_size`` rows, and ``batch_tokens`` tokens, padding included, unless one row has
+    more; None: there is no such limit.
+    """
+    most = math.inf if batch_tokens is None else batch_tokens
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
-        if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > batch_tokens):
+        if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > most):
             yield batch
             batch = []
         batch.append(row)
@@ -122,36 +132,44 @@ def batches_by_length(lengths: Sequence[int], batch_size: int, batch_tokens: int
         yield batch
 
 
-@contextmanager
-def one_thread_each(device: torch.device) -> Iterator["Pool"]:
-    """On a processor compute one batch per thread at a time; on other devices one batch after the other."""
+def results_by_length(
+    lengths: Sequence[int],
+    features: Callable[[list[int]], F],
+    compute: Callable[[F], T],
+    device: torch.device,
+    *,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+) -> Iterator[tuple[list[int], T]]:
+    """Each of the ``batches_by_length``, in their order, and what ``compute`` makes of its features.
+
+    On a processor one batch per thread is computed at a time, on other devices one batch after the other.
+
+    Args:
+        lengths: the number of tokens of each row.
+        features: makes the model's input for the rows with these numbers. It is called in this thread, as
+            tokenizers are not thread-safe, a few batches ahead.
+        compute: computes a batch; called in another thread.
+        device: that of the model.
+        batch_size: most rows in a batch; None: there is no such limit.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+    """
+    batches = batches_by_length(
+        lengths, batch_size=batch_size, batch_tokens=batch_tokens or tokens_at_once(device)
+    )
     before = torch.get_num_threads()
     count, threads = (before, 1) if device.type == "cpu" else (1, before)
     torch.set_num_threads(threads)  # MKL has one setting for the whole process
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
-            yield Pool(pool, count)
+            begun = ((rows, pool.submit(compute, features(rows))) for rows in batches)
+            waiting = deque(islice(begun, 2 * count))
+            while waiting:
+                rows, future = waiting.popleft()
+                yield rows, future.result()
+                waiting.extend(islice(begun, 1))
     finally:
         torch.set_num_threads(before)
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A pool of ``count`` threads, each of which computes one batch at a time."""
-
-    pool: ThreadPoolExecutor
-    count: int
-
-    def results(
-        self, begin: Callable[[ThreadPoolExecutor, list[int]], Future[T]], batches: Iterable[list[int]]
-    ) -> Iterator[tuple[list[int], T]]:
-        """Each batch and its result, in order; ``begin`` is called in this thread, a few batches ahead."""
-        begun = ((rows, begin(self.pool, rows)) for rows in batches)
-        waiting = deque(islice(begun, 2 * self.count))
-        while waiting:
-            rows, future = waiting.popleft()
-            yield rows, future.result()
-            waiting.extend(islice(begun, 1))
 
 
 _AT_ONCE = 1_024
@@ -165,8 +183,8 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
         return [1 + len(text) // 4 for text in texts]
     options = {"truncation": True, "max_length": encoder.max_seq_length, "verbose": False}
     # The tokens of all texts would take far more memory than the texts.
-    parts = (texts[first : first + _AT_ONCE] for first in range(0, len(texts), _AT_ONCE))
-    return [max(1, len(ids)) for batch in parts for ids in tokenizer(list(batch), **options)["input_ids"]]
+    batches = in_batches(texts, _AT_ONCE)
+    return [max(1, len(ids)) for batch in batches for ids in tokenizer(list(batch), **options)["input_ids"]]
 
 
 def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import resolve_model
-from pairsmith.models.encode import moved, not_finite, padded, padded_inputs
+from pairsmith.models.encode import batches_by_length, moved, not_finite, padded, padded_inputs
 from pairsmith.models.heads import Loading, TextModel, load_with_head, score_in_float32
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
@@ -180,13 +180,12 @@ def answer(
     with the number of questions that were finished.
     """
     features = encode_questions(reader, questions, contexts)
-    order = sorted(range(len(features)), key=lambda row: -len(features[row].input_ids))
+    lengths = [len(feature.input_ids) for feature in features]
     rows_of = rows_of_questions(features)
     scores: dict[int, Tensor] = {}
     predictions: dict[int, Prediction] = {}
     with _evaluating(reader.model):
-        for first in range(0, len(order), batch_size):
-            rows = order[first : first + batch_size]
+        for rows in batches_by_length(lengths, batch_size=batch_size):
             batch = [features[row] for row in rows]
             scores.update(zip(rows, read_windows(reader, batch), strict=True))
             numbers = {feature.question for feature in batch}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.models.encode import batches_by_length, not_finite, tokens_at_once
 from pairsmith.models.reader import (
     ANSWER_TOKENS,
@@ -63,7 +64,7 @@ def text_vectors(
     lengths = [len(window.input_ids) for window in windows]
     by_window: dict[int, tuple[Tensor, Tensor]] = {}
     at_once = batch_tokens or tokens_at_once(encoder.tokens.model.device)
-    for rows in batches_by_length(lengths, len(lengths), at_once):
+    for rows in batches_by_length(lengths, batch_tokens=at_once):
         features = collate(encoder.tokens, [windows[row] for row in rows])
         for row, vectors in zip(rows, encoder.token_vectors(features), strict=True):
             window = windows[row]
@@ -107,8 +108,7 @@ def answer_by_vectors(
     texts = list(numbers_of)
     predictions: dict[int, Prediction] = {}
     with torch.inference_mode():
-        for first in range(0, len(texts), _AT_ONCE):
-            batch = texts[first : first + _AT_ONCE]
+        for batch in in_batches(texts, _AT_ONCE):
             numbers = [number for text in batch for number in numbers_of[text]]
             sides = question_vectors(encoder, [questions[number] for number in numbers])
             starts, ends = (torch.split(side, [len(numbers_of[text]) for text in batch]) for side in sides)
@@ -125,7 +125,7 @@ def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Te
     counts = short.tokens.token_counts(questions)
     order: list[int] = []
     vectors: list[tuple[Tensor, Tensor]] = []
-    for rows in batches_by_length(counts, len(counts), tokens_at_once(encoder.tokens.model.device)):
+    for rows in batches_by_length(counts, batch_tokens=tokens_at_once(encoder.tokens.model.device)):
         order += rows
         vectors.append(short.question_vectors(short.tokens.features([questions[row] for row in rows])))
     back = torch.tensor(order).argsort()

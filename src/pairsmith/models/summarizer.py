@@ -11,7 +11,6 @@ an encoder.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.encode import batches_by_length, moved, one_thread_each, padded_inputs
+from pairsmith.models.encode import moved, padded_inputs, results_by_length
 from pairsmith.models.heads import Loading, TextModel, load_with_head, writes_as
 
 BEAMS = 6
@@ -230,8 +229,8 @@ def summarize(
     summarizer.model.eval()
     device = summarizer.model.device
     how = search_settings(summarizer, beams, summary_tokens, shortest)
-    rows = encode_documents(summarizer, documents, summary_tokens)
-    summaries = [""] * len(rows)
+    documents_as_tokens = encode_documents(summarizer, documents, summary_tokens)
+    summaries = [""] * len(documents)
 
     def written(features: dict[str, Tensor]) -> Tensor:
         read = 0 if summarizer.cue is None else features["input_ids"].shape[1]
@@ -242,18 +241,18 @@ def summarize(
             ids: Tensor = summarizer.model.generate(**inputs, generation_config=how, logits_processor=rules)
             return ids[:, read:].cpu()
 
-    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[Tensor]:
-        return pool.submit(written, document_features(summarizer, [rows[row] for row in batch]))
-
-    most = batch_size * summarizer.max_length
-    with one_thread_each(device) as pool:
-        for batch, ids in pool.results(
-            begin, batches_by_length([len(row) for row in rows], batch_size, most)
-        ):
-            texts = summarizer.tokenizer.batch_decode(ids, skip_special_tokens=True)
-            for row, text in zip(batch, texts, strict=True):
-                summaries[row] = text.strip()
-            advance(len(batch))
+    for rows, ids in results_by_length(
+        list(map(len, documents_as_tokens)),
+        lambda rows: document_features(summarizer, [documents_as_tokens[row] for row in rows]),
+        written,
+        device,
+        batch_size=batch_size,
+        batch_tokens=batch_size * summarizer.max_length,
+    ):
+        texts = summarizer.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        for row, text in zip(rows, texts, strict=True):
+            summaries[row] = text.strip()
+        advance(len(rows))
     return summaries
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from pairsmith.data.questions import Distribution
-from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
+from pairsmith.models.encode import results_by_length
 from pairsmith.models.reader import (
     ANSWER_TOKENS,
     Feature,
@@ -69,17 +70,16 @@ def window_scores(
 
     The tokens are all those of a window, special ones included; ``whole_text`` joins a text's windows (Q7).
     """
-    device = reader.model.device
     scores: list[Tensor] = [torch.empty(0)] * len(windows)
-    lengths = [len(window.input_ids) for window in windows]
-    batches = batches_by_length(lengths, len(windows), batch_tokens or tokens_at_once(device))
-    with one_thread_each(device) as pool:
-        for rows, results in pool.results(
-            lambda threads, rows: threads.submit(read_windows, reader, [windows[row] for row in rows]),
-            batches,
-        ):
-            for row, both in zip(rows, results, strict=True):
-                scores[row] = both
+    for rows, results in results_by_length(
+        [len(window.input_ids) for window in windows],
+        lambda rows: [windows[row] for row in rows],
+        partial(read_windows, reader),
+        reader.model.device,
+        batch_tokens=batch_tokens,
+    ):
+        for row, both in zip(rows, results, strict=True):
+            scores[row] = both
     return scores
 
 

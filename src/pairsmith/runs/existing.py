@@ -1,17 +1,44 @@
 """What is in a folder already: the work of an earlier run, and shares that the ranks of an array job made."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pairsmith.core.errors import BusyError, DamagedError, FolderError, OtherWorkError, first_line
-from pairsmith.core.paths import MANIFEST, Place, files_below, reaching, remove_files, size_of
+from pairsmith.core.errors import (
+    BusyError,
+    DamagedError,
+    FolderError,
+    OtherWorkError,
+    StorageError,
+    first_line,
+)
+from pairsmith.core.model_files import hash_file
+from pairsmith.core.paths import (
+    MANIFEST,
+    Place,
+    files_below,
+    inside,
+    is_folder,
+    name_in,
+    reaching,
+    remove_files,
+    several,
+    size_of,
+)
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.folder import Manifest, ShardEntry, read_manifest, run_of
+from pairsmith.runs.folder import (
+    JOURNAL,
+    REJECTS,
+    SHARD_FILE,
+    Manifest,
+    ShardEntry,
+    read_manifest,
+    run_of,
+)
 from pairsmith.runs.journal import Journal, read_run
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
 def read_or_mend(run: Run) -> Manifest:
@@ -34,6 +61,45 @@ def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     # Lines of another run are from a writer that did not know yet that it had lost the folder.
     run = run_of(manifest.base)
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
+
+
+def has_parts(out: Place) -> bool:
+    """Whether ``out`` contains folders for parts of the work (see ``mapped.start_part``)."""
+    return any(is_folder(folder) and size_of(folder / MANIFEST) is not None for folder in inside(out))
+
+
+def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
+    """The finished shards of ``run.out`` whose files are unchanged, by their hashes; others are told."""
+
+    def damaged(entry: ShardEntry) -> Place | None:
+        for file in entry.files:
+            path = run.out / file.path
+            if size_of(path) != file.bytes or hash_file(path) != file.sha256:
+                return path
+        return None
+
+    sound, finished = {}, list(entries)
+    with reaching(run.out, StorageError):
+        for entry, path in zip(finished, several(damaged, finished), strict=True):
+            if path is None:
+                sound[entry.shard] = entry
+            else:
+                text = f"{path} has changed since it was written; shard {entry.shard} is made again"
+                run.tell("damaged", text)
+    return sound
+
+
+def clear_strays(out: Place, entries: Iterable[ShardEntry]) -> None:
+    """Remove temporary files, and shard files that no entry lists."""
+    listed = {file.path for entry in entries for file in entry.files}
+    for folder in (out, out / JOURNAL):
+        clear_temporary(folder)
+    for folder in (out / "data", out / REJECTS):
+        clear_temporary(folder)
+        with storage_errors(folder):
+            names = {name_in(out, path): path for path in inside(folder)}
+            strays = [name for name in names if SHARD_FILE.fullmatch(name) and name not in listed]
+            remove_files([names[name] for name in strays])
 
 
 def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:

@@ -16,28 +16,25 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.core.errors import FolderError, SettingsError, StorageError, redacted
-from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import (
-    MANIFEST,
-    Place,
-    inside,
-    is_folder,
-    name_in,
-    reaching,
-    remove_files,
-    several,
-    size_of,
-)
+from pairsmith.core.errors import FolderError, SettingsError, redacted
+from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
-from pairsmith.runs.existing import entries_of, made_before, read_or_mend, remove_rank_folders, take_over
+from pairsmith.runs.existing import (
+    clear_strays,
+    entries_of,
+    has_parts,
+    made_before,
+    read_or_mend,
+    remove_rank_folders,
+    take_over,
+    unchanged,
+)
 from pairsmith.runs.folder import (
     JOURNAL,
     REJECTS,
-    SHARD_FILE,
     Counts,
     DatasetFolder,
     FileEntry,
@@ -51,15 +48,7 @@ from pairsmith.runs.folder import (
 from pairsmith.runs.identity import Identity, only_adds
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log
-from pairsmith.runs.storage import (
-    JSON,
-    clear_temporary,
-    encode_table,
-    hash_bytes,
-    storage_errors,
-    write_atomic,
-    write_json,
-)
+from pairsmith.runs.storage import JSON, encode_table, hash_bytes, storage_errors, write_atomic, write_json
 
 _SPLIT = re.compile(r"\w+")
 MOST_SHARDS = 100_000
@@ -149,7 +138,7 @@ class FolderWriter:
         def extends(earlier: Manifest) -> bool:
             entries = entries_of(earlier, journal).values()
             if earlier.step == step and not earlier.complete and not entries and not journal.bad:
-                return not _has_parts(run.out)  # nothing would be lost
+                return not has_parts(run.out)  # nothing would be lost
             if growth is None or not only_adds(earlier, identity, growth.settings):
                 return False
             return all(map(growth.holds, entries))
@@ -189,7 +178,7 @@ class FolderWriter:
                     raise
             writer = cls(run, schema, earlier, entries, journal)
             writer._continue(manifest)
-        writer._clear_strays()
+        clear_strays(run.out, writer._entries.values())
         if not writer.finished:
             try:
                 take_over(run, manifest, writer._add_made)
@@ -355,7 +344,7 @@ class FolderWriter:
     def _continue(self, manifest: Manifest) -> None:
         """Continue existing work: intact shards are kept, the others made again."""
         earlier = self._manifest
-        sound = self._whole()
+        sound = unchanged(self._run, self._entries.values())
         card_missing = earlier.complete and size_of(self._out / "README.md") is None
         same = earlier.fingerprint == manifest.fingerprint and len(sound) == len(self._entries)
         if earlier.complete and same and not card_missing:
@@ -365,44 +354,6 @@ class FolderWriter:
         listed = self._journal.entries
         self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])
         self._begin(manifest)
-
-    def _whole(self) -> dict[int, ShardEntry]:
-        """The finished shards whose files are unchanged, by their hashes."""
-
-        def damaged(entry: ShardEntry) -> Place | None:
-            for file in entry.files:
-                path = self._out / file.path
-                if size_of(path) != file.bytes or hash_file(path) != file.sha256:
-                    return path
-            return None
-
-        sound = {}
-        entries = list(self._entries.values())
-        with reaching(self._out, StorageError):
-            for entry, path in zip(entries, several(damaged, entries), strict=True):
-                if path is None:
-                    sound[entry.shard] = entry
-                else:
-                    text = f"{path} has changed since it was written; shard {entry.shard} is made again"
-                    self._run.tell("damaged", text)
-        return sound
-
-    def _clear_strays(self) -> None:
-        """Remove temporary files, and shard files that no entry lists."""
-        listed = {file.path for entry in self._entries.values() for file in entry.files}
-        for folder in (self._out, self._out / JOURNAL):
-            clear_temporary(folder)
-        for folder in (self._out / "data", self._out / REJECTS):
-            clear_temporary(folder)
-            with storage_errors(folder):
-                names = {name_in(self._out, path): path for path in inside(folder)}
-                strays = [name for name in names if SHARD_FILE.fullmatch(name) and name not in listed]
-                remove_files([names[name] for name in strays])
-
-
-def _has_parts(out: Place) -> bool:
-    """Whether ``out`` contains folders for parts of the work (see ``mapped.start_part``)."""
-    return any(is_folder(folder) and size_of(folder / MANIFEST) is not None for folder in inside(out))
 
 
 def _check_schema(name: str, table: pa.Table, schema: pa.Schema) -> None:

@@ -14,7 +14,7 @@ from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, start_p
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import CUT, load_judge, timed_judge
-from pairsmith.steps.mine.settings import FilterSettings
+from pairsmith.steps.mine.options import JudgeOptions
 
 SCORES: pa.Schema = pa.schema([("score", pa.float32())])
 SCORE_OF: Mapping[str, str] = {
@@ -31,7 +31,7 @@ def judge_shards(
     rows: Callable[[int], pa.Table],
     shards: int,
     texts: int,
-    settings: FilterSettings,
+    options: JudgeOptions,
     revision: str,
     run: Run,
     *,
@@ -42,18 +42,17 @@ def judge_shards(
 
     Args:
         rows: gives the rows of a shard, with the columns input, a query, and output, a text for it.
-        settings: how ``filter`` judges pairs; ``revision``: of its model.
+        options: how the pairs are judged; ``revision``: of the model that does so.
         deciding: settings that decide which rows there are; ``inputs``: fingerprints of what these are made
             of.
     """
-    assert settings.model is not None
     writer = start_part(
         run,
         step="score",
         schema=SCORES,
-        settings={"judge_kind": settings.judge, "dtype": settings.dtype, "shard_size": settings.shard_size}
+        settings={"judge_kind": options.judge, "dtype": options.dtype, "shard_size": options.shard_size}
         | dict(deciding)
-        | (CUT if settings.judge == "likelihood" else {}),
+        | (CUT if options.judge == "likelihood" else {}),
         inputs=inputs,
         models={"judge": revision},
         planned=shards,
@@ -68,9 +67,9 @@ def judge_shards(
 
     commit_each(
         writer,
-        partial(_load, settings, revision),
+        partial(_load, options, revision),
         unscored(),
-        ExecutorChoice.of(settings),
+        ExecutorChoice.of(options),
         run,
         title="judge",
         unit="texts",
@@ -79,42 +78,41 @@ def judge_shards(
     )
     return writer.finish(
         Card(
-            title=f"Scores of texts by {settings.judge} {model_display_name(settings.model)}",
+            title=f"Scores of texts by {options.judge} {model_display_name(options.model)}",
             description="How well texts answer queries.",
             columns={"score": "higher is better"},
             provenance="The scores were computed from the texts.",
             tags=(),
             licence="It contains no texts.",
-            sources=sources_of(models=[settings.model]),
+            sources=sources_of(models=[options.model]),
         )
     )
 
 
 def seconds_to_judge(
-    settings: FilterSettings, before: Before, queries: Sequence[str], texts: Sequence[str]
+    options: JudgeOptions, before: Before, queries: Sequence[str], texts: Sequence[str]
 ) -> tuple[float, float]:
     """Seconds to load a judge, and for each text that it scores; some of the queries and texts are tried."""
     if not queries or not texts:
         return 0.0, 0.0  # an earlier step has still to make them
     sides = [[side[i % len(side)] for i in range(_TRIED)] for side in (queries, texts)]
-    if settings.judge == "likelihood":
+    if options.judge == "likelihood":
         sides.reverse()
-    return timed_judge(settings, before, pa.table({"input": sides[0], "output": sides[1]}))
+    return timed_judge(options, before, pa.table({"input": sides[0], "output": sides[1]}))
 
 
-def _load(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
+def _load(options: JudgeOptions, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; what is returned scores the texts of a shard.
 
     A language model reads the text and then the query: the likelihood of a long text after a query says more
     about the text.
     """
-    assert settings.model is not None
-    check_revision(settings.model, revision, worker)
-    judge = load_judge(settings)
+    check_revision(options.model, revision, worker)
+    judge = load_judge(options)
 
     def score(shard: RowShard, advance: Advance) -> RowsAndRejects:
         rows = shard.rows
-        if settings.judge == "likelihood":
+        if options.judge == "likelihood":
             rows = pa.table({"input": rows["output"], "output": rows["input"]})
         return pa.table({"score": judge(rows, advance)}, schema=SCORES), to_table([], REJECT)
 

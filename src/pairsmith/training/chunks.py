@@ -38,7 +38,7 @@ def chunked(
         position of the concatenated chunks: a mapping that a trainer can move to a device.
     """
     most = batch_tokens or tokens_at_once(device)
-    return _chunks_of(list(batches_by_length(lengths, len(lengths), most)), features)
+    return _chunks_of(list(batches_by_length(lengths, batch_tokens=most)), features)
 
 
 def grouped(

@@ -7,7 +7,6 @@ from pairsmith.data.text import Entity
 from pairsmith.methods.mining.units import (
     AnswerInPassage,
     answers_in_passages,
-    first_not_finite,
     sentences_of,
     unit_vectors,
 )
@@ -44,8 +43,3 @@ def test_texts_of_another_style_and_without_direction_are_left_out():
     assert styled.zero.tolist() == [False, True, False, False]
     assert styled.other_style.tolist() == [False, False, True, False]
     assert styled.vectors.tolist() == [pytest.approx([0.6, 0.8]), [1, 0]]
-
-
-def test_the_first_vector_that_is_not_finite_is_told():
-    assert first_not_finite(np.ones((2, 2), np.float32)) is None
-    assert first_not_finite(np.array([[1, 1], [np.inf, 1], [np.nan, 1]], np.float32)) == 1

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import fingerprints
 from tests.training.few import PEOPLE, PLAYS
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, OtherWorkError, StorageError
@@ -85,6 +86,51 @@ def world(tmp_path, judge):
         return FilterSettings(**{**given, **changes})
 
     return tmp_path, settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_pairs", "of_scores"),
+    [
+        (
+            {"best": 4},
+            "023b9966ef03b821cfd5fd73cc6c2f97bd50bebd46f57f3b21993ab7463097af",
+            "5171afc2c050af999358a52f950ea4c6308d998be5888d12da167111ab44cdd8",
+        ),
+        (
+            {"one_per": "pair"},
+            "364f97fdb403725526720fb909fa58871f12ce9979b15f064bc53c219eab74be",
+            "5171afc2c050af999358a52f950ea4c6308d998be5888d12da167111ab44cdd8",
+        ),
+        (
+            {"rank_by": ["margin"]},
+            "6f38af4cd5b768c15bdb10de25481129c60903bf11b955068620cffb096679c2",
+            "5171afc2c050af999358a52f950ea4c6308d998be5888d12da167111ab44cdd8",
+        ),
+        (
+            {"beside": ["margin"], "by": "score", "max_length": 32, "threshold": -1},
+            "f0953fa499408d3be6f7792cf6a26dc7d141b3a36b1a147641dbf4874187b682",
+            "d14a7393f4ad64b934404b87851c0b3a834aebf4e60122fbd4fa32fa04e9ebb3",
+        ),
+        (
+            {"judge": "likelihood"},
+            "62e9a69393f5196307cee03271afa76114c2f6f9b9120a3a95235a3e47cb660c",
+            "c33b7fd7f742ace7246914b5edac82024a584995b36f7c0d6961578e8267b565",
+        ),
+        (
+            {"judge": "margin", "model": None, "dtype": "auto"},
+            "a3a0847a6e51558a43f4de10ef7d6734155a590c3b6e2776e35b7c1130a7dc8a",
+            None,
+        ),
+    ],
+)
+def test_folders_of_earlier_versions_go_on(world, tiny_gpt2, changes, of_pairs, of_scores):
+    tmp, settings = world
+    if changes.get("judge") == "likelihood":
+        changes = {**changes, "model": str(tiny_gpt2)}
+    filter_pairs(settings(**changes), Run(tmp / "out", Silent()))
+    assert fingerprints.of_settings(tmp / "out") == of_pairs
+    if of_scores:
+        assert fingerprints.of_settings(tmp / "out" / "scores") == of_scores
 
 
 def test_the_best_are_kept_in_the_order_of_their_scores(world, judge):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from tests import fingerprints
 from tests.conftest import make_bert
 from tests.heard import Heard
 from tests.training.few import PEOPLE, PLAYS, document, passage, write
@@ -47,6 +48,39 @@ def world(tmp_path, tiny_bert):
         return MineSettings(**given, **{"encoder": str(tiny_bert), "k": 3, **changes})
 
     return tmp_path, settings
+
+
+@pytest.mark.parametrize(
+    ("kind", "sources", "changes", "of_inputs", "of_outputs"),
+    [
+        (
+            "pairs",
+            ("questions.jsonl", "documents.jsonl"),
+            {"vector_dtype": "float16"},
+            "efa47bd66484b9fb971b7a422f9a75b217579a1ff2710db737e6f0efe09c20d7",
+            "304f27bbbe96afdf513b363ac745af7b63d30dd1966f8e78867b956a4638d73d",
+        ),
+        (
+            "reading",
+            ("questions.jsonl", "passages.jsonl"),
+            {"window": 20, "max_length": 40},
+            "e0a79bc2ca970e0086b697d27a5d77849f32fba947685649362dd8d07bc10470",
+            "cccb47d0f89b150fd9175ee0e0e6c52a9995e43bcd71d0f4c8771a3031a5d4f2",
+        ),
+        (
+            "summaries",
+            ("documents.jsonl", "documents.jsonl"),
+            {"group_column": "day", "min_sentences": 2},
+            "d782dbccbcd9435e4e02edb61c08c8b08512be4f1ed754957f1475a5baeb41bc",
+            "99b12f0aa369b4d277e3b4e89d3f1c72cec706c36b8ae9940abf36fd84d78da2",
+        ),
+    ],
+)
+def test_encoded_corpora_of_earlier_versions_are_used(world, kind, sources, changes, of_inputs, of_outputs):
+    tmp, settings = world
+    mine(settings(kind, *sources, dtype="float32", shard_size=5, **changes), Run(tmp / "out", Silent()))
+    assert fingerprints.of_settings(tmp / "out" / "inputs") == of_inputs
+    assert fingerprints.of_settings(tmp / "out" / "outputs") == of_outputs
 
 
 def rejects(folder):

@@ -237,13 +237,13 @@ def test_the_reason_is_named_where_nothing_is_left_of_a_corpus(world):
 
 def test_vectors_without_direction_and_numbers():
     units = [Unit("a", "f:1"), Unit("b", "f:2")]
-    settings = MineSettings(inputs="a", outputs="b", encoder="m")
-    rows, rejects = encoded(units, np.array([[0, 0], [3, 4]], np.float32), settings)
+    options = MineSettings(inputs="a", outputs="b", encoder="m").encoding()
+    rows, rejects = encoded(units, np.array([[0, 0], [3, 4]], np.float32), options)
     assert rows["vector"].to_pylist() == [pytest.approx([0.6, 0.8])]
     assert rejects["filter"].to_pylist() == ["zero vector"]
     assert json.loads(rejects["row"][0].as_py()) == {"text": "a", "where": "f:1"}
     with pytest.raises(ModelError, match="not finite for f:2"):
-        encoded(units, np.array([[1, 0], [np.nan, 4]], np.float32), settings)
+        encoded(units, np.array([[1, 0], [np.nan, 4]], np.float32), options)
 
 
 def test_shards_are_read_in_order_and_finished_ones_skipped(world):

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
+from tests import fingerprints
 from tests.planned import planned
 from tests.steps.negatives.conftest import lines, texts
 
@@ -19,7 +20,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing, plan
+from pairsmith.steps.negatives import choosing, plan, route
 from pairsmith.steps.negatives.plan import plan_negatives
 from pairsmith.steps.negatives.route import negatives
 
@@ -259,6 +260,16 @@ def cross_encoder(tiny_bert, tmp_path_factory):
     return folder
 
 
+def test_vectors_and_scores_of_earlier_versions_are_used(world, tiny_gpt2):
+    tmp, settings, *_ = world
+    out = dataset(tmp, settings(judge=str(tiny_gpt2), judge_kind="likelihood")).path
+    assert {part: fingerprints.of_settings(out / part) for part in ("queries", "corpus", "scores")} == {
+        "queries": "6c3013d36aea51ad36e4fd234aa8f44dfc73de4f78624276b60d5b3a5e0a9ac0",
+        "corpus": "f048ac9b0575f9ad7e2805d0f9b542d59eb2a3f8d778bf536d96fb0e6f437d4b",
+        "scores": "95e6a3bf42b2e2014a50f2812d946549329d5a650511a7b4e0d16ddc0a2b1c10",
+    }
+
+
 def test_a_cross_encoder_scores_ranks_and_limits(world, encoder, cross_encoder):
     from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 
@@ -302,7 +313,8 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 @pytest.mark.parametrize("judged", [False, True])
 def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encoder, monkeypatch, judged):
     tmp, settings, *_ = world
-    monkeypatch.setattr(choosing, "AT_ONCE", 5)
+    for module in (choosing, route):
+        monkeypatch.setattr(module, "AT_ONCE", 5)
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])
     given = settings(pairs=new, pick="random", **({"judge": str(cross_encoder)} if judged else {}))

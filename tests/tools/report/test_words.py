@@ -2,8 +2,8 @@
 
 import pytest
 
+from pairsmith.cli.step import command_of
 from pairsmith.cli.steps import STEPS as ALL_STEPS
-from pairsmith.cli.steps import command_of
 from pairsmith.data.tasks import load_task
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.words import _IF, _WORDS, STEPS, settings_in_words

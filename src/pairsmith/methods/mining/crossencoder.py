@@ -122,8 +122,8 @@ class RankingRow:
 def batch_of_rows(cross: CrossEncoder, rows: Sequence[RankingRow]) -> Mapping[str, Any]:
     """The arguments of ``CrossEncoderWithLoss.forward``: whole rows in chunks, each with its own loss."""
     tokens = [sum(map(len, cross.rows([row.input] * len(row.outputs), row.outputs))) for row in rows]
-    some = batches_by_length(tokens, len(rows), tokens_at_once(cross.model.device))
-    return {"chunks": [_chunk(cross, [rows[number] for number in numbers]) for numbers in some]}
+    batches = batches_by_length(tokens, batch_tokens=tokens_at_once(cross.model.device))
+    return {"chunks": [_chunk(cross, [rows[number] for number in numbers]) for numbers in batches]}
 
 
 def _chunk(cross: CrossEncoder, rows: Sequence[RankingRow]) -> dict[str, Any]:

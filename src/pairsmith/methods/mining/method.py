@@ -11,19 +11,14 @@
 """
 
 from collections.abc import Iterable
-from itertools import compress
 from typing import TYPE_CHECKING, Any, get_args
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedAnswer, MinedPair, as_columns
 from pairsmith.methods.mining.pairable import TextsInMemory, pairable_neighbours
-from pairsmith.methods.mining.units import AnswerInPassage, first_not_finite, unit_vectors
-from pairsmith.models.encode import Side, encode_texts
+from pairsmith.methods.mining.units import AnswerInPassage
+from pairsmith.models.unit_vectors import distinct_unit_vectors, refuse_single_text
 from pairsmith.search.exact import two_way_search
 from pairsmith.search.margin import MarginName, RetrievalName, candidates, choose
 from pairsmith.search.permitted import SPARE
@@ -79,8 +74,8 @@ def mine_pairs(
             raise SettingsError(f"{name} must be one of {', '.join(get_args(names))}, not {value!r}")
     # 1. Encode both sides (M2).
     outputs_by_text = _by_text(outputs)
-    xs, x = unit_vectors_of(encoder, inputs, "query", "inputs")
-    ys, y = unit_vectors_of(encoder, outputs_by_text, "document", "outputs")
+    xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
+    ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
     # 2. The k nearest of each text both ways (M3) that may be paired with it (M5).
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
     if not keep_verbatim:
@@ -98,7 +93,7 @@ def mine_pairs(
 
 def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | AnswerInPassage]:
     """The outputs by the texts that are encoded, in their order; of equal texts the first."""
-    _refuse_text(outputs, "outputs")
+    refuse_single_text(outputs, "outputs")
     by_text: dict[str, str | AnswerInPassage] = {}
     for output in outputs:
         by_text.setdefault(output if isinstance(output, str) else output.text, output)
@@ -107,12 +102,6 @@ def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | Answer
 
 def _answer_of(output: str | AnswerInPassage) -> str | None:
     return None if isinstance(output, str) else output.answer
-
-
-def _refuse_text(texts: object, name: str) -> None:
-    """Refuse a single text for the argument ``name``, of which each letter would be a text."""
-    if isinstance(texts, str):
-        raise InputError(f"{name} must be a list of texts, not a single text")
 
 
 def mined_pair(input_: str, output: str | AnswerInPassage, margin: float, cosine: float) -> MinedPair:
@@ -124,21 +113,3 @@ def mined_pair(input_: str, output: str | AnswerInPassage, margin: float, cosine
         return pair
     answers: dict[str, list[Any]] = {"text": [output.answer], "answer_start": [output.start]}
     return MinedAnswer(**as_columns(pair), context=output.passage, answers=answers)
-
-
-def unit_vectors_of(
-    encoder: "SentenceTransformer", texts: Iterable[str], side: Side, name: str
-) -> tuple[list[str], Tensor]:
-    """The distinct texts with a nonzero vector, n of them, and their vectors of length 1, ``(n, d)`` float32.
-
-    ``name`` is the name of the argument with the texts, for messages.
-    """
-    _refuse_text(texts, name)
-    distinct = list(dict.fromkeys(texts))
-    vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
-    if (place := first_not_finite(vectors)) is not None:
-        raise ModelError(f"the encoder gives a vector that is not finite for {distinct[place]!r}")
-    scaled = unit_vectors(vectors)
-    if not len(scaled.vectors):
-        raise InputError(f"{name}: there are no texts, or none with a nonzero vector")
-    return list(compress(distinct, scaled.kept)), torch.from_numpy(scaled.vectors)

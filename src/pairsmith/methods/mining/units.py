@@ -90,9 +90,3 @@ def unit_vectors(
         other_style = ~zero & (style_probability < least_probability)
     kept = ~(zero | other_style)
     return UnitVectors(vectors[kept] / lengths[kept, None], zero, other_style)
-
-
-def first_not_finite(vectors: NDArray[np.float32]) -> int | None:
-    """The number of the first of n vectors, ``(n, d)``, that is not finite; None where all are."""
-    places = np.flatnonzero(~np.isfinite(np.linalg.norm(vectors, axis=1)))
-    return int(places[0]) if len(places) else None

@@ -7,6 +7,7 @@ passage and instruction -> the likeliest answers -> the likeliest question behin
 from collections.abc import Sequence
 from itertools import islice
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import (
@@ -69,16 +70,15 @@ class CausalGenerator:
         most = self._options.batch_size or BATCH_SIZES["causal"]
         # Batches of about one size: the last rows of each are drawn nearly alone.
         size = -(-len(passages) // max(1, -(-len(passages) // most)))
-        for first in range(0, len(passages), max(1, size)):
-            some = passages[first : first + size]
+        for batch in in_batches(passages, max(1, size)):
             if self._options.decoding == "beams":
-                rejects += keep_all(some, self._search(some))
-                advance(self._options.tries * len(some))
+                rejects += keep_all(batch, self._search(batch))
+                advance(self._options.tries * len(batch))
                 continue
             for _ in range(self._options.tries):
-                left = [passage for passage in some if passage.missing(self._options.questions)]
-                rejects += keep_all(left, self._draw(left))
-                advance(len(some))
+                unfinished = [passage for passage in batch if passage.missing(self._options.questions)]
+                rejects += keep_all(unfinished, self._draw(unfinished))
+                advance(len(batch))
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
@@ -202,8 +202,8 @@ class CausalGenerator:
 
     def _behind_line_break(self, text: str) -> list[int]:
         """The tokens of a text that follows another: alone it may get others, and special ones around it."""
-        before, every = self.model.encode("x\n"), self.model.encode("x\n" + text)
-        tokens = every[common(before, every) :]
+        before, joined = self.model.encode("x\n"), self.model.encode("x\n" + text)
+        tokens = joined[common(before, joined) :]
         while tokens and tokens[-1] in self.model.end_tokens:
             tokens.pop()
         return tokens

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
@@ -186,10 +187,10 @@ def target_text(answer: str, question: str) -> str | None:
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Continuation]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
-        given = prompt_of(example.input, ANSWER)
-        tokens, ends = _tokens(tokenizer, given + example.output)
+        prompt = prompt_of(example.input, ANSWER)
+        tokens, ends = _tokens(tokenizer, prompt + example.output)
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
-        begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))
+        begin = next((place for place, end in enumerate(ends) if end > len(prompt)), len(tokens))
         if begin < min(len(tokens), context):
             yield Continuation(tokens[:context], begin)
 
@@ -247,8 +248,8 @@ def chunks_of(
 
     Each has the arguments of ``GeneratorWithLoss.logits``, with ``labels``, ``(n, tokens)`` int64.
     """
-    for first in range(0, len(examples), _LOOKED_AT):
-        yield from collate(examples[first : first + _LOOKED_AT])["pairs"]["chunks"]
+    for batch in in_batches(examples, _LOOKED_AT):
+        yield from collate(batch)["pairs"]["chunks"]
 
 
 def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:

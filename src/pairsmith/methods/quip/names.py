@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError, SettingsError, choices
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import DtypeName
@@ -280,8 +281,8 @@ def train_tagger(
         torch.manual_seed(seed)
         for epoch in range(options.epochs):
             order = generator(seed, "order", epoch).permutation(len(sentences))
-            for first in range(0, len(order), options.batch_size):
-                batch = [sentences[place] for place in order[first : first + options.batch_size]]
+            for rows in in_batches(order, options.batch_size):
+                batch = [sentences[row] for row in rows]
                 words = Words.of(tagger.encoder, batch)
                 places = zip(words.sentence.tolist(), words.word.tolist(), strict=True)
                 gold = torch.tensor([number[batch[sentence].tags[word]] for sentence, word in places])
@@ -310,7 +311,7 @@ def tag_sentences(
     predicted = [["O"] * len(sentence.words) for sentence in sentences]
     lengths = tagger.encoder.token_counts([" ".join(sentence.words) for sentence in sentences])
     with torch.inference_mode():
-        for rows in batches_by_length(lengths, len(lengths), tokens_at_once(tagger.model.device)):
+        for rows in batches_by_length(lengths, batch_tokens=tokens_at_once(tagger.model.device)):
             words = Words.of(tagger.encoder, [sentences[row] for row in rows])
             scores = tagger(words)
             if not torch.isfinite(scores).all():

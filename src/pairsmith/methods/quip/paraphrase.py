@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.paraphrases import Paraphrase
@@ -311,9 +312,7 @@ def fine_tune(
     rng = np.random.default_rng(seed)
     head.train()
     for _ in range(epochs):
-        order = rng.permutation(len(pairs))
-        for first in range(0, len(pairs), BATCH):
-            rows = order[first : first + BATCH]
+        for rows in in_batches(rng.permutation(len(pairs)), BATCH):
             if len(rows) < 2:  # a single row cannot be standardised
                 continue
             features = pair_features(encoder, [(pairs[i].sentence1, pairs[i].sentence2) for i in rows])

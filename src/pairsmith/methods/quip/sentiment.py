@@ -8,7 +8,6 @@ probabilities of two words.
 """
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.encode import not_finite, results_by_length
 from pairsmith.models.heads import TextModel
 from pairsmith.models.reader import (
     Reader,
@@ -225,8 +225,7 @@ def judge_by_reader(
     parts: list[Scores] = []
     rationales: list[str] = []
     with (progress or Silent()).task("judge", len(texts), "texts") as bar:
-        for first in range(0, len(texts), _READ_AT_ONCE):
-            batch = texts[first : first + _READ_AT_ONCE]
+        for batch in in_batches(texts, _READ_AT_ONCE):
             of = read(batch)
             parts.append(largest(of))
             sides = rationale_questions(parts[-1], neutral)
@@ -263,20 +262,20 @@ def judge_by_mask(
             scores: Scores = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
             return scores
 
-    def begin(pool: ThreadPoolExecutor, batch: Sequence[str]) -> Future[Scores]:
-        masked = [text + behind for text in batch]
-        return pool.submit(scored, tokenizer(masked, padding=True, return_tensors="pt"))
-
-    def score(batch: Sequence[str]) -> Scores:
-        cut = [_cut(tokenizer, text, room) for text in batch]
-        lengths = [len(ids) for ids in tokenizer(cut)["input_ids"]]
+    def score(texts: Sequence[str]) -> Scores:
+        cut = [_cut(tokenizer, text, room) for text in texts]
         scores = np.empty((len(cut), 2))
-        most = batch_tokens or tokens_at_once(network.device)
-        batches = batches_by_length(lengths, len(cut), most)
-        shown = progress or Silent()
-        with shown.task("judge", len(cut), "texts") as bar, one_thread_each(network.device) as pool:
-            for rows, both in pool.results(
-                lambda pool, rows: begin(pool, [cut[row] for row in rows]), batches
+
+        def masked(rows: list[int]) -> Any:
+            return tokenizer([cut[row] + behind for row in rows], padding=True, return_tensors="pt")
+
+        with (progress or Silent()).task("judge", len(cut), "texts") as bar:
+            for rows, both in results_by_length(
+                [len(ids) for ids in tokenizer(cut)["input_ids"]],
+                masked,
+                scored,
+                network.device,
+                batch_tokens=batch_tokens,
             ):
                 scores[rows] = both
                 bar.advance(len(rows))

@@ -4,7 +4,6 @@ nucleus sampling, many sequences per passage; or two beam searches, for answers 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
@@ -12,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
 from pairsmith.methods.quip.diverse_answers import diverse
 from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
-from pairsmith.models.encode import batches_by_length, one_thread_each
+from pairsmith.models.encode import results_by_length
 from pairsmith.models.language.sequences import draw_sequences, search_sequences
 from pairsmith.models.question_generator import (
     GENERATED_ANSWER_TOKENS,
@@ -69,9 +69,9 @@ class SequenceGenerator:
             return keep_all(passages, questions)
         rejects: list[Reject] = []
         for _ in range(tries):
-            left = [passage for passage in passages if passage.missing(self._options.questions)]
-            advance(len(passages) - len(left))
-            rejects += keep_all(left, self._each_batch(left, self._draw, advance))
+            unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
+            advance(len(passages) - len(unfinished))
+            rejects += keep_all(unfinished, self._each_batch(unfinished, self._draw, advance))
         return rejects
 
     def _each_batch(
@@ -83,18 +83,22 @@ class SequenceGenerator:
         """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
         size = self._options.batch_size or BATCH_SIZES["encoder-decoder"]
-        most = size * self.model.max_length
-        batches = batches_by_length(list(map(len, tokens)), size, most)
 
-        def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[WrittenQuestion]]]:
-            features = document_features(self.model, [tokens[row] for row in rows])
-            return pool.submit(work, [passages[row] for row in rows], features)
+        def features(rows: list[int]) -> tuple[list[Passage], dict[str, Any]]:
+            documents = document_features(self.model, [tokens[row] for row in rows])
+            return [passages[row] for row in rows], documents
 
         by_row: dict[int, list[WrittenQuestion]] = {}
-        with one_thread_each(self.model.model.device) as pool:
-            for rows, results in pool.results(begin, batches):
-                by_row.update(zip(rows, results, strict=True))
-                advance(len(rows))
+        for rows, results in results_by_length(
+            list(map(len, tokens)),
+            features,
+            lambda batch: work(*batch),
+            self.model.model.device,
+            batch_size=size,
+            batch_tokens=size * self.model.max_length,
+        ):
+            by_row.update(zip(rows, results, strict=True))
+            advance(len(rows))
         return [by_row[row] for row in range(len(passages))]
 
     def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
@@ -122,16 +126,16 @@ class SequenceGenerator:
         written: list[list[WrittenQuestion]] = [[] for _ in passages]
         begins: list[tuple[int, list[int]]] = []
         for row, sequences in enumerate(self._search_answers(states, moved["attention_mask"])):
-            whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
+            complete = [tokens for tokens in sequences if tokens[-1] == self._separator]
             written[row] += [self._parse(tokens) for tokens in sequences if tokens[-1] != self._separator]
-            texts = [self._parse(tokens).answer for tokens in whole]
+            texts = [self._parse(tokens).answer for tokens in complete]
             chosen = diverse(texts, self._options.questions)
             written[row] += [
                 WrittenQuestion(text, "", "not chosen" if text else "no answer")
                 for place, text in enumerate(texts)
                 if place not in chosen
             ]
-            begins += [(row, whole[place]) for place in chosen]
+            begins += [(row, complete[place]) for place in chosen]
         for row, tokens in self._search_questions(states, moved["attention_mask"], begins):
             written[row].append(self._parse(tokens))
         return written
@@ -159,9 +163,8 @@ class SequenceGenerator:
         by_length = sorted(begins, key=lambda begin: len(begin[1]))
         # A decoder counts positions from its first token, so answers in a batch must have the same length.
         for length, alike in groupby(by_length, key=lambda begin: len(begin[1])):
-            same = list(alike)
-            for first in range(0, len(same), most):
-                rows, answers = zip(*same[first : first + most], strict=True)
+            for batch in in_batches(list(alike), most):
+                rows, answers = zip(*batch, strict=True)
                 questions = search_sequences(
                     self.model.model,
                     states[list(rows)],

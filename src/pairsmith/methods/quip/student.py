@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion
@@ -100,10 +101,10 @@ def train_student_on(
             "a larger --batch-size, or fewer processes"
         )
     shown = progress or Silent()
-    known: PassageStore | None = None
+    readable: PassageStore | None = None
 
     def make() -> tuple[Student, TrainingTask[PassageExample]]:
-        nonlocal known
+        nonlocal readable
         encoder = load_span_encoder(
             settings.base,
             device=device,
@@ -115,16 +116,16 @@ def train_student_on(
         together = settings.together if settings.negatives == "batch" else None
         student = Student(encoder, together=together, batch_tokens=settings.batch_tokens)
         # Once, not for each learning rate.
-        known = known or with_read_answers(encoder.tokens, passages, shown)
-        make_row = partial(_drawn, known, settings.questions, settings.seed)
+        readable = readable or with_read_answers(encoder.tokens, passages, shown)
+        make_row = partial(_drawn, readable, settings.questions, settings.seed)
         answer = partial(answer_by_vectors, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
-        return student, TrainingTask(len(known), make_row, student.batch, measure, "F1")
+        return student, TrainingTask(len(readable), make_row, student.batch, measure, "F1")
 
     trained = train_at_each_rate(make, settings, device, shown, checkpoints)
-    assert known is not None  # there is at least one rate
+    assert readable is not None  # there is at least one rate
     return TrainedStudent(
-        trained.model.encoder, trained.learning_rate, trained.history, len(known), known.questions
+        trained.model.encoder, trained.learning_rate, trained.history, len(readable), readable.questions
     )
 
 
@@ -133,11 +134,10 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
 
     def readable() -> Iterator[bool]:
         with progress.task("look for answers", len(passages), "passages") as bar:
-            for first in range(0, len(passages), _AT_ONCE):
-                some = passages[first : first + _AT_ONCE]
-                for row, read in zip(some, tokens.text_tokens([row.text for row in some]), strict=True):
+            for batch in in_batches(passages, _AT_ONCE):
+                for row, read in zip(batch, tokens.text_tokens([row.text for row in batch]), strict=True):
                     yield from (is_read(read, question) for question in row.questions)
-                bar.advance(len(some))
+                bar.advance(len(batch))
 
     kept = np.fromiter(readable(), np.bool_, passages.questions)
     left_out = passages.questions - int(kept.sum())
@@ -192,19 +192,18 @@ class Student(nn.Module):
         # Passages under one softmax form one chunk, whose groups may be computed one by one.
         most = self._batch_tokens if self._together else None
 
-        def features(numbers: list[int]) -> dict[str, Any]:
-            some = [rows[number] for number in numbers]
+        def features(numbers: Sequence[int]) -> dict[str, Any]:
+            chunk = [rows[number] for number in numbers]
+            texts = [row.text for row in chunk]
             return {
-                "passages": _features(tokens, [row.text for row in some], most),
-                "questions": _features(short, _questions(some), most),
-                "counts": torch.tensor([len(row.questions) for row in some]),
-                **targets(tokens.text_tokens([row.text for row in some]), some),
+                "passages": _features(tokens, texts, most),
+                "questions": _features(short, _questions(chunk), most),
+                "counts": torch.tensor([len(row.questions) for row in chunk]),
+                **targets(tokens.text_tokens(texts), chunk),
             }
 
         if self._together:
-            every = list(range(len(rows)))
-            parts = [every[first : first + self._together] for first in range(0, len(rows), self._together)]
-            return {"passages": {"chunks": list(map(features, parts))}}
+            return {"passages": {"chunks": list(map(features, in_batches(range(len(rows)), self._together)))}}
         read = tokens.token_counts([row.text for row in rows])
         question_lengths = iter(short.token_counts(_questions(rows)))
         larger = [
@@ -227,15 +226,15 @@ class Student(nn.Module):
         counts, first = chunk["counts"].cpu(), torch.tensor(0)
         vectors = self._vectors(chunk["passages"])
         masks = [group["attention_mask"].bool() for group in chunk["passages"]["chunks"]]
-        there = _in_order(masks, chunk["passages"]).to(vectors.device)
+        attended = _in_order(masks, chunk["passages"]).to(vectors.device)
         if self._together:
             own = torch.arange(len(counts)).repeat_interleave(counts)
             first = (own * vectors.shape[1]).to(vectors.device)[:, None]
             counts = counts.sum(dim=0, keepdim=True)
-            vectors, there = vectors.flatten(0, 1)[None], there.flatten()[None]
+            vectors, attended = vectors.flatten(0, 1)[None], attended.flatten()[None]
         starts, ends = self.heads(self._vectors(chunk["questions"])[:, 0])
         logits = span_logits(vectors, starts, ends, counts.tolist())
-        allowed = there.repeat_interleave(counts.to(there.device), dim=0)
+        allowed = attended.repeat_interleave(counts.to(attended.device), dim=0)
         start, end = (
             sparse_cross_entropy(scores, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
             for name, scores in zip(("start", "end"), logits, strict=True)

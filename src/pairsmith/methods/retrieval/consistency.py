@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.search.exact import nearest, products_with
 
 BLOCK = 1_024
@@ -50,12 +51,12 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
     ranks = torch.empty(len(queries), dtype=torch.int64)
     at_once = max(1, NEIGHBOURS // min(within + 1, len(corpus)))
     for start in range(0, len(queries), at_once):
-        some = slice(start, start + at_once)
-        neighbours = nearest(queries[some], corpus, within + 1)
-        nearer = ((neighbours.similarities >= similarities[some]) & (neighbours.ids != chunks[some])).sum(
+        rows = slice(start, start + at_once)
+        neighbours = nearest(queries[rows], corpus, within + 1)
+        nearer = ((neighbours.similarities >= similarities[rows]) & (neighbours.ids != chunks[rows])).sum(
             dim=1
         )
-        ranks[some] = (1 + nearer).clamp(max=within + 1)
+        ranks[rows] = (1 + nearer).clamp(max=within + 1)
     return OwnPlaces(ranks.numpy(), similarities[:, 0].numpy())
 
 
@@ -83,14 +84,13 @@ def near_copies(
     named: dict[int, int] = {}
     for start in range(0, len(rows), BLOCK):
         block = slice(start, min(start + BLOCK, len(rows)))
-        some = vectors[torch.from_numpy(rows[block])]
+        of_block = vectors[torch.from_numpy(rows[block])]
         if threshold < 1:
-            for first in range(0, len(kept), KEPT):
-                part = np.array(kept[first : first + KEPT])
-                close = some @ vectors[torch.from_numpy(rows[part])].T >= threshold
+            for part in map(np.array, in_batches(kept, KEPT)):
+                close = of_block @ vectors[torch.from_numpy(rows[part])].T >= threshold
                 new = close.any(dim=1).numpy() & (originals[block] < 0)
                 originals[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]
-            beside = (some @ some.T >= threshold).numpy()
+            beside = (of_block @ of_block.T >= threshold).numpy()
         for place in range(block.start, block.stop):
             at = place - start
             originals[place] = named.get(int(names[place]), originals[place])

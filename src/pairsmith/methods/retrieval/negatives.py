@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.text_keys import Keys, copy_keys
-from pairsmith.methods.mining.method import unit_vectors_of
+from pairsmith.models.unit_vectors import distinct_unit_vectors
 from pairsmith.search.exact import nearest, one_way_search, products_with
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.search.permitted import SPARE, permitted
@@ -88,10 +88,10 @@ def find_hard_negatives(
         )
     all_pairs = list(pairs)
     # Encode queries, corpus and positives.
-    queries, x = unit_vectors_of(encoder, (query for query, _ in all_pairs), "query", "pairs")
-    texts, y = unit_vectors_of(encoder, corpus, "document", "corpus")
+    queries, x = distinct_unit_vectors(encoder, (query for query, _ in all_pairs), "query", "pairs")
+    texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus")
     positives = _as_in_corpus([positive for _, positive in all_pairs], texts)
-    distinct_positives, of_positives = unit_vectors_of(encoder, positives, "document", "pairs")
+    distinct_positives, of_positives = distinct_unit_vectors(encoder, positives, "document", "pairs")
     # The texts nearest to each query, without its positives and copies.
     numbers = {query: number for number, query in enumerate(queries)}
     own, text_keys = _own_keys(all_pairs, numbers), np.stack(copy_keys(texts), axis=1)

@@ -58,7 +58,7 @@ class _Search:
         """The continuations that ended, those of the highest scores first, and then the beams."""
 
         def score(continuation: Continuation) -> float:
-            return continuation.log_probability / len(continuation.tokens) ** length_penalty
+            return continuation.log_probability / float(len(continuation.tokens) ** length_penalty)
 
         return [*sorted(self.ended, key=score, reverse=True), *self.beams][:count]
 

@@ -5,8 +5,8 @@ mutual information), so that texts that are likely anyway gain nothing by it.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import DtypeName
-from pairsmith.models.encode import batches_by_length, moved, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.encode import moved, not_finite, results_by_length, tokens_at_once
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import (
     Predictions,
@@ -199,16 +199,15 @@ def log_likelihoods(
     # A text's last token predicts nothing, so it is not computed.
     behind = [(*lead, *text[:-1]) for lead, text in zip(leads, texts, strict=True)]
     rows = list(prefix_rows(prefixes, behind))
-    lengths = [len(row) for row in rows]
-
-    def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[list[float]]:
-        return pool.submit(_computed, judge, [rows[number] for number in batch], texts, leads)
-
-    most = min(batch_tokens or tokens_at_once(device), _room_for_logits(judge))
-    with one_thread_each(device) as pool:
-        for batch, sums in pool.results(begin, batches_by_length(lengths, len(rows) or 1, most)):
-            likelihoods[[number for row in batch for number in rows[row].numbers]] = sums
-            advance(len(sums))
+    for batch, sums in results_by_length(
+        list(map(len, rows)),
+        lambda batch: [rows[row] for row in batch],
+        partial(_computed, judge, texts=texts, leads=leads),
+        device,
+        batch_tokens=min(batch_tokens or tokens_at_once(device), _room_for_logits(judge)),
+    ):
+        likelihoods[[number for row in batch for number in rows[row].numbers]] = sums
+        advance(len(sums))
     if not np.isfinite(likelihoods).all():
         raise not_finite("the language model gives log-probabilities")
     return likelihoods

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import moved
 from pairsmith.models.language.sampling import draw, truncate
@@ -230,7 +231,7 @@ def search_sequences(
         )
     begun = decoder.shape[1]
     rows = [_upto(row, end) for row in sequences[:, begun : begun + max_tokens].tolist()]
-    return [rows[first : first + count] for first in range(0, len(rows), count)]
+    return list(in_batches(rows, count))
 
 
 def _refuse_nan(scores: Tensor) -> None:

@@ -81,7 +81,7 @@ def labelled_opinions(source: str) -> list[Opinion]:
 
 def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
     """Load the model and score every text with every prompt, by the method of the settings (Q11)."""
-    how = {"batch_tokens": settings.batch_tokens, "progress": progress}
+    how: dict[str, Any] = {"batch_tokens": settings.batch_tokens, "progress": progress}
     if settings.method == "mask":
         network, tokenizer, longest = load_with_head(
             settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype

@@ -7,6 +7,7 @@ from itertools import chain, islice
 
 import pyarrow as pa
 
+from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import read_texts, text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
@@ -56,9 +57,10 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
     """All shards of a run, in order."""
     if not settings.inputs:
         demand = f"1 text in {decoding.tries} tries"
-        every, size = range(decoding.per_input), settings.shard_size
-        cut = (every[start : start + size] for start in range(0, len(every), size))
-        return [Shard(number, some, (), tuple(map(str, some)), demand) for number, some in enumerate(cut)]
+        shares = in_batches(range(decoding.per_input), settings.shard_size)
+        return [
+            Shard(number, items, (), tuple(map(str, items)), demand) for number, items in enumerate(shares)
+        ]
     demand = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()

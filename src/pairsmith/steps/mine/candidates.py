@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.paths import Place
 from pairsmith.methods.mining.pairable import pairable_neighbours
 from pairsmith.runs.storage import scratch_file, storage_errors
@@ -187,11 +188,10 @@ class NearFile:
         Where a text has fewer than the file has places for, the last have the id -1 and the similarity minus
         infinity.
         """
-        texts = max(1, PAIRS_AT_ONCE // self._width)
-        for first in range(0, self._count, texts):
-            near = self._read(first, min(first + texts, self._count))
+        for texts in in_batches(range(self._count), max(1, PAIRS_AT_ONCE // self._width)):
+            near = self._read(texts.start, texts.stop)
             yield (
-                first,
+                texts.start,
                 Neighbours(*(tensor[:, :most].contiguous() for tensor in (near.ids, near.similarities))),
             )
 

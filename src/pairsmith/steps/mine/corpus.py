@@ -21,24 +21,26 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.methods.mining.units import answers_in_passages, first_not_finite, sentences_of, unit_vectors
+from pairsmith.methods.mining.units import answers_in_passages, sentences_of, unit_vectors
 from pairsmith.models.encode import encode_texts
+from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
+from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.encoded import TEXTS, encoded_schema
+from pairsmith.steps.mine.options import EncodingOptions, UnitOptions
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import hashes, load_options
 
-_DECIDES = {"kind", "group_column", "dtype", "max_length", "vector_dtype", "shard_size"}
 _DECIDES_BY_SIDE = {
-    ("reading", "inputs"): {"style"},
-    ("reading", "outputs"): {"answers", "window"},
-    ("summaries", "inputs"): {"min_sentences"},
-    ("summaries", "outputs"): {"style"},
+    ("reading", "inputs"): ("style",),
+    ("reading", "outputs"): ("answers", "window"),
+    ("summaries", "inputs"): ("min_sentences",),
+    ("summaries", "outputs"): ("style",),
 }
-"""Settings on which the units of a corpus and their vectors depend."""
+"""Options of units on which those of one side depend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +64,18 @@ Cut = Callable[[Sequence[Document]], Iterable[Pieces]]
 """Cuts records into units."""
 
 
-def cutter(side: str, settings: MineSettings) -> Cut:
+def cutter(side: str, options: UnitOptions) -> Cut:
     """The function that cuts the records of a corpus, ``inputs`` or ``outputs``, into texts to encode."""
     cut: Cut = partial(map, _whole)
-    if settings.kind == "reading" and side == "outputs":
-        cut = _answers(settings)
-    elif settings.kind == "summaries":
-        cut = partial(map, partial(_long_enough, settings.min_sentences) if side == "inputs" else _sentences)
+    if options.kind == "reading" and side == "outputs":
+        cut = _answers(options)
+    elif options.kind == "summaries":
+        cut = partial(map, partial(_long_enough, options.min_sentences) if side == "inputs" else _sentences)
 
     def in_groups(records: Sequence[Document]) -> Iterator[Pieces]:
-        grouped = [bool(record.group) or not settings.group_column for record in records]
+        grouped = [bool(record.group) or not options.group_column for record in records]
         pieces = iter(cut(list(compress(records, grouped))))
-        lost = f"nothing in column {settings.group_column}"
+        lost = f"nothing in column {options.group_column}"
         for record, has_group in zip(records, grouped, strict=True):
             yield next(pieces) if has_group else ([], [_reject(record, "no group", lost)])
 
@@ -84,12 +86,12 @@ def _whole(record: Document) -> Pieces:
     return [Unit(record.document, record.where, record.group)], []
 
 
-def _answers(settings: MineSettings) -> Cut:
+def _answers(options: UnitOptions) -> Cut:
     """Cut passages into their candidate answers, each with the window that contains it (M7)."""
-    find = entities_of_texts(settings.answers)
+    find = entities_of_texts(options.answers)
 
     def cut(records: Sequence[Document]) -> Iterator[Pieces]:
-        of_records = answers_in_passages([record.document for record in records], find, settings.window)
+        of_records = answers_in_passages([record.document for record in records], find, options.window)
         for record, answers in zip(records, of_records, strict=True):
             units = [
                 Unit(unit.text, record.where, record.group, unit.passage, unit.answer, unit.start)
@@ -165,59 +167,73 @@ def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     )
 
 
-def is_styled(settings: MineSettings, side: str) -> bool:
+def is_styled(options: UnitOptions, side: str) -> bool:
     """Whether texts whose style differs from that of the seeds are dropped on this side."""
-    return "style" in _DECIDES_BY_SIDE.get((settings.kind, side), ())
+    return options.style > 0 and "style" in _DECIDES_BY_SIDE.get((options.kind, side), ())
 
 
-def finder_of(settings: MineSettings) -> dict[str, str]:
+def finder_of(options: UnitOptions) -> dict[str, str]:
     """The revision of the model that finds candidate answers; empty where no model is used."""
-    return finder_revision(settings.answers) if settings.kind == "reading" else {}
+    return finder_revision(options.answers) if options.kind == "reading" else {}
 
 
-def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Run) -> DatasetFolder:
+def encode_corpus(corpus: Corpus, options: EncodingOptions, revision: str, run: Run) -> DatasetFolder:
     """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept."""
     count = sum(1 for _ in corpus.records())
-    decides = _DECIDES | _DECIDES_BY_SIDE.get((settings.kind, corpus.name), set())
     writer = start_part(
         run,
         step="encode",
-        schema=encoded_schema(settings.vector_dtype),
-        settings={
-            "side": corpus.name,
-            "column": corpus.column,
-            **{name: value for name, value in settings.deciding().items() if name in decides},
-        },
+        schema=encoded_schema(options.vector_dtype),
+        settings=_deciding(corpus, options),
         inputs=corpus.hashes,
-        models={"encoder": revision, **(finder_of(settings) if corpus.name == "outputs" else {})},
-        planned=-(-count // settings.shard_size),
+        models={"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
+        planned=-(-count // options.shard_size),
     )
     if writer.finished:
         return writer.folder()
     commit_records(
         writer,
-        partial(_load_encoder, corpus.name, settings, revision),
+        partial(_load_encoder, corpus.name, options, revision),
         corpus.records,
         count,
-        settings.shard_size,
-        ExecutorChoice.of(settings),
+        options.shard_size,
+        ExecutorChoice.of(options),
         run,
         title=f"encode {corpus.title or corpus.name}",
         unit="texts",
     )
-    return writer.finish(_card(corpus, settings))
+    return writer.finish(_card(corpus, options))
+
+
+def _deciding(corpus: Corpus, options: EncodingOptions) -> dict[str, JSON]:
+    """The options on which the units of a corpus and their vectors depend."""
+    units = options.units
+    of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.name), ())
+    deciding: dict[str, JSON] = {
+        "side": corpus.name,
+        "column": corpus.column,
+        "kind": units.kind,
+        "group_column": units.group_column,
+        "dtype": options.dtype,
+        "max_length": options.max_length,
+        "shard_size": options.shard_size,
+        **{name: getattr(units, name) for name in of_side},
+    }
+    if options.vector_dtype != "float32":  # folders from before there was a choice go on
+        deciding["vector_dtype"] = options.vector_dtype
+    return deciding
 
 
 def _load_encoder(
-    side: Literal["inputs", "outputs"], settings: MineSettings, revision: str, worker: int
+    side: Literal["inputs", "outputs"], options: EncodingOptions, revision: str, worker: int
 ) -> Work[RecordShard[Document], RowsAndRejects]:
     """Load the encoder; what is returned makes the rows and rejects of a shard."""
     from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
 
-    check_revision(settings.encoder, revision, worker)
-    encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
-    cut = cutter(side, settings)
-    style = load_style_classifier(settings.encoder) if settings.style and is_styled(settings, side) else None
+    check_revision(options.encoder, revision, worker)
+    encoder = load_sentence_encoder(options.encoder, **load_options(options))
+    cut = cutter(side, options.units)
+    style = load_style_classifier(options.encoder) if is_styled(options.units, side) else None
 
     def encode(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
         pieces = list(cut(shard.records))
@@ -227,13 +243,13 @@ def _load_encoder(
             encoder,
             [unit.text for unit in units],
             side="query" if side == "inputs" else "document",
-            batch_tokens=settings.batch_tokens,
+            batch_tokens=options.batch_tokens,
             advance=share,
         )
         share.finish()
         rejects = [reject for _, lost in pieces for reject in lost]
         style_probability = style.probability(vectors) if style and len(units) else None
-        return encoded(units, vectors, settings, style_probability, rejects)
+        return encoded(units, vectors, options, style_probability, rejects)
 
     return encode
 
@@ -241,7 +257,7 @@ def _load_encoder(
 def encoded(
     units: Sequence[Unit],
     vectors: NDArray[np.float32],
-    settings: MineSettings,
+    options: EncodingOptions,
     style_probability: NDArray[np.float32] | None = None,
     rejects: Sequence[Reject] = (),
 ) -> RowsAndRejects:
@@ -252,10 +268,10 @@ def encoded(
     """
     if (place := first_not_finite(vectors)) is not None:
         raise ModelError(
-            f"model {settings.encoder}: gives a vector that is not finite for {units[place].where}; use "
+            f"model {options.encoder}: gives a vector that is not finite for {units[place].where}; use "
             "--dtype float32"
         )
-    scaled = unit_vectors(vectors, style_probability, settings.style)
+    scaled = unit_vectors(vectors, style_probability, options.units.style)
     lost = list(rejects)
     for place in np.flatnonzero(~scaled.kept).tolist():
         unit = units[place]
@@ -264,7 +280,7 @@ def encoded(
             reason = "the encoder's vector is zero"
             lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
         elif style_probability is not None:
-            reason = f"probability below {settings.style} of being in the style of the seeds"
+            reason = f"probability below {options.units.style} of being in the style of the seeds"
             likelihood = {"likelihood": float(style_probability[place])}
             lost.append(Reject.of(text_id(unit.text), "style", reason, row | likelihood))
     kept = list(compress(units, scaled.kept))
@@ -274,18 +290,18 @@ def encoded(
         "id": [text_id(unit.text) for unit in kept],
         **{name: [getattr(unit, name) for unit in kept] for name in TEXTS.names if name != "id"},
         "vector": pa.ListArray.from_arrays(
-            offsets, pa.array(scaled.vectors.ravel().astype(settings.vector_dtype))
+            offsets, pa.array(scaled.vectors.ravel().astype(options.vector_dtype))
         ),
     }
-    return pa.table(columns, schema=encoded_schema(settings.vector_dtype)), to_table(lost, REJECT)
+    return pa.table(columns, schema=encoded_schema(options.vector_dtype)), to_table(lost, REJECT)
 
 
-def _card(corpus: Corpus, settings: MineSettings) -> Card:
+def _card(corpus: Corpus, options: EncodingOptions) -> Card:
     return Card(
-        title=f"{corpus.name}, encoded by {model_display_name(settings.encoder)}",
+        title=f"{corpus.name}, encoded by {model_display_name(options.encoder)}",
         description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
         provenance="The texts are as they were given, or cut from these; the vectors were computed.",
         tags=("embeddings",),
         licence="The rights in the texts apply.",
-        sources=sources_of(models=[settings.encoder], data=corpus.sources),
+        sources=sources_of(models=[options.encoder], data=corpus.sources),
     )

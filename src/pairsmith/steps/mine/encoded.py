@@ -151,11 +151,11 @@ class _Groups:
             of_text = self._of_row[part][distinct[part]]
             order = stable_order([of_text])
             starts = np.flatnonzero(changes([of_text[order]]))
-            for some in np.split(order, starts[1:]) if len(order) else []:
-                group = of_text[some[0]]
+            for rows in np.split(order, starts[1:]) if len(order) else []:
+                group = of_text[rows[0]]
                 out.seek(8 * int(places[group]))
-                out.write((some + number).tobytes())
-                places[group] += len(some)
+                out.write((rows + number).tobytes())
+                places[group] += len(rows)
             number += len(of_text)
         return dict(zip(self._codes, sizes.tolist(), strict=True))
 

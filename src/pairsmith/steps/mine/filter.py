@@ -9,7 +9,7 @@ by other columns, such as the score of an earlier filter. Pairs that were genera
 ranked by how close the judge's score is to it. Those not kept become rejects, with their scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.fields import OnePer
-from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.core.model_names import model_revision
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.methods.mining.ranking import (
     Numbers,
@@ -40,34 +41,21 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
-from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import TrainingRows, open_training_rows
-from pairsmith.runs.mapped import (
-    RowsAndRejects,
-    RowShard,
-    commit_rows,
-    finished,
-    nothing_to_do,
-    shard_count,
-    start_part,
-)
+from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
-from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import (
-    CUT,
-    CUT_PASSAGES,
-    KnownPairs,
     cue_for,
-    known_pairs,
-    load_judge,
+    judge_examples,
+    likelihood_record,
     refuse_unreadable,
     text_columns,
     warn_of_equal_scores,
 )
+from pairsmith.steps.mine.scoring import SCORES_OF, scores_by_judge
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
-SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
 TOGETHER = 5_000
@@ -84,9 +72,9 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, pairs=settings.pairs, model=settings.model or [], seeds=settings.seeds or [])
     training_rows = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, schema = training_rows.folder, training_rows.folder.schema()
-    columns = text_columns(schema.names, source, settings)
+    columns = text_columns(schema.names, source, settings.judge)
     if settings.judge != "margin":
-        refuse_unreadable(training_rows, columns, settings)
+        refuse_unreadable(training_rows, columns, settings.judge)
     if settings.judge == "likelihood" and "answers" not in columns:
         cue = settings.cue or cue_for(source.manifest.about.task)
         settings = settings.model_copy(update={"cue": cue})
@@ -99,19 +87,13 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         inputs |= hashes("seeds", [settings.seeds])
     models = {"model": model_revision(settings.model)} if settings.model else {}
     one_per = _one_per(settings, source, schema.names)
-    decides = settings.model_dump(mode="json", include={"by", "best", "threshold"}) | _deciding_scores(
-        settings
-    )
-    if one_per != "pair":
-        decides["one_per"] = one_per
-    if settings.share is not None:  # folders from before there was a share go on
-        decides["share"] = settings.share
-    if settings.beside:
-        decides["beside"] = list(settings.beside)
-    if settings.rank_by:
-        decides["rank_by"] = list(settings.rank_by)
     writer = FolderWriter.start(
-        run, step="filter", schema=schema, settings=decides, inputs=inputs, models=models
+        run,
+        step="filter",
+        schema=schema,
+        settings=_deciding(settings, one_per),
+        inputs=inputs,
+        models=models,
     )
     if writer.finished:
         return nothing_to_do(writer, run)
@@ -124,6 +106,45 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         ranking = _ranked(pairs, scores, targets, (beside, rank_by), settings, one_per)
         _write(writer, pairs, ranking, settings, rescored=settings.judge != "margin" or bool(rank_by))
     return finished(writer, _card(settings, source), run)
+
+
+def _deciding(settings: FilterSettings, one_per: OnePer) -> dict[str, JSON]:
+    """The settings that decide which pairs are kept; ``one_per`` is what ``auto`` stands for."""
+    # Where no pairs compete, folders go on that were begun before they could.
+    deciding = settings.model_copy(update={"one_per": "auto" if one_per == "pair" else one_per}).deciding()
+    return deciding | (likelihood_record(settings.cue) if settings.judge == "likelihood" else {})
+
+
+def _scores(
+    pairs: pa.Table,
+    columns: Sequence[str],
+    task: str,
+    settings: FilterSettings,
+    inputs: Mapping[str, str],
+    models: Mapping[str, str],
+    run: Run,
+) -> NDArray[np.float32] | None:
+    """The score of each pair, ``(n,)``, in the order of the pairs; ``task`` is that of their folder.
+
+    None for a rank of an array job, which scores only its share.
+    """
+    if not pairs.num_rows:
+        return np.zeros(0, np.float32)
+    if settings.judge == "margin":
+        names = pairs.column_names
+        margins = pairs["margin"] if "margin" in names else None
+        return _numbers(margins, "margin", names, settings.pairs, "--judge margin").astype(np.float32)
+    learns_from = None
+    if settings.seeds:
+        learns_from = partial(judge_examples, pairs, task, settings.seeds, run.progress)
+    return scores_by_judge(
+        pairs.select(["id", *columns]),
+        settings.judging(),
+        learns_from,
+        inputs,
+        models["model"],
+        run.part("scores"),
+    )
 
 
 def _ranked(
@@ -155,23 +176,34 @@ def _write(
     keep = ranking.kept(settings.threshold, most_kept(settings, int(ranking.wins.sum())))
     reasons = np.where(ranking.wins, "not among the best", ranking.reasons)
     kept, lost, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
-    name, values = ranking.name, ranking.values
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
-        rejects = [to_table([], REJECT)]
-        for some in np.array_split(np.arange(len(lost))[part], -(-len(lost[part]) // TOGETHER) or 1):
-            new = [{name: value} for value in values[lost[some]].tolist()] if rescored else [{}] * len(some)
-            there = zip(rows_at(pairs, lost[some]).to_pylist(), why[some].tolist(), new, strict=True)
-            some_rejects = [Reject.of(row["id"], name, reason, row | score) for row, reason, score in there]
-            rejects.append(to_table(some_rejects, REJECT))
         rows = rows_at(pairs, kept[part])
         if rescored and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
-            column = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
+            column = pa.array(ranking.values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), column)
-        writer.commit(number, {"train": rows}, pa.concat_tables(rejects))
+        writer.commit(number, {"train": rows}, _rejects(pairs, lost[part], why[part], ranking, rescored))
+
+
+def _rejects(
+    pairs: pa.Table, lost: NDArray[np.int64], reasons: NDArray[np.str_], ranking: Ranking, rescored: bool
+) -> pa.Table:
+    """The pairs with the numbers ``lost``, ``(n,)``, as rejects, each for its reason, ``(n,)``."""
+    tables = [to_table([], REJECT)]
+    for numbers, why in zip(in_batches(lost, TOGETHER), in_batches(reasons, TOGETHER), strict=True):
+        rows = rows_at(pairs, numbers).to_pylist()
+        if rescored:
+            values = ranking.values[numbers].tolist()
+            rows = [row | {ranking.name: value} for row, value in zip(rows, values, strict=True)]
+        rejects = [
+            Reject.of(row["id"], ranking.name, reason, row)
+            for row, reason in zip(rows, why.tolist(), strict=True)
+        ]
+        tables.append(to_table(rejects, REJECT))
+    return pa.concat_tables(tables)
 
 
 def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[str]) -> OnePer:
@@ -257,81 +289,6 @@ def most_kept(settings: FilterSettings, count: int) -> int:
     return min(count, settings.best or count, share_of(share, count))
 
 
-def _scores(
-    pairs: pa.Table,
-    columns: Sequence[str],
-    task: str,
-    settings: FilterSettings,
-    inputs: dict[str, str],
-    models: dict[str, str],
-    run: Run,
-) -> NDArray[np.float32] | None:
-    """The score of each pair, in the order of the pairs; scores are saved in a folder of their own.
-
-    ``task`` is that of the pairs' folder. None for a rank of an array job, which scores only its share.
-    """
-    if not pairs.num_rows:
-        return np.zeros(0, np.float32)
-    if settings.judge == "margin":
-        names = pairs.column_names
-        margins = pairs["margin"] if "margin" in names else None
-        return _numbers(margins, "margin", names, settings.pairs, "--judge margin").astype(np.float32)
-    writer = start_part(
-        run.part("scores"),
-        step="score",
-        schema=SCORES,
-        settings=_deciding_scores(settings),
-        inputs=inputs,
-        models=models,
-        planned=shard_count(pairs, settings.shard_size),
-    )
-    if not writer.finished:
-        known = None
-        if settings.judge == "likeness":
-            known = known_pairs(pairs, task, settings, run.progress)
-        commit_rows(
-            writer,
-            partial(_load_scorer, settings, known, models["model"]),
-            pairs.select(["id", *columns]),
-            settings.shard_size,
-            ExecutorChoice.of(settings),
-            run,
-            title="score",
-            unit="pairs",
-        )
-        writer.finish(_scores_card(settings))
-    if run.rank is not None:
-        return None
-    scores: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
-    return scores
-
-
-def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
-    """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
-    deciding: dict[str, JSON] = settings.model_dump(
-        mode="json", include={"dtype", "max_length", "shard_size"}
-    )
-    if settings.judge == "likelihood":
-        deciding |= {"cue": settings.cue, **(CUT if settings.cue else CUT_PASSAGES)}  # passages have no cue
-    return deciding if settings.judge == "cross-encoder" else {**deciding, "judge": settings.judge}
-
-
-def _load_scorer(
-    settings: FilterSettings, known: KnownPairs | None, revision: str, worker: int
-) -> Work[RowShard, RowsAndRejects]:
-    """Load the model; what is returned scores the pairs of a shard."""
-    assert settings.model is not None  # a judge that loads nothing has no scorer
-    check_revision(settings.model, revision, worker)
-    judge = load_judge(settings, known=known)
-
-    def score(shard: RowShard, advance: Advance) -> RowsAndRejects:
-        scores = judge(shard.rows, advance)
-        ids = shard.rows["id"].combine_chunks()
-        return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
-
-    return score
-
-
 _JUDGES = {
     "cross-encoder": "a cross-encoder",
     "encoder": "an encoder",
@@ -339,17 +296,6 @@ _JUDGES = {
     "likeness": "their likeness to seeds",
     "margin": "their margins",
 }
-_SCORES = {
-    "cross-encoder": ("a cross-encoder's unnormalised scores", "higher is better; unbounded"),
-    "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
-    "likelihood": (
-        "how much likelier a language model finds one text after the other",
-        "log p(text | other text) - log p(text) in nats; of questions, how well they and answers fit",
-    ),
-    "likeness": ("how much a pair is like the seeds", "log odds, by a classifier of the texts' vectors"),
-    "margin": ("the cosine of the two vectors", ""),
-}
-"""What each judge gives: in words, and the column ``score``."""
 
 
 def _models(settings: FilterSettings) -> list[str]:
@@ -361,21 +307,8 @@ def _judge(settings: FilterSettings) -> str:
     return " ".join([settings.judge, *map(model_display_name, _models(settings))])
 
 
-def _scores_card(settings: FilterSettings) -> Card:
-    scores, column = _SCORES[settings.judge]
-    return Card(
-        title=f"Scores of pairs by {_judge(settings)}",
-        description=f"Pairs by their ids, and {scores}.",
-        columns={"score": column},
-        provenance="The scores were computed from the pairs' texts.",
-        tags=(),
-        licence="It contains no texts.",
-        sources=sources_of(models=_models(settings)),
-    )
-
-
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
-    scores = _SCORES[settings.judge][0]
+    scores = SCORES_OF[settings.judge][0]
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
     folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"

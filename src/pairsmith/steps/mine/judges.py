@@ -22,7 +22,7 @@ from pairsmith.runs.estimate import Before
 from pairsmith.runs.folder import TrainingRows
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance
-from pairsmith.steps.mine.settings import FilterSettings
+from pairsmith.steps.mine.options import JudgeOptions
 from pairsmith.steps.planning import timed
 from pairsmith.steps.shared import load_options
 
@@ -38,16 +38,20 @@ Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
 
 CUT: dict[str, JSON] = {"room": "in eighths"}
-CUT_PASSAGES: dict[str, JSON] = {"room": "in eighths, behind the passage"}
-"""How a likelihood judge cuts texts, and passages, for the record of saved scores: it changes them."""
+"""How a likelihood judge cuts texts, for the record of saved scores: it changes them."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownPairs:
+class JudgeExamples:
     """What the judge likeness learns from: seeds and mined pairs, each with the two columns of texts."""
 
     seeds: pa.Table
     mined: pa.Table
+
+
+def likelihood_record(cue: str | None) -> dict[str, JSON]:
+    """What decides a likelihood judge's scores, for the record of saved ones; passages have no cue."""
+    return {"cue": cue, **(CUT if cue else {"room": "in eighths, behind the passage"})}
 
 
 def cue_for(task: str) -> str:
@@ -68,13 +72,13 @@ def warn_of_equal_scores(scores: NDArray[np.float32], unit: str, say: Callable[[
         )
 
 
-def text_columns(names: Sequence[str], source: DatasetFolder, settings: FilterSettings) -> tuple[str, ...]:
+def text_columns(names: Sequence[str], source: DatasetFolder, judge: str) -> tuple[str, ...]:
     """Of the columns of pairs those that the judge reads; the first two are the texts of each pair."""
     for columns in (("input", "output"), ("sentence1", "sentence2")):
         if not set(columns) <= set(names):
             continue
         passages = ("context", "answers")
-        reads_passages = settings.judge == "likelihood" and set(passages) <= set(names)
+        reads_passages = judge == "likelihood" and set(passages) <= set(names)
         return (*columns, *passages) if reads_passages else columns
     raise InputError(
         f"{source.path}: needs pairs with the columns input and output, or sentence1 and sentence2; "
@@ -82,74 +86,73 @@ def text_columns(names: Sequence[str], source: DatasetFolder, settings: FilterSe
     )
 
 
-def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], settings: FilterSettings) -> None:
+def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], judge: str) -> None:
     """Refuse rows without what the judge reads, before anything is computed; encoders read no blank text."""
     for column in columns:
         values = (value for table in pairs.batches([column]) for value in table[column].to_pylist())
         if column == "answers":
             missing, what = sum(not (answer and answer["text"]) for answer in values), "have no answer"
-        elif settings.judge in ("encoder", "likeness"):
+        elif judge in ("encoder", "likeness"):
             missing = sum(not (text or "").strip() for text in values)
             what = f"have a blank {column}, which has no vector"
         else:
             missing, what = sum(text is None for text in values), f"have no {column}"
         if missing:
-            raise InputError(f"{settings.pairs}: {missing} of {len(pairs)} rows {what}; drop them first")
+            raise InputError(f"{pairs.source}: {missing} of {len(pairs)} rows {what}; drop them first")
 
 
 def load_judge(
-    settings: FilterSettings,
+    options: JudgeOptions,
     model: str | None = None,
     *,
     untrained: bool = False,
-    known: KnownPairs | None = None,
+    examples: JudgeExamples | None = None,
 ) -> Judge:
     """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``.
 
-    The judge likeness learns from the ``known`` pairs; without them, as in a plan, it gives cosines, which
+    The judge likeness learns from ``examples``; without them, as in a plan, it gives cosines, which
     take as long.
     """
-    model = model or settings.model
-    assert model is not None  # a judge that loads nothing is not loaded
-    if settings.judge in ("encoder", "likeness"):
-        return _by_vectors(model, settings, known)
-    if settings.judge == "likelihood":
-        return _by_likelihood(model, settings)
-    cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
+    model = model or options.model
+    if options.judge in ("encoder", "likeness"):
+        return _by_vectors(model, options, examples)
+    if options.judge == "likelihood":
+        return _by_likelihood(model, options)
+    cross = load_cross_encoder(model, fresh_head=untrained, **load_options(options))
 
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
         first, second = _texts(pairs)
-        return score_pairs(cross, first, second, batch_tokens=settings.batch_tokens, advance=advance)
+        return score_pairs(cross, first, second, batch_tokens=options.batch_tokens, advance=advance)
 
     return scores
 
 
-def timed_judge(settings: FilterSettings, before: Before, pairs: pa.Table) -> tuple[float, float]:
+def timed_judge(options: JudgeOptions, before: Before, pairs: pa.Table) -> tuple[float, float]:
     """Seconds to load the judge, and for each of the pairs; a model that is not trained yet gets a new head.
 
     For a language model that is not trained yet the bundled one stands in, as its base may be an encoder.
     """
-    untrained = settings.model in before
-    model = TINY if untrained and settings.judge == "likelihood" else settings.model
+    untrained = options.model in before
+    model = TINY if untrained and options.judge == "likelihood" else options.model
 
     def load() -> Callable[[Sequence[int]], object]:
-        judge = load_judge(settings, model, untrained=untrained)
+        judge = load_judge(options, model, untrained=untrained)
         return lambda numbers: judge(pairs.take(numbers), lambda _: None)
 
     loading, per_pair, _ = timed(load, list(range(pairs.num_rows)))
     return loading, per_pair
 
 
-def _by_vectors(model: str, settings: FilterSettings, known: KnownPairs | None) -> Judge:
-    """Cosines of the two texts' vectors; with ``known`` pairs the likeness to the seeds among them."""
-    encoder = _encoder(model, settings)
+def _by_vectors(model: str, options: JudgeOptions, examples: JudgeExamples | None) -> Judge:
+    """Cosines of the two texts' vectors; with ``examples`` the likeness to the seeds among them."""
+    encoder = _encoder(model, options)
     classifier = None
-    if known:
-        seeds, mined = (_vectors(encoder, pairs, settings) for pairs in (known.seeds, known.mined))
+    if examples:
+        seeds, mined = (_vectors(encoder, pairs, options) for pairs in (examples.seeds, examples.mined))
         classifier = SeedClassifier.learn(seeds, mined)
 
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
-        first, second = _vectors(encoder, pairs, settings)
+        first, second = _vectors(encoder, pairs, options)
         advance(pairs.num_rows)
         if classifier:
             return classifier.log_odds(first, second)
@@ -158,14 +161,14 @@ def _by_vectors(model: str, settings: FilterSettings, known: KnownPairs | None) 
     return scores
 
 
-def _encoder(model: str, settings: FilterSettings) -> "SentenceTransformer":
+def _encoder(model: str, options: JudgeOptions) -> "SentenceTransformer":
     from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
 
-    return load_sentence_encoder(model, **load_options(settings))
+    return load_sentence_encoder(model, **load_options(options))
 
 
 def _vectors(
-    encoder: "SentenceTransformer", pairs: pa.Table, settings: FilterSettings
+    encoder: "SentenceTransformer", pairs: pa.Table, options: JudgeOptions
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The vectors of both texts of each pair, ``(n, d)`` each.
 
@@ -177,41 +180,40 @@ def _vectors(
 
     def of(texts: Sequence[str], side: Side | None) -> NDArray[np.float32]:
         distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        vectors = encode_texts(encoder, list(distinct), side=side, batch_tokens=settings.batch_tokens)
+        vectors = encode_texts(encoder, list(distinct), side=side, batch_tokens=options.batch_tokens)
         if not np.isfinite(vectors).all():
-            raise not_finite(f"model {settings.model}: gives vectors")
+            raise not_finite(f"model {options.model}: gives vectors")
         return vectors[[distinct[text] for text in texts]]
 
     first, second = map(of, _texts(pairs), sides)
     return first, second
 
 
-def known_pairs(pairs: pa.Table, task: str, settings: FilterSettings, progress: Progress) -> KnownPairs:
-    """The seeds, and some of the pairs; ``task`` is that of the pairs' folder."""
-    assert settings.seeds is not None
+def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) -> JudgeExamples:
+    """The seeds, which ``source`` holds, and some of the pairs; ``task`` is that of the pairs' folder."""
     kind: KindName = "summaries" if task == "summarization" else "pairs"
     if {"context", "answers"} <= set(pairs.column_names):
         kind = "reading"
-    every = read_examples(settings.seeds, kind)
-    seeds = [seed for seed in every if seed.score >= LEAST_SCORE]
+    labelled = read_examples(source, kind)
+    seeds = [seed for seed in labelled if seed.score >= LEAST_SCORE]
     if len(seeds) < 2 or pairs.num_rows < 2:
         raise InputError(
-            f"--judge likeness needs two seeds and two pairs at least; {settings.seeds} has {len(seeds)} "
+            f"--judge likeness needs two seeds and two pairs at least; {source} has {len(seeds)} "
             f"scored {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
         )
-    if len(seeds) < len(every):
+    if len(seeds) < len(labelled):
         progress.say(
-            f"{len(every) - len(seeds):,} of {len(every):,} seeds are scored below {LEAST_SCORE:g}, so they "
-            "are left out"
+            f"{len(labelled) - len(seeds):,} of {len(labelled):,} seeds are scored below {LEAST_SCORE:g}, so "
+            "they are left out"
         )
     texts = ([seed.input for seed in seeds], [seed.output for seed in seeds])
     places = np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64))
     mined = rows_at(pairs.select(list(text_names(pairs))), places)
     progress.say(f"a classifier learns to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
-    return KnownPairs(pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined)
+    return JudgeExamples(pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined)
 
 
-def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
+def _by_likelihood(model: str, options: JudgeOptions) -> Judge:
     """How much likelier the second text is after the first, or how well question, answer and passage fit."""
     from pairsmith.models.language.likelihood import (
         likelihood_ratios,
@@ -219,7 +221,7 @@ def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
         question_likelihoods,
     )
 
-    judge = load_likelihood_judge(model, **load_options(settings))
+    judge = load_likelihood_judge(model, **load_options(options))
 
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
         first, second = _texts(pairs)
@@ -230,12 +232,12 @@ def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
                 first,
                 answers,
                 pairs["context"].to_pylist(),
-                batch_tokens=settings.batch_tokens,
+                batch_tokens=options.batch_tokens,
                 advance=advance,
             )
-        cue = settings.cue or cue_for("")
+        cue = options.cue or cue_for("")
         return likelihood_ratios(
-            judge, first, second, cue=cue, batch_tokens=settings.batch_tokens, advance=advance
+            judge, first, second, cue=cue, batch_tokens=options.batch_tokens, advance=advance
         )
 
     return scores

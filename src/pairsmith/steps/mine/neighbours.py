@@ -13,6 +13,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
@@ -58,10 +59,8 @@ def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
     full_parts: list[Part] = []
     blocks: list[SearchBlock] = []
     for number, group in enumerate(groups):
-        for start in range(0, len(group.x), rows):
-            blocks.append(
-                SearchBlock(number, "both", (start, min(start + rows, len(group.x))), (0, len(group.y)))
-            )
+        for inputs in in_batches(range(len(group.x)), rows):
+            blocks.append(SearchBlock(number, "both", (inputs.start, inputs.stop), (0, len(group.y))))
             if sum(block.size for block in blocks) >= rows:
                 full_parts.append(Part(len(full_parts), tuple(blocks)))
                 blocks = []
@@ -134,18 +133,18 @@ def find_neighbours(
         planned=len(plan.parts),
     )
     if not writer.finished:
-        left = [part for part in plan.parts if not writer.is_done(part.number)]
+        remaining = [part for part in plan.parts if not writer.is_done(part.number)]
         total = sum(part.size for part in plan.parts)
         trained = _trained_indexes(x, y, groups, plan, settings, inputs, run)
         commit_each(
             writer,
             partial(_load_search, x, y, trained, settings),
-            left,
+            remaining,
             ExecutorChoice.of(settings),
             run,
             title="search",
             unit="texts" if settings.index else "inputs",
-            done=total - sum(part.size for part in left),
+            done=total - sum(part.size for part in remaining),
             total=total,
         )
         writer.finish(_card(settings))

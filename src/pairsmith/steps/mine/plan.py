@@ -50,7 +50,7 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
         sample = _sample(corpus, settings, before)
         _, per_text, vectors = timed(lambda: encode, sample.texts)
         seconds += per_text * sample.count
-        if style and is_styled(settings, corpus.name):
+        if style and is_styled(settings.units(), corpus.name):
             sample.kept = float(np.mean(style.probability(vectors) >= settings.style))
         sampled.append(sample)
     counts = [round(sample.count * sample.kept) for sample in sampled]
@@ -103,7 +103,7 @@ class _Sample:
 
 
 def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
-    cut = cutter(corpus.name, settings)
+    cut = cutter(corpus.name, settings.units())
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
     units = [unit for record_units, _ in cut(first) for unit in record_units]
@@ -154,7 +154,7 @@ def plan_filter(settings: FilterSettings, before: Before) -> Estimate:
     sample, count = _first_rows(settings.pairs, before)
     loading = per_pair = 0.0
     if settings.judge != "margin":
-        loading, per_pair = timed_judge(settings, before, sample)
+        loading, per_pair = timed_judge(settings.judging(), before, sample)
     if settings.judge == "likeness":  # some pairs are encoded before, to learn from
         loading += per_pair * min(count, LEARNED_FROM)
     return sharded(

@@ -69,20 +69,20 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         schema=schema,
         settings=_identifying(settings),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
-        models={"encoder": revision, **finder_of(settings)},
+        models={"encoder": revision, **finder_of(settings.units())},
     )
     if writer.finished:
         return nothing_to_do(writer, run)
     for corpus in both:  # fail on a missing package before hours of encoding
-        cutter(corpus.name, settings)
+        cutter(corpus.name, settings.units())
     if settings.index:
         check_index(settings.index)
-    styled = settings.style > 0 and any(is_styled(settings, corpus.name) for corpus in both)
+    styled = any(is_styled(settings.units(), corpus.name) for corpus in both)
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     # Units of text are encoded, and those that are unlike the seeds left out (M4).
-    folders = [encode_corpus(corpus, settings, revision, run.part(corpus.name)) for corpus in both]
+    folders = [encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name)) for corpus in both]
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ExitStack() as stack:
@@ -154,8 +154,8 @@ def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bo
     """Which texts of a corpus were searched, ``(n,)``; of a text in several groups, the first."""
     searched = np.zeros(len(corpus), np.bool_)
     firsts = corpus.firsts() if grouped else None
-    for some in numbers:
-        searched[some if firsts is None else firsts[some]] = True
+    for of_group in numbers:
+        searched[of_group if firsts is None else firsts[of_group]] = True
     return searched
 
 

@@ -1,6 +1,5 @@
 """Settings of ``mine``, ``filter`` and ``rewrite``: their defaults, bounds and help texts."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,16 +9,14 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     Executor,
-    JudgeOfQueries,
     Rank,
     RayAddress,
     VectorDtype,
     Workers,
     WorldSize,
 )
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
-
-KindName = Literal["pairs", "reading", "summaries"]
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, KindName, UnitOptions
 
 
 class MineSettings(Settings):
@@ -164,6 +161,14 @@ class MineSettings(Settings):
             refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
         return self
 
+    def units(self) -> UnitOptions:
+        """What is cut from the records of both corpora."""
+        return UnitOptions.of(self)
+
+    def encoding(self) -> EncodingOptions:
+        """How both corpora are encoded."""
+        return EncodingOptions.of(self, units=self.units())
+
 
 _OF_MODELS = (
     "model", "beside", "device", "dtype", "max_length", "batch_tokens", "executor", "workers", "rank",
@@ -176,13 +181,15 @@ class FilterSettings(Settings):
 
     pairs: str = Field(
         description="Dataset folder of pairs with the columns input and output, as mine writes it, or "
-        "sentence1 and sentence2. If there are several splits, train is used; FOLDER:SPLIT selects another."
+        "sentence1 and sentence2. If there are several splits, train is used; FOLDER:SPLIT selects another.",
+        json_schema_extra=BY_CONTENT,
     )
     model: str | None = Field(
         default=None,
         description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id; with --judge "
         "encoder or likeness a sentence encoder, as for evaluate sts; with --judge likelihood a causal "
         "language model; none with --judge margin.",
+        json_schema_extra=BY_CONTENT,
     )
     judge: Literal["cross-encoder", "encoder", "likelihood", "likeness", "margin"] = Field(
         default="cross-encoder",
@@ -193,6 +200,7 @@ class FilterSettings(Settings):
         "which learns in seconds to tell the seeds from the pairs. margin: no model, but the margin by which "
         "mine found the pairs. With encoder and likelihood, --by agreement compares the rank of the score, "
         "from 0 to 1 among all pairs, with the score that the pair was written for.",
+        json_schema_extra=ADDED,
     )
     seeds: str | None = Field(
         default=None,
@@ -205,11 +213,13 @@ class FilterSettings(Settings):
         min_length=1,
         description="With --judge likelihood, what stands between the two texts. Unset: TL;DR: for documents "
         "and summaries, else an empty line.",
+        json_schema_extra=ADDED,
     )
     beside: Annotated[list[str], Listed] = Field(
         default=[],
         description="Columns of numbers that count beside the judge's score, such as margin: pairs are "
         "ranked, or with --rank-by chosen, by the sum, each standardised over all pairs.",
+        json_schema_extra=ADDED,
     )
     rank_by: Annotated[list[str], Listed] = Field(
         default=[],
@@ -217,6 +227,7 @@ class FilterSettings(Settings):
         "pair of each input, and these columns rank the chosen pairs, by their sum, each standardised over "
         "all pairs. This is for cross-encoders that learned lists of one input's outputs, as for summaries: "
         "their scores mean little between inputs.",
+        json_schema_extra=ADDED,
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
@@ -231,12 +242,17 @@ class FilterSettings(Settings):
         "of which one is left; both: the same, and no output is used twice (with --rank-by an input whose "
         "chosen output stands in a better pair is left out); pair: none. auto: input with "
         "--rank-by and for what mine wrote with --retrieval candidates, else pair.",
+        json_schema_extra=ADDED,
     )
     best: int | None = Field(
         default=None, ge=1, description="Keep only this many pairs, those that rank highest."
     )
     share: float | None = Field(
-        default=None, gt=0, le=1, description="Keep only this share of the pairs, those that rank highest."
+        default=None,
+        gt=0,
+        le=1,
+        description="Keep only this share of the pairs, those that rank highest.",
+        json_schema_extra=ADDED,
     )
     threshold: float | None = Field(
         default=None,
@@ -291,6 +307,10 @@ class FilterSettings(Settings):
             )
         return self
 
+    def judging(self) -> JudgeOptions:
+        """How a model judges the pairs; there is one unless ``judge`` is margin."""
+        return JudgeOptions.of(self)
+
 
 class RewriteSettings(Settings):
     """Have a model generate one side of pairs anew: the questions or the summaries (the paper's Gen)."""
@@ -331,20 +351,3 @@ class RewriteSettings(Settings):
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are generated and saved together."
     )
-
-
-_OF_WORK = {"device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size"}
-
-
-def to_encode(settings: Settings, queries: str, corpus: Sequence[str], column: str | None) -> MineSettings:
-    """How ``mine`` encodes the texts of another step: queries as its inputs, a corpus as its outputs."""
-    shared = {"encoder", "max_length", "memory", "vector_dtype", "shard_size", *_OF_WORK}
-    how = settings.model_dump(include=shared)
-    return MineSettings(inputs=[queries], outputs=list(corpus), output_column=column, **how)
-
-
-def to_judge(settings: Settings, queries: str, model: str | None, judge: JudgeOfQueries) -> FilterSettings:
-    """How ``filter`` judges pairs with the judge of another step."""
-    assert model is not None
-    how = settings.model_dump(include={"shard_size", *_OF_WORK})
-    return FilterSettings(pairs=queries, model=model, judge=judge, share=1, **how)

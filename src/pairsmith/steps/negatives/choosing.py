@@ -1,12 +1,12 @@
 """The rows of ``negatives``: which of its candidates each pair gets, and what becomes of the others."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.runs.seeds import stream_key, uniforms
@@ -44,27 +44,22 @@ def choose(
         of_query = np.full(len(candidates), np.inf, np.float32)
         np.minimum.at(of_query, pairs.query[good], of_rows[good])
         limit = of_query[pairs.query]
-    for rows in in_parts(good):
+    for rows in in_batches(good, AT_ONCE):
         asking = pairs.query[rows]
-        there = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
+        candidate_scores = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None
         if settings.pick == "random":
             streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
-            width = there.shape[1]
+            width = candidate_scores.shape[1]
             draws = uniforms(
                 settings.seed, np.repeat(streams, width), np.tile(np.arange(width), len(rows))
-            ).reshape(there.shape)
-        places = chosen_places(there, limit[rows], rule, draws)
+            ).reshape(candidate_scores.shape)
+        places = chosen_places(candidate_scores, limit[rows], rule, draws)
         none = places < 0
         at = np.maximum(places, 0)
         chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(candidates[asking], at, axis=1))
-        chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(there, at, axis=1))
+        chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(candidate_scores, at, axis=1))
     return chosen
-
-
-def in_parts(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Rows in parts that memory holds at once."""
-    return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
 
 
 def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:
@@ -103,18 +98,18 @@ def shard_of_rows(
     )
     rows = []
     for number, positive in zip(kept.tolist(), positives.texts(kept), strict=True):
-        given, count = table[number - part.start], int(counts[number - part.start])
+        pair, count = table[number - part.start], int(counts[number - part.start])
         texts = [next(held) for _ in range(count)]
-        query_id, positive_id = text_id(given["query"]), text_id(positive)
+        query_id, positive_id = text_id(pair["query"]), text_id(positive)
         rows.append(
             {
                 "id": f"{query_id}-{positive_id}",
-                "query": given["query"],
+                "query": pair["query"],
                 "positive": positive,
                 "negatives": [text["text"] for text in texts],
                 "score": float(of_rows[number]),
                 "scores": chosen.similarities[number, :count].tolist(),
-                "query_id": given["query_id"] or query_id,
+                "query_id": pair["query_id"] or query_id,
                 "positive_id": positive_id,
                 "negative_ids": [text["id"] for text in texts],
             }

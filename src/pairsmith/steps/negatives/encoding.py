@@ -80,10 +80,10 @@ class EncodedPositives:
 
     def texts(self, rows: NDArray[np.int64]) -> list[str]:
         """The positives of some rows."""
-        there = self.place[rows] >= 0
+        in_corpus = self.place[rows] >= 0
         texts: list[str] = rows_at(self.pairs.table, rows)["positive"].to_pylist()
-        held = self.passages.rows(self.place[rows][there].tolist()) if there.any() else []
-        for at, passage in zip(np.flatnonzero(there).tolist(), held, strict=True):
+        held = self.passages.rows(self.place[rows][in_corpus].tolist()) if in_corpus.any() else []
+        for at, passage in zip(np.flatnonzero(in_corpus).tolist(), held, strict=True):
             texts[at] = passage["text"]
         return texts
 
@@ -92,16 +92,16 @@ class EncodedPositives:
     ) -> NDArray[np.float32]:
         """The cosine of query and positive of some rows, as the search computes them, ``(len(rows),)``."""
         cosines = np.empty(len(rows), np.float32)
-        there = self.place[rows] >= 0
+        in_corpus = self.place[rows] >= 0
         query_vectors = queries.every()
-        sides = [(there, self.place, corpus.vectors.every())]
+        sides = [(in_corpus, self.place, corpus.vectors.every())]
         if self.vectors:
-            sides.append((~there, self.other, self.vectors.every()))
-        for some, numbers, vectors in sides:
-            if some.any():
-                asking = query_vectors[torch.from_numpy(self.pairs.query[rows[some]])]
-                of_rows = torch.from_numpy(numbers[rows[some]])[:, None]
-                cosines[some] = products_with(asking, vectors, of_rows)[:, 0].numpy()
+            sides.append((~in_corpus, self.other, self.vectors.every()))
+        for chosen, numbers, vectors in sides:
+            if chosen.any():
+                asking = query_vectors[torch.from_numpy(self.pairs.query[rows[chosen]])]
+                of_rows = torch.from_numpy(numbers[rows[chosen]])[:, None]
+                cosines[chosen] = products_with(asking, vectors, of_rows)[:, 0].numpy()
         return cosines
 
 
@@ -126,9 +126,9 @@ def encode_positives(
     column = _columns(settings, settings.corpus_column)
     texts = ReadCorpus("outputs", [settings.pairs], column, None, inputs, read=read)
     folder = encode_corpus(texts, settings.encoding(), revision, run)
-    there = have_vector(folder, read())
+    has_vector = have_vector(folder, read())
     number = np.empty(len(first), np.int64)
-    number[order] = np.where(there, np.cumsum(there) - 1, -1)
+    number[order] = np.where(has_vector, np.cumsum(has_vector) - 1, -1)
     other[lacking] = number[of_row]
     pairs = pairs.without(NO_POSITIVE, (place < 0) & (other < 0))
     return EncodedPositives(pairs, passages, place, other, VectorFile.write(folder, file))

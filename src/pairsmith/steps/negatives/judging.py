@@ -47,8 +47,8 @@ class ToJudge:
         asking, ranks = (self.candidates[first:stop] != NO_NEIGHBOUR).nonzero()
         pairs = self.pairs[self.edges[first] : self.edges[stop]]
         numbers = np.concatenate([asking + first, self.positives.pairs.query[pairs]])
-        given = self.positives.pairs
-        queries = rows_at(given.table, given.first[numbers])["query"]
+        query_pairs = self.positives.pairs
+        queries = rows_at(query_pairs.table, query_pairs.first[numbers])["query"]
         texts = [
             row["text"] for row in self.passages.rows(self.candidates[first:stop][asking, ranks].tolist())
         ]
@@ -61,12 +61,12 @@ class ToJudge:
         for number, table in enumerate(folder.shards("train")):
             first, stop = number * size, (number + 1) * size
             scores = table["score"].to_numpy()
-            there = self.candidates[first:stop] != NO_NEIGHBOUR
-            part = np.full(there.shape, -np.inf, np.float32)
-            part[there] = scores[: there.sum()]
+            is_candidate = self.candidates[first:stop] != NO_NEIGHBOUR
+            part = np.full(is_candidate.shape, -np.inf, np.float32)
+            part[is_candidate] = scores[: is_candidate.sum()]
             candidates[first:stop] = part
             edge = self.edges[[first, min(stop, len(self.candidates))]]
-            pairs[self.pairs[edge[0] : edge[1]]] = scores[there.sum() :]
+            pairs[self.pairs[edge[0] : edge[1]]] = scores[is_candidate.sum() :]
 
 
 def judge_all(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
 from pairsmith.data.query_pairs import QueryPair
@@ -79,8 +80,8 @@ class QueryPairs:
         return self._documents("positive", rows)
 
     def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for some in np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)):
-            for row in rows_at(self.table, some).to_pylist():
+        for batch in in_batches(rows, AT_ONCE):
+            for row in rows_at(self.table, batch).to_pylist():
                 yield Document(text_id(row[name]), row[name], "", "", row["where"])
 
     def forbidden(self) -> Keys:
@@ -95,12 +96,12 @@ class QueryPairs:
         """The same, where ``rows``, ``(rows,)``, tells which pairs have this fault."""
         return replace(self, fault=np.where(rows & (self.fault == GOOD), np.uint8(fault), self.fault))
 
-    def with_queries(self, there: NDArray[np.bool_]) -> Self:
-        """The same with those queries alone that are ``there``, ``(queries,)``, numbered anew."""
-        number = np.where(there, np.cumsum(there) - 1, -1)
+    def with_queries(self, kept: NDArray[np.bool_]) -> Self:
+        """The same with those queries alone that are ``kept``, ``(queries,)``, numbered anew."""
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
         query = np.where(self.query >= 0, number[self.query], -1)
-        left = self.without(NO_QUERY, query < 0)
-        return replace(left, query=query, first=self.first[there], query_keys=self.query_keys[there])
+        remaining = self.without(NO_QUERY, query < 0)
+        return replace(remaining, query=query, first=self.first[kept], query_keys=self.query_keys[kept])
 
 
 def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> QueryPairs:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.beir import in_beir
@@ -29,7 +30,7 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
-from pairsmith.steps.negatives.choosing import choose, in_parts, shard_of_rows
+from pairsmith.steps.negatives.choosing import choose, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
     EncodedPositives,
     encode_positives,
@@ -39,7 +40,7 @@ from pairsmith.steps.negatives.encoding import (
 )
 from pairsmith.steps.negatives.false_negatives import Labelled
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
-from pairsmith.steps.negatives.pairs import QueryPairs, collect_pairs, corpus_keys, places_in
+from pairsmith.steps.negatives.pairs import AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
     Nearest,
     find_nearest,
@@ -136,7 +137,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             )
         # Score these texts and the positives, by their cosine with the query or by a judge.
         of_rows = np.full(len(pairs.fault), np.nan, np.float32)
-        for rows in in_parts(pairs.good):
+        for rows in in_batches(pairs.good, AT_ONCE):
             of_rows[rows] = positives.similarities(rows, queries, corpus)
         if settings.judge:
             todo = ToJudge.of(positives, passages, candidates)
@@ -151,8 +152,8 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false = ""
-        if known := labelled():
-            false = _false_negatives(known, pairs, candidates, chosen, copies)
+        if labelled_pairs := labelled():
+            false = _false_negatives(labelled_pairs, pairs, candidates, chosen, copies)
             run.progress.say(false)
         for number in range(-(-len(pairs.fault) // SHARD_ROWS)):
             if not writer.is_done(number):
@@ -166,30 +167,32 @@ def _counts(
 ) -> dict[str, int]:
     """Numbers for the card."""
     pairs = positives.pairs
-    given = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
+    negatives_of_pair = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
     return {
         "pairs": len(pairs.good),
         "queries": len(np.unique(pairs.query[pairs.good])),
         "texts of the corpus": texts,
         "pairs whose positive is in the corpus": int((positives.place[pairs.good] >= 0).sum()),
         "nearer texts left out as positives or copies": left_out,
-        "negatives": int(given.sum()),
-        f"pairs with {settings.negatives} negatives": int((given == settings.negatives).sum()),
-        "pairs with fewer": int(((given > 0) & (given < settings.negatives)).sum()),
-        "pairs with none": int((given == 0).sum()),
+        "negatives": int(negatives_of_pair.sum()),
+        f"pairs with {settings.negatives} negatives": int((negatives_of_pair == settings.negatives).sum()),
+        "pairs with fewer": int(((negatives_of_pair > 0) & (negatives_of_pair < settings.negatives)).sum()),
+        "pairs with none": int((negatives_of_pair == 0).sum()),
     }
 
 
 def _false_negatives(
-    known: Labelled, pairs: QueryPairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
+    labelled_pairs: Labelled, pairs: QueryPairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
 ) -> str:
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
-    labelled = np.flatnonzero(known.queries)
+    labelled = np.flatnonzero(labelled_pairs.queries)
     totals = np.zeros((2, 2), np.int64)
-    for rows in in_parts(pairs.good[known.queries[pairs.query[pairs.good]]]):
-        totals[0] += known.count_false_negatives(pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies)
-    for queries in in_parts(labelled):
-        totals[1] += known.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
+    for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], AT_ONCE):
+        totals[0] += labelled_pairs.count_false_negatives(
+            pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies
+        )
+    for queries in in_batches(labelled, AT_ONCE):
+        totals[1] += labelled_pairs.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (
         f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text_keys import Keys
@@ -66,9 +67,8 @@ def find_nearest(
         blocks = [part.blocks[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
         blocks = [block for block in blocks if block.side == "x"]
     else:
-        edges = range(0, len(queries), settings.search_rows)
-        ends = ((first, min(first + settings.search_rows, len(queries))) for first in edges)
-        blocks = [SearchBlock(0, "x", query_range, (0, len(corpus))) for query_range in ends]
+        parts = in_batches(range(len(queries)), settings.search_rows)
+        blocks = [SearchBlock(0, "x", (part.start, part.stop), (0, len(corpus))) for part in parts]
     todo = [Part(number, (block,)) for number, block in enumerate(blocks)]
     check_part_count(todo, settings.index)
     writer = start_part(
@@ -84,7 +84,7 @@ def find_nearest(
         planned=len(todo),
     )
     if not writer.finished:
-        left = [part for part in todo if not writer.is_done(part.number)]
+        remaining = [part for part in todo if not writer.is_done(part.number)]
         total = sum(part.size for part in todo)
         trained = None
         if settings.index and 0 < needed <= len(corpus):
@@ -101,12 +101,12 @@ def find_nearest(
         commit_each(
             writer,
             partial(_load_search, queries, corpus, trained, settings),
-            left,
+            remaining,
             ExecutorChoice.of(settings),
             run,
             title="search",
             unit="queries",
-            done=total - sum(part.size for part in left),
+            done=total - sum(part.size for part in remaining),
             total=total,
         )
         writer.finish(
@@ -146,12 +146,14 @@ def _load_search(
 
     def search(part: Part, advance: Advance) -> RowsAndRejects:
         (block,) = part.blocks
-        some = query_vectors[slice(*block.queries)]
+        of_block = query_vectors[slice(*block.queries)]
         recall = None
         if indexes:
-            near, recall = indexes.search(some, texts, block, most, recall=settings.recall, advance=advance)
+            near, recall = indexes.search(
+                of_block, texts, block, most, recall=settings.recall, advance=advance
+            )
         else:
-            near = one_way_search(some, texts, most, memory=memory, device=device, advance=advance)
+            near = one_way_search(of_block, texts, most, memory=memory, device=device, advance=advance)
         return rows_of(0, "x", block.queries[0], near, recall), to_table([], REJECT)
 
     return search
@@ -194,7 +196,7 @@ class Nearest:
 
 def gather(folder: DatasetFolder, count: int, width: int, files: tuple[Path, Path]) -> Nearest:
     """The nearest texts of each of ``count`` queries, merged from all parts of a search."""
-    every = Nearest.empty(count, width, files)
+    merged_near = Nearest.empty(count, width, files)
     for table in folder.batches("train"):
         first = table["number"][0].as_py()
         ids, similarities = (
@@ -202,8 +204,8 @@ def gather(folder: DatasetFolder, count: int, width: int, files: tuple[Path, Pat
             for name in ("ids", "similarities")
         )
         rows = slice(first, first + table.num_rows)
-        every.write(rows, merged([every.read(rows), Neighbours(ids, similarities)], width))
-    return every
+        merged_near.write(rows, merged([merged_near.read(rows), Neighbours(ids, similarities)], width))
+    return merged_near
 
 
 def leave_out(

@@ -17,7 +17,7 @@ from pairsmith.core.fields import (
     WorldSize,
 )
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
-from pairsmith.steps.mine.settings import FilterSettings, MineSettings, to_encode, to_judge
+from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
 
 
 class NegativesSettings(Settings):
@@ -176,10 +176,10 @@ class NegativesSettings(Settings):
             refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
         return self
 
-    def encoding(self) -> MineSettings:
-        """How ``mine`` encodes the same texts."""
-        return to_encode(self, self.pairs, self.corpus, self.corpus_column)
+    def encoding(self) -> EncodingOptions:
+        """How queries and texts are encoded."""
+        return EncodingOptions.of(self)
 
-    def judging(self) -> FilterSettings:
-        """How ``filter`` judges pairs with the same judge."""
-        return to_judge(self, self.pairs, self.judge, self.judge_kind)
+    def judging(self) -> JudgeOptions:
+        """How the judge, if there is one, scores texts for queries; it reads as much as it can."""
+        return JudgeOptions.of(self, judge=self.judge_kind, model=self.judge, max_length=None)

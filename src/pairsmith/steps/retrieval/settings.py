@@ -27,7 +27,7 @@ from pairsmith.core.settings import (
     refuse,
 )
 from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
-from pairsmith.steps.mine.settings import FilterSettings, MineSettings, to_encode, to_judge
+from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
 
 
 class ChunkSettings(Settings):
@@ -163,8 +163,8 @@ class QueriesSettings(Settings):
     @property
     def options(self) -> QueryOptions:
         """The settings that belong to the method itself."""
-        given = {option.name: getattr(self, option.name) for option in fields(QueryOptions)}
-        return QueryOptions(**given | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
+        options = {option.name: getattr(self, option.name) for option in fields(QueryOptions)}
+        return QueryOptions(**options | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
 
 
 class FilterQueriesSettings(Settings):
@@ -281,10 +281,10 @@ class FilterQueriesSettings(Settings):
                 refuse(self, ("contaminated",), "without evaluation or held_back")
         return self
 
-    def encoding(self) -> MineSettings:
-        """How ``mine`` encodes the same texts."""
-        return to_encode(self, self.queries, self.corpus, self.corpus_column)
+    def encoding(self) -> EncodingOptions:
+        """How queries and texts are encoded."""
+        return EncodingOptions.of(self)
 
-    def judging(self) -> FilterSettings:
-        """How ``filter`` judges pairs with the same judge."""
-        return to_judge(self, self.queries, self.judge, self.judge_kind)
+    def judging(self) -> JudgeOptions:
+        """How the judge, if there is one, scores texts for queries; it reads as much as it can."""
+        return JudgeOptions.of(self, judge=self.judge_kind, model=self.judge, max_length=None)

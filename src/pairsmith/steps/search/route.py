@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.progress import Progress
@@ -47,9 +48,9 @@ class Hit:
 
 
 def search(
-    settings: SearchSettings, given: Sequence[str], progress: Progress, *, as_json: bool = False
+    settings: SearchSettings, texts: Sequence[str], progress: Progress, *, as_json: bool = False
 ) -> None:
-    """Print the ``best`` documents for the queries that are ``given`` or in the file of the settings.
+    """Print the ``best`` documents for queries: those in ``texts``, and those in the file of the settings.
 
     Without any they are asked for on the terminal, until one is empty. With ``as_json`` a query's documents
     are a JSON object on a line.
@@ -57,7 +58,7 @@ def search(
     settings = resolve_dtype(settings)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # JSON is, whatever the terminal's encoding
-    queries = [_checked(query) for query in given]
+    queries = [_checked(query) for query in texts]
     if settings.queries is not None:
         queries += [_checked(query) for query in queries_of(settings.queries)]
     if not queries and not _on_terminal():
@@ -65,8 +66,8 @@ def search(
     documents = read_corpus(settings.corpus)
     searched = DocumentSearch(settings, documents, progress)
 
-    def show(some: Sequence[str], *, named: bool) -> None:
-        for query, hits in zip(some, searched.best(some), strict=True):
+    def show(batch: Sequence[str], *, named: bool) -> None:
+        for query, hits in zip(batch, searched.best(batch), strict=True):
             if as_json:
                 # Not by ``progress.result``, which hides secrets and could so cut a string.
                 print(_as_json(query, hits), flush=True)
@@ -77,8 +78,8 @@ def search(
         progress.say("an empty line or Ctrl-D ends")
     for query in () if queries else typed_queries():
         show([query], named=False)
-    for first in range(0, len(queries), QUERIES):
-        show(queries[first : first + QUERIES], named=len(queries) > 1)
+    for batch in in_batches(queries, QUERIES):
+        show(batch, named=len(queries) > 1)
 
 
 def queries_of(source: str) -> list[str]:
@@ -225,10 +226,10 @@ def cut(line: str, width: int) -> str:
     """The beginning of a line that takes ``width`` columns of a terminal, with … where it was cut."""
     if sum(map(_columns, line)) <= width:
         return line
-    left = width - 1
+    room = width - 1
     for place, character in enumerate(line):
-        left -= _columns(character)
-        if left < 0:
+        room -= _columns(character)
+        if room < 0:
             return f"{line[:place]}…"
     return line
 

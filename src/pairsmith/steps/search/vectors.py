@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import CACHE_VARIABLE, cache_folder
 from pairsmith.core.progress import Progress
@@ -73,7 +74,7 @@ def document_vectors(
 
     What the ``cache`` lacks is encoded and put there, so that a search that was stopped goes on behind it.
     """
-    parts = [documents[first : first + TOGETHER] for first in range(0, len(documents), TOGETHER)]
+    parts = list(in_batches(documents, TOGETHER))
     kept = [cache.read(place * TOGETHER, len(texts)) if cache else None for place, texts in enumerate(parts)]
     lacking = [place for place, vectors in enumerate(kept) if vectors is None]
     if not lacking and cache:

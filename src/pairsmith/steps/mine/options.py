@@ -1,0 +1,65 @@
+"""What encoding a corpus and judging pairs depend on, in every step that does so."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+from pairsmith.core.model_names import DtypeName
+from pairsmith.core.settings import Settings
+
+KindName = Literal["pairs", "reading", "summaries"]
+JudgeName = Literal["cross-encoder", "encoder", "likelihood", "likeness"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A part of a step's settings, for functions of which other steps make use, too."""
+
+    @classmethod
+    def of(cls, settings: Settings, **others: Any) -> Self:
+        """The options that are settings of a step by the same names, but for those in ``others``."""
+        names = {option.name for option in fields(cls)}
+        return cls(**settings.model_dump(include=names - others.keys()), **others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOptions(Options):
+    """How a model computes, in which shards, and where."""
+
+    device: str
+    dtype: DtypeName
+    max_length: int | None  # longest text or pair in tokens; None: the model's own limit
+    batch_tokens: int | None  # most tokens in a batch; None: what suits the device
+    shard_size: int  # rows that are computed and saved together
+    executor: Literal["local", "ray", "array"]
+    workers: int
+    ray_address: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitOptions(Options):
+    """What is cut from the records of a corpus; see the settings of ``mine``. By default they stay whole."""
+
+    kind: KindName = "pairs"
+    group_column: str | None = None
+    style: float = 0.0
+    answers: str = ""
+    window: int = 0
+    min_sentences: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodingOptions(WorkOptions):
+    """How the texts of a corpus become vectors."""
+
+    encoder: str
+    vector_dtype: Literal["float32", "float16"] = "float32"
+    units: UnitOptions = field(default_factory=UnitOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions(WorkOptions):
+    """How a model judges pairs; ``judge`` is what the model is, and ``cue`` stands between two texts."""
+
+    judge: JudgeName
+    model: str
+    cue: str | None = None
