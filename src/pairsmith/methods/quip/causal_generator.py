@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from pairsmith.core.errors import ModelError
+from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import (
     ANSWER,
@@ -20,17 +21,20 @@ from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.faults import fault_of_text
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
     GENERATED_ANSWER_TOKENS,
     GENERATED_QUESTION_TOKENS,
-    GenerationFault,
     WrittenQuestion,
 )
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
+
+_LONG_PASSAGE = (TOO_LONG, "the passage does not fit the model together with the instruction")
+_LONG_ANSWER = (TOO_LONG, "the answer leaves no room for a question")
 
 
 class CausalGenerator:
@@ -109,7 +113,7 @@ class CausalGenerator:
             answers[number] = group
             lead = self._lead(group)
             fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(group)
-            if fits and not _fault(group, "no answer", "long answer"):
+            if fits and not fault_of_text(group):
                 passage, sample = samples[number]
                 stream = stream_key(passage.id, sample, "question")
                 numbers[decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)] = number
@@ -143,20 +147,7 @@ class CausalGenerator:
 
 def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:
     if answer is None:
-        return WrittenQuestion("", "", "long passage")
+        return WrittenQuestion("", "", _LONG_PASSAGE)
     if question is None:
-        reason = _fault(answer, "no answer", "long answer") or "long answer"
-        return WrittenQuestion(answer.text.strip(), "", reason)
-    fault = _fault(question, "no question", "long question")
-    return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
-
-
-def _fault(drawn: Group, nothing: GenerationFault, long: GenerationFault) -> GenerationFault | None:
-    text = drawn.text.strip()
-    if drawn.ending != "stop":
-        return long if drawn.ending == "length" else "unfinished"
-    if not text:
-        return nothing
-    if "\n" in text:
-        return "several lines"
-    return None if text.isprintable() and "\ufffd" not in text else "unreadable"
+        return WrittenQuestion(answer.text.strip(), "", fault_of_text(answer) or _LONG_ANSWER)
+    return WrittenQuestion(answer.text.strip(), question.text.strip(), fault_of_text(question))

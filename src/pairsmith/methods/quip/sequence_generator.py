@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.errors import ModelError
+from pairsmith.data.filters import EMPTY
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
 from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
@@ -36,6 +37,9 @@ QUESTION_BEAMS = 5
 
 MAX_TOKENS = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 3
 """Longest sequence: answer and question with a start token, the separator and an end token."""
+
+_NO_ANSWER = (EMPTY, "nothing before the separator")
+_NOT_CHOSEN = ("not chosen", "answers that differ more from each other were chosen")
 
 
 class SequenceGenerator:
@@ -130,7 +134,7 @@ class SequenceGenerator:
             texts = [self._parse(tokens).answer for tokens in whole]
             chosen = diverse(texts, self._options.questions)
             written[row] += [
-                WrittenQuestion(text, "", "not chosen" if text else "no answer")
+                WrittenQuestion(text, "", _NOT_CHOSEN if text else _NO_ANSWER)
                 for place, text in enumerate(texts)
                 if place not in chosen
             ]

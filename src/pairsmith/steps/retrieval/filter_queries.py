@@ -20,6 +20,7 @@ from pairsmith.core.citations import PROMPTAGATOR
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.documents import Document
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.retrieval.consistency import closest, own_places
@@ -151,7 +152,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             leave_out_by_score(verdicts, scores, settings)
             ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
         leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
-        consistent = sum(verdict.filter in (KEPT, "judge", "duplicate") for verdict in verdicts)
+        consistent = sum(verdict.filter in (KEPT, "judge", DUPLICATE) for verdict in verdicts)
         held = None
         if settings.held_back:
             held = held_back(rows.chunk, verdicts.kept, settings.held_back)
