@@ -148,9 +148,7 @@ def test_several_sources_are_read_one_after_the_other(world):
         settings(inputs=[str(tmp / "in.txt"), str(tmp / "more.txt")], limit=14), Run(tmp / "out", Silent())
     )
     rejected = [
-        json.loads(r["row"]).get("where")
-        for r in out.rejects().to_pylist()
-        if r["reason"] == INPUT_AGAIN
+        json.loads(r["row"]).get("where") for r in out.rejects().to_pylist() if r["reason"] == INPUT_AGAIN
     ]
     assert rejected == ["more.txt:1"]
     assert set(out.table()["sentence1"].to_pylist()) <= {f"text number {i}" for i in range(12)} | {
