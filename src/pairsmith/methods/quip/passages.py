@@ -10,7 +10,7 @@ from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
-from pairsmith.data.text.windows import windows
+from pairsmith.data.text.windows import is_within, windows
 from pairsmith.models.question_generator import WrittenQuestion
 from pairsmith.runs.work import Advance
 
@@ -63,7 +63,7 @@ def cut(
         of_document = []
         for window in windows(document.document, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.document}")
-            if generator.length(window.text) > generator.limit:
+            if not is_within(window.text, generator.limit, generator.length):
                 row = {"context": window.text, "where": document.where}
                 detail = f"a word of more than {generator.limit} tokens"
                 rejects.append(Reject.of(name, TOO_LONG, detail, row))
