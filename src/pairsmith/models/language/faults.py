@@ -8,7 +8,7 @@ from pairsmith.models.language.decoder import Ending, Group
 Fault = tuple[str, str]
 """The filter that rejects a text, and the reason."""
 
-_ENDINGS: Mapping[Ending, Fault] = {
+_ENDINGS: Mapping[Ending | None, Fault] = {
     "length": (NO_END, "no quotation mark within the token limit"),
     "end": (NO_END, "the model ended the text without a quotation mark"),
     "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
