@@ -40,7 +40,7 @@ from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.mine.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.judging import judge_queries
+from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
@@ -138,10 +138,8 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
         if settings.judge:
             scores = judge_queries(
+                QueriesWithChunks(written, rows.own, vectors["corpus"], folders["corpus"]),
                 np.flatnonzero(verdicts.kept),
-                rows.own,
-                written,
-                (vectors["corpus"], folders["corpus"]),
                 settings,
                 judge,
                 {name: folder.manifest.fingerprint for name, folder in folders.items()},
