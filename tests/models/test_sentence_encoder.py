@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
-from pairsmith.models.encode import encode_texts
+from pairsmith.models.encode import beginnings, encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder, save_sentence_encoder
 
 pytestmark = pytest.mark.slow
@@ -143,6 +143,17 @@ def test_long_texts_are_cut_at_the_length_asked_for_or_at_the_context(tiny_gpt2)
     over = load_sentence_encoder(str(tiny_gpt2), device="cpu", max_length=10_000)
     assert over.preprocess([long])["input_ids"].shape == (1, 128)
     assert np.isfinite(load_sentence_encoder(str(tiny_gpt2), device="cpu").encode([long])).all()
+
+
+def test_of_a_text_of_megabytes_the_beginning_is_tokenized_that_the_encoder_reads(tiny_bert):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu", max_length=8)
+    texts = ["short text", "many words " * 1_000, " " * 5_000 + "late words " * 10]
+    cut = beginnings(encoder, texts)
+    assert [cut[0], cut[2]] == [texts[0], texts[2]]  # a tokenizer may drop white space
+    assert len(cut[1]) == 800
+    assert texts[1].startswith(cut[1])
+    ids = [encoder.tokenizer(text, truncation=True, max_length=8)["input_ids"] for text in (cut[1], texts[1])]
+    assert ids[0] == ids[1]
 
 
 def test_the_weights_come_in_the_number_format_asked_for(tiny_bert):

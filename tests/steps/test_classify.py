@@ -53,7 +53,7 @@ def test_each_text_of_a_table_gets_its_likeliest_label_and_its_probability(train
     assert [row["confidence"] for row in rows] == pytest.approx(probabilities.max(axis=1).tolist(), abs=1e-4)
     assert [row["order"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
     assert {row["original_label"] for row in rows} == {"x"}
-    assert folder.rejects()["filter"].to_pylist() == ["blank"]
+    assert folder.rejects()["filter"].to_pylist() == ["empty"]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "the column label of the source" in card
     for label in set(classifier.predict(TEXTS)):

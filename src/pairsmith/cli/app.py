@@ -1,14 +1,8 @@
 """The command line: a command for every step, derived from its settings model, and a few more."""
 
-import io
-import os
 import shlex
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -16,9 +10,10 @@ from typer.core import TyperGroup
 
 from pairsmith import __version__
 from pairsmith.cli.options import settings_from, with_options
+from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
 from pairsmith.cli.step import Step, Steps, command_of
 from pairsmith.cli.steps import SOURCES, STEPS
-from pairsmith.core.errors import PairsmithError, SettingsError, redacted
+from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import option_name
@@ -26,10 +21,6 @@ from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
 from pairsmith.steps.search.settings import SearchSettings
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
-_STOPPED = (
-    "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command "
-    "again without --fresh"
-)
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
@@ -75,62 +66,11 @@ Changes = Annotated[
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no progress.")]
 
 
-@contextmanager
-def _spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
-    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback.
-
-    ``stopped`` is said after Ctrl-C or SIGTERM.
-    """
-    try:
-        yield
-    except PairsmithError as error:
-        typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt as stop:
-        typer.echo(stopped, err=True)
-        raise SystemExit(143 if stop.args else 130) from None
-    except BrokenPipeError:
-        _write_nowhere(1, 2)
-        raise SystemExit(141) from None
-    except OSError as error:
-        if error.filename is not None or _can_print():
-            raise  # a bug: whoever opens a file turns its errors into those above
-        _write_nowhere(1)
-        typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
-        raise SystemExit(2) from None
-
-
-def _can_print() -> bool:
-    """Whether standard output takes an empty line."""
-    try:
-        print(flush=True)
-    except OSError:
-        return False
-    return True
-
-
-def _write_nowhere(*streams: int) -> None:
-    """Have what Python still holds for these streams written nowhere when it ends, without a traceback."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in streams:
-        os.dup2(nowhere, stream)
-
-
-def _prepare_output() -> None:
-    """Have both output streams take any text: one that is closed, and one that is not in UTF-8."""
-    nowhere = Path(os.devnull)
-    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
-    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 class _Commands(TyperGroup):
     """All commands; their errors are told before typer tells them in its own words."""
 
     def invoke(self, ctx: Any) -> Any:
-        with _spoken_errors():
+        with spoken_errors():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -176,10 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The exit code is 0, 2 for faulty input, 1 if a worker or a server failed, 130 when interrupted (143 by
     SIGTERM), or 141 if standard output was closed.
     """
-    _prepare_output()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _stop)
-    with _spoken_errors():
+    prepare_output()
+    stop_on_sigterm()
+    with spoken_errors():
         try:
             make_app()(args=arguments, prog_name="pairsmith")
         finally:
@@ -232,7 +171,7 @@ def _search_command() -> Callable[..., None]:
                 check_there(source)
         from pairsmith.steps.search.route import search
 
-        with _spoken_errors("stopped"):
+        with spoken_errors("stopped"):
             search(settings, query or [], _progress(quiet), as_json=as_json)
 
     query = typer.Argument(
@@ -269,11 +208,6 @@ def _group(help_text: str, **options: Any) -> typer.Typer:
 
 def _progress(quiet: bool) -> Progress:
     return Quiet() if quiet else Progress()
-
-
-def _stop(number: int, _: object) -> None:
-    """End a run on SIGTERM as on Ctrl-C: end workers, and remove locks and half-written files."""
-    raise KeyboardInterrupt(number)
 
 
 def _print_version(wanted: bool) -> None:
@@ -397,7 +331,7 @@ def _plan(
         raise SettingsError("prices and the budget are numbers from 0")
     if prices and None in (price_in, price_out):
         raise SettingsError("give both --price-in and --price-out; 0 if a server charges nothing for one")
-    with _spoken_errors("stopped; a plan keeps nothing"):
+    with spoken_errors("stopped; a plan keeps nothing"):
         progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
+from pairsmith.data.filters import NO_ANSWER
 from pairsmith.data.labelled_texts import read_label
 from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
@@ -61,7 +62,7 @@ def what_is_missing(kind: Kind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
     if kind is _SUMMARIES:
         return "no summary", "it is blank"
-    return "no answer", "none occurs in its context"
+    return NO_ANSWER, "none occurs in its context"
 
 
 def scored_as(kind: Kind, score: float | None) -> Kind:

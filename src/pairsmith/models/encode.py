@@ -52,6 +52,7 @@ def encode_texts(
         advance: called with the number of texts that were finished.
     """
     encoder.eval()
+    texts = beginnings(encoder, texts)
     task = {"task": side} if side else {}
     prompt = prompt_of(encoder, side)
     width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
@@ -182,9 +183,37 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
     if not texts or not hasattr(tokenizer, "pad_token"):
         return [1 + len(text) // 4 for text in texts]
     options = {"truncation": True, "max_length": encoder.max_seq_length, "verbose": False}
+    texts = beginnings(encoder, texts)
     # The tokens of all texts would take far more memory than the texts.
     batches = in_batches(texts, _AT_ONCE)
     return [max(1, len(ids)) for batch in batches for ids in tokenizer(list(batch), **options)["input_ids"]]
+
+
+_CHARACTERS = 50
+"""Of a token; English has 4 or 5."""
+
+
+def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence[str]:
+    """The texts, cut where the encoder surely reads no more: tokenizers take minutes for megabytes.
+
+    Only texts of far more characters than the encoder can read are cut, behind twice as many as it reads. An
+    encoder that states no longest input, or reads the ends of long texts, gets all of each text.
+    """
+    tokenizer: Any = getattr(encoder, "tokenizer", None)
+    if getattr(tokenizer, "truncation_side", "") != "right" or not encoder.max_seq_length:
+        return texts
+    return [_beginning(tokenizer, text, encoder.max_seq_length) for text in texts]
+
+
+def _beginning(tokenizer: Any, text: str, limit: int) -> str:
+    """Twice the shortest beginning that was tried and has ``limit`` tokens; else the whole text."""
+    end = _CHARACTERS * limit
+    while 2 * end < len(text):
+        tokens = tokenizer(text[:end], add_special_tokens=False, verbose=False)["input_ids"]
+        if len(tokens) >= limit:
+            return text[: 2 * end]
+        end *= 8
+    return text
 
 
 def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pairsmith.core.errors import ModelError
+from pairsmith.data.filters import EMPTY, NO_END, TOO_LONG
+from pairsmith.models.language.faults import Fault
 from pairsmith.models.summarizer import Summarizer
 
 SEPARATOR = "<sep>"
@@ -16,12 +17,7 @@ GENERATED_QUESTION_TOKENS = 50
 GENERATED_ANSWER_TOKENS = 30
 """Longest answer in tokens."""
 
-GenerationFault = Literal[
-    "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
-    "several lines", "unreadable", "not chosen", "long passage",
-]  # fmt: skip
-"""``not chosen``: an answer found by the search but left out for more diverse ones. ``long passage``: it does
-not fit the model together with the instruction."""
+LONG_QUESTION = (TOO_LONG, f"a question of more than {GENERATED_QUESTION_TOKENS} tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +26,7 @@ class WrittenQuestion:
 
     answer: str
     question: str
-    fault: GenerationFault | None  # what is wrong with them
+    fault: Fault | None  # why they are rejected
     start: int | None = None  # where the answer starts in the passage; None if that has still to be found
 
 
@@ -69,15 +65,13 @@ def parse(
     return WrittenQuestion(answer, question, _fault(answer, question, parts, complete=complete))
 
 
-def _fault(
-    answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool
-) -> GenerationFault | None:
+def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool) -> Fault | None:
     if len(parts) != 2:
-        return "no separator"
+        return "no separator", "not an answer, one separator and a question"
     if not complete:
-        return "unfinished"
+        return NO_END, "the question has no end within the token limit"
     if not answer:
-        return "no answer"
+        return EMPTY, "nothing before the separator"
     if not question:
-        return "no question"
-    return "long question" if len(parts[1]) - 1 > GENERATED_QUESTION_TOKENS else None
+        return EMPTY, "nothing behind the separator"
+    return LONG_QUESTION if len(parts[1]) - 1 > GENERATED_QUESTION_TOKENS else None

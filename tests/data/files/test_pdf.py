@@ -80,7 +80,7 @@ def test_a_title_has_no_control_characters():
 
 
 def test_a_file_without_pages_has_no_text():
-    assert fault(make_pdf([])) == Fault("no text", "the PDF has no pages")
+    assert fault(make_pdf([])) == Fault("empty", "the PDF has no pages")
 
 
 def test_headers_and_footers_are_left_out():
@@ -119,7 +119,7 @@ def test_damaged_files_say_so(data):
 def test_a_file_cut_short_is_damaged_or_read_in_part():
     whole = make_pdf([["One."], ["Two."]])
     seen = {_outcome(whole[:end]) for end in range(100, len(whole), 97)}
-    assert seen <= {"One.", "Two.", "One.\nTwo.", "damaged PDF", "scanned", "damaged page", "no text"}
+    assert seen <= {"One.", "Two.", "One.\nTwo.", "damaged PDF", "scanned", "damaged page", "empty"}
 
 
 def _outcome(data: bytes) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.windows import Window, count_words, split_sentences, windows
+from pairsmith.data.text.windows import Window, count_words, is_within, split_sentences, windows
 
 #       4 words          3 words          2 words    1 word  6 words
 TEXT = "One two three four. Five six seven.\nEight nine. Stop. A b c d e f."
@@ -116,3 +116,22 @@ def test_the_tokenizer_is_asked_a_few_times_a_sentence():
     text = "Some words in a row. " * 400
     assert len(windows(text, 400, length)) == 22  # 19 sentences of 20 characters and the spaces between: 398
     assert len(texts) < 400 + 3 * 22
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "some words " * 9_000, "x" * 5_000 + " Some words." * 8_000])
+def test_the_tokenizer_never_sees_a_text_of_megabytes(text):
+    asked = []
+
+    def length(part):
+        asked.append(len(part))
+        return len(part) // 3
+
+    pieces = windows(text, 10, length)
+    assert max(asked) <= 1_000
+    assert [is_within(piece.text, 10, length) for piece in pieces] == [length(p.text) <= 10 for p in pieces]
+    assert "".join(piece.text for piece in pieces).replace(" ", "") == text.replace(" ", "")
+
+
+def test_white_space_does_not_count_against_what_follows_it():
+    assert is_within("a" + " " * 5_000 + "b", 2, count_words)
+    assert not is_within("a" + " " * 5_000 + "b", 1, count_words)

@@ -258,7 +258,7 @@ def test_a_repeat_takes_no_place():
         (f"{text_id('x')}-1-1", "b"),
     ]
     assert [(r.id, r.filter, r.reason, json.loads(r.row)["sentence2"]) for r in written.rejects] == [
-        (f"{text_id('x')}-1-try-{number}", "repeat", "repeats the text of an earlier try", "a")
+        (f"{text_id('x')}-1-try-{number}", "duplicate", "repeats the text of an earlier try", "a")
         for number in (1, 2)
     ]
     assert len(begun) == 4
@@ -270,7 +270,7 @@ def test_where_all_tries_repeat_one_text_is_kept():
     got = [(row.id, row.sentence1, row.score, row.sentence2) for row in written.rows]
     assert got == [(f"{text_id(x)}-{y}-0", x, float(y), "ok") for x in "ba" for y in "10"]
     assert [(r.id, r.filter) for r in written.rejects] == [
-        (f"{text_id(x)}-{y}-try-{number}", "repeat") for x in "ba" for y in "10" for number in range(1, 5)
+        (f"{text_id(x)}-{y}-try-{number}", "duplicate") for x in "ba" for y in "10" for number in range(1, 5)
     ]
     assert (written.requests, written.complete) == (4, 0)
 
@@ -288,8 +288,8 @@ def test_of_equal_texts_that_of_the_earliest_try_stays_though_it_ends_last():
         (f"{name}-1-2", "c"),
     ]
     assert [(r.id, r.filter) for r in written.rejects] == [
-        (f"{name}-1-try-1", "repeat"),
-        (f"{name}-1-try-2", "repeat"),
+        (f"{name}-1-try-1", "duplicate"),
+        (f"{name}-1-try-2", "duplicate"),
     ]
 
 
@@ -314,7 +314,7 @@ def one_after_the_other(task, model, inputs, decoding, seed):
             elif text == request.input.strip():
                 fault = "copy"
             elif text in texts:
-                fault = "repeat"
+                fault = "duplicate"
             if fault is None:
                 rows.append((f"{request.id}-{len(texts)}", request.input, text, float(request.label)))
                 texts.append(text)
@@ -398,7 +398,7 @@ def test_the_end_is_never_drawn_however_likely_the_model_has_it():
     model = ScriptedModel(following, CHARACTERS)
     for decay in (0.0, 100.0):
         written = generate_pairs(spec(), model, inputs, decoding=Decoding(decay=decay, top_p=1.0))
-        assert {reject.filter for reject in written.rejects} <= {"empty", "repeat"}
+        assert {reject.filter for reject in written.rejects} <= {"empty", "duplicate"}
         assert written.complete >= 90
         texts = "".join(row.sentence2 for row in written.rows)
         assert 0.4 < texts.count("a") / len(texts) < 0.6

@@ -36,7 +36,7 @@ def test_a_training_set_by_hand():
     training_set = make_training_set(rows, load_task("sts"), options)
     assert [(reject.id, reject.filter) for reject in training_set.rejects] == [
         ("id1", "cap"),
-        ("id2", "short"),
+        ("id2", "too short"),
         ("id4", "near-copy"),
     ]
     assert training_set.negatives == 2

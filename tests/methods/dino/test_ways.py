@@ -129,7 +129,7 @@ def test_a_rule_of_ones_own(monkeypatch):
         steered = [row for row in written.rows if row.score < 1]
         assert [(row.score, row.sentence2) for row in steered] == [(0.5, "b" * 16), (0.0, "b" * 16)]
         assert {(reject.filter, json.loads(reject.row)["sentence2"]) for reject in written.rejects} == {
-            ("repeat", "b" * 16)
+            ("duplicate", "b" * 16)
         }
         assert len(written.rejects) == 8
 

@@ -72,7 +72,7 @@ def test_repeats_are_tried_again_and_those_that_are_left_are_rejected():
 
     written, rejects = writer(one).write([chunk("a")])
     assert [query.query for query in written] == ["a a"]
-    assert [reject.filter for reject in rejects] == ["repeat", "repeat"]
+    assert [reject.filter for reject in rejects] == ["duplicate", "duplicate"]
     assert [reject.id for reject in rejects] == ["of-a-1-try-0", "of-a-1-try-1"]
 
 
@@ -103,7 +103,7 @@ def test_further_tries_start_from_the_prompts_of_the_first():
     ("script", "fault"),
     [
         ({0: {"a": 1.0}}, "no end"),
-        ({0: {"a": 1.0}, 1: {'"': 1.0}}, "short"),
+        ({0: {"a": 1.0}, 1: {'"': 1.0}}, "too short"),
     ],
 )
 def test_what_is_no_query_is_rejected(script, fault):

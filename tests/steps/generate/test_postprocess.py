@@ -63,7 +63,7 @@ def test_each_filter_names_its_rejects(tmp_path):
     rejects = {r["id"]: (r["filter"], r["reason"]) for r in out.rejects().to_pylist()}
     assert {name: filter_ for name, (filter_, _) in rejects.items()} == {
         "id1": "copy", "id2": "near-copy", "id3": "duplicate", "id4": "empty",
-        "id5": "line break", "id6": "short", "id8": "cap",
+        "id5": "line break", "id6": "too short", "id8": "cap",
     }  # fmt: skip
     assert json.loads(out.rejects().to_pylist()[0]["row"])["sentence2"] == "a b"
     assert "near-copies dropped | 1" in (tmp_path / "out" / "README.md").read_text()

@@ -24,6 +24,7 @@ from pairsmith.steps.generate.shards import shards_of
 
 pytestmark = pytest.mark.slow
 
+INPUT_AGAIN = "repeats an earlier input"
 TASK = """
 name: toy
 kind: pair
@@ -135,7 +136,7 @@ def test_duplicate_inputs_are_counted_rejects(world):
     tmp, settings = world
     (tmp / "in.txt").write_text("same text\nother text\nsame text\n")
     out = generate(settings(), Run(tmp / "out", Silent()))
-    duplicates = [r for r in out.rejects().to_pylist() if r["filter"] == "duplicate input"]
+    duplicates = [r for r in out.rejects().to_pylist() if r["reason"] == INPUT_AGAIN]
     assert [json.loads(r["row"])["where"] for r in duplicates] == ["in.txt:3"]
     assert set(out.table()["sentence1"].to_pylist()) <= {"same text", "other text"}
 
@@ -147,9 +148,7 @@ def test_several_sources_are_read_one_after_the_other(world):
         settings(inputs=[str(tmp / "in.txt"), str(tmp / "more.txt")], limit=14), Run(tmp / "out", Silent())
     )
     rejected = [
-        json.loads(r["row"]).get("where")
-        for r in out.rejects().to_pylist()
-        if r["filter"] == "duplicate input"
+        json.loads(r["row"]).get("where") for r in out.rejects().to_pylist() if r["reason"] == INPUT_AGAIN
     ]
     assert rejected == ["more.txt:1"]
     assert set(out.table()["sentence1"].to_pylist()) <= {f"text number {i}" for i in range(12)} | {

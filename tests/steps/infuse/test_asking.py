@@ -177,7 +177,7 @@ def test_a_question_that_does_not_end_is_unfinished(asker, texts, tmp_path):
         )  # fmt: skip
         folder = ask(some, Run(tmp_path / decoding, Silent()))
         assert folder.rows == 0
-        assert "unfinished" in folder.rejects()["filter"].to_pylist()
+        assert "no end" in folder.rejects()["filter"].to_pylist()
 
 
 def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
@@ -317,15 +317,15 @@ def told(script, context=4096, **rest):
     [
         ([('Answer: "', 'Ann"'), (f"Ann{QUESTION}", 'Who was it?"')], ("Ann", "Who was it?", None)),
         ([('Answer: "', ' Ann "'), (f" Ann {QUESTION}", ' Who? "')], ("Ann", "Who?", None)),
-        ([('Answer: "', '"')], ("", "", "no answer")),
-        ([('Answer: "', "Ann " * 10)], (("Ann " * 8)[:30].strip(), "", "long answer")),
-        ([('Answer: "', "Ann" + chr(0))], ("Ann", "", "unfinished")),
-        ([('Answer: "', 'Ann\ufffd"')], ("Ann\ufffd", "", "unreadable")),
-        ([('Answer: "', 'Ann\nBob"')], ("Ann\nBob", "", "several lines")),
-        ([('Answer: "', 'Ann"'), (QUESTION, '"')], ("Ann", "", "no question")),
+        ([('Answer: "', '"')], ("", "", "empty")),
+        ([('Answer: "', "Ann " * 10)], (("Ann " * 8)[:30].strip(), "", "no end")),
+        ([('Answer: "', "Ann" + chr(0))], ("Ann", "", "no end")),
+        ([('Answer: "', 'Ann\ufffd"')], ("Ann\ufffd", "", "bad character")),
+        ([('Answer: "', 'Ann\nBob"')], ("Ann\nBob", "", "line break")),
+        ([('Answer: "', 'Ann"'), (QUESTION, '"')], ("Ann", "", "empty")),
         (
             [('Answer: "', 'Ann"'), (QUESTION, "Who " * 20)],
-            ("Ann", ("Who " * 13)[:50].strip(), "long question"),
+            ("Ann", ("Who " * 13)[:50].strip(), "no end"),
         ),
     ],
 )
@@ -450,7 +450,7 @@ def test_a_quotation_mark_within_a_token_ends_an_answer_that_keeps_what_stands_b
     assert (question.columns()["written"], question.question) == ("U.S.", "Where?")
     assert texts[1].endswith(f"{ANSWER}U.S.{QUESTION}")
     # An answer of 30 tokens leaves room for one token more before the question, not for two.
-    for ending, faults in (('"', []), ("\x02", []), ("\x03", ["long answer"])):
+    for ending, faults in (('"', []), ("\x02", []), ("\x03", ["too long"])):
         asker, _ = told([('Answer: "', "U" * 29 + ending), (QUESTION, 'Where?"')])
         assert [reject.filter for reject in asker.generate([Passage("p", "In it.")])] == faults
 
@@ -463,7 +463,7 @@ def test_a_passage_that_does_not_fit_after_all_is_a_reject(monkeypatch):
     )
     fits, long = Passage("f", "a" * (asker.limit - 3)), Passage("l", "a" * asker.limit)
     (reject,) = asker.generate([long, fits])
-    assert (reject.filter, reject.id) == ("long passage", "l-0")
+    assert (reject.filter, reject.id) == ("too long", "l-0")
     assert len(fits.questions) == 1
     assert not any(long.text in text for text in texts)
 
@@ -514,11 +514,14 @@ def test_a_causal_model_searches_for_answers_and_then_for_their_questions():
 
 def test_what_is_wrong_with_what_a_causal_model_finds_is_told():
     asker, _ = told([('Answer: "', "Ann " * 10)], decoding="beams")
-    assert [reject.filter for reject in asker.generate([Passage("p", "Ann was here.")])] == ["long answer"]
+    (reject,) = asker.generate([Passage("p", "Ann was here.")])
+    assert (reject.filter, "Ann Ann" in reject.row) == ("no end", True)
     asker, _ = told([('Answer: "', 'Ann"'), (QUESTION, "Who " * 20)], decoding="beams")
-    assert [reject.filter for reject in asker.generate([Passage("p", "Ann was here.")])] == ["long question"]
+    (reject,) = asker.generate([Passage("p", "Ann was here.")])
+    assert (reject.filter, "Who Who" in reject.row) == ("no end", True)
     asker, _ = told([('Answer: "', 'Ann"')], context=300, decoding="beams")
-    assert [reject.filter for reject in asker.generate([Passage("p", "Ann. " * 60)])] == ["long passage"]
+    (reject,) = asker.generate([Passage("p", "Ann. " * 60)])
+    assert (reject.filter, "passage" in reject.reason) == ("too long", True)
 
 
 def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, tmp_path):

@@ -170,7 +170,7 @@ def test_a_long_sentence_makes_no_question():
     rejects = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=2, tries=1).options).generate(
         [passage]
     )
-    assert {reject.filter for reject in rejects} == {"long question"}
+    assert {reject.filter for reject in rejects} == {"too long"}
     assert not passage.questions
 
 

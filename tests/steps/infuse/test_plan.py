@@ -70,7 +70,7 @@ def test_what_steps_make_is_what_later_ones_read(recipe, monkeypatch):
 
 
 def test_an_untrained_model_is_taken_to_ask_for_all_its_answers():
-    rejects = [Reject.of(str(n), "long answer", "", {"question": ""}) for n in range(3)]
+    rejects = [Reject.of(str(n), "no end", "", {"question": ""}) for n in range(3)]
     rejects.append(Reject.of("3", "duplicate", "", {"question": "Who?"}))
     assert _were_all_asked(rejects, 4) == pytest.approx((30 + 50) / (30 + 0.25 * 50))
     assert _were_all_asked([], 4) == 1

@@ -115,7 +115,7 @@ def test_only_sure_answers_and_those_that_were_written_are_kept_if_that_is_asked
         row["question"] for row in every if row["confidence"] >= middle
     ]
     (lost,) = folder.rejects().to_pylist()
-    assert lost["filter"] == "unsure"
+    assert lost["filter"] == "uncertain"
     answers = [row["answers"]["text"][0] for row in every]
     rows = [json.loads(line) for line in Path(data).read_text().splitlines()]
     rows[0]["written"] = f"The {answers[0].upper()}!"
@@ -125,7 +125,7 @@ def test_only_sure_answers_and_those_that_were_written_are_kept_if_that_is_asked
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = relabel(settings(teacher, str(path), agreement=0.9), Run(tmp_path / "same", Silent()))
     assert [row["question"] for row in folder.table().to_pylist()] == QUESTIONS[:1]
-    assert {row["filter"] for row in folder.rejects().to_pylist()} == {"disagreement"}
+    assert {row["filter"] for row in folder.rejects().to_pylist()} == {"agreement"}
 
 
 def test_what_was_kept_for_validation_stays_there(teacher, data, tmp_path, capsys):

@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_a_reject_with_the_reason(library, tmp_path):
     assert set(rejected) == {
         ("duplicate", "b/guide.md"),
         ("encoding", "b/latin.txt"),
-        ("empty document", "empty.md"),
+        ("empty", "empty.md"),
         ("damaged PDF", "broken.pdf"),
         ("unknown kind", "sheet.xlsx"),
         ("unknown kind", "other.xlsx"),
@@ -224,7 +224,7 @@ def test_rows_of_tables_are_documents(tmp_path):
     ]
     assert len({row["id"] for row in rows(folder)}) == len(rows(folder))
     (empty,) = rejects(folder)
-    assert (empty["filter"], json.loads(empty["row"])["document"]) == ("empty document", "y")
+    assert (empty["filter"], json.loads(empty["row"])["document"]) == ("empty", "y")
 
 
 def test_columns_of_tables_may_be_named(tmp_path):

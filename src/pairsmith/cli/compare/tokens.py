@@ -6,6 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from pairsmith.core.errors import UserError
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import DatasetFolder
 
@@ -34,7 +35,7 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
         return 0
     dataset = DatasetFolder.open(folder)
     of_kind = f"{step} {dataset.manifest.settings.get('kind')}"
-    texts = _texts(dataset, _WRITTEN.get(of_kind, _WRITTEN[step]), "duplicate" if step == "rewrite" else None)
+    texts = _texts(dataset, _WRITTEN.get(of_kind, _WRITTEN[step]), DUPLICATE if step == "rewrite" else None)
     count = 0
     while batch := list(islice(texts, _TOGETHER)):
         count += sum(map(len, tokenizer(batch, add_special_tokens=False, verbose=False)["input_ids"]))

@@ -10,6 +10,7 @@ from typing import Any
 from pairsmith.core.errors import MissingExtra, first_line
 from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable, joined_titles
 from pairsmith.data.files.plain import unwrapped
+from pairsmith.data.filters import EMPTY
 
 NARROWER = 0.8
 """Lines of this share of a page's widest ones are full, as letters differ in width."""
@@ -44,7 +45,7 @@ def read_pdf(data: bytes) -> Parsed:
     except Exception as error:  # pypdf raises whatever a damaged file leads it to
         raise Unreadable(Fault("damaged PDF", "it cannot be read", {"error": first_line(error)})) from error
     if not any(pages):
-        raise Unreadable(faults[0] if faults else Fault("no text", "the PDF has no pages"))
+        raise Unreadable(faults[0] if faults else Fault(EMPTY, "the PDF has no pages"))
     lines = "\n".join(line for page in _without_margins(pages) for line in page)
     return Parsed([Section(title, unwrapped(_HYPHEN.sub("", lines), NARROWER))], faults)
 

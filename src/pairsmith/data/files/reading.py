@@ -14,6 +14,7 @@ from pairsmith.data.files.markup import read_html, read_markdown
 from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
 from pairsmith.data.files.plain import read_text
+from pairsmith.data.filters import EMPTY
 from pairsmith.data.sources import data_suffix, is_hub_data, missing
 from pairsmith.data.splits import split_of
 
@@ -28,7 +29,7 @@ READERS: Mapping[str, Callable[[bytes], Parsed]] = {
 """How files are read, by the ends of their names."""
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 UNKNOWN = "unknown kind"
-EMPTY = Fault("empty document", "it has no text")
+NO_TEXT = Fault(EMPTY, "it has no text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Given:
                 ) from error
             parsed = _parsed(self.kind, data)
         if not any(section.text.strip() for section in parsed.sections):
-            raise Unreadable(parsed.faults[0] if parsed.faults else EMPTY)
+            raise Unreadable(parsed.faults[0] if parsed.faults else NO_TEXT)
         return parsed
 
 

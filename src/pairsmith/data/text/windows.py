@@ -8,12 +8,18 @@ paragraph or a heading, and a heading has no full stop to go by.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 from nupunkt import sentence_spans
 
 PASSAGE_TOKENS = 456
 """Longest passage in tokens, without special tokens."""
+
+_CHARACTERS = 100
+"""Of a token or a word. A text with more of them, for each that is allowed, is measured by its beginning."""
+_KEPT_LENGTHS = 2**16
+"""Words of a text whose lengths are kept, as most of them occur often."""
 
 _WORD = re.compile(r"\S+")
 # Form feed, next line and the two Unicode separators end a line as well.
@@ -74,9 +80,27 @@ def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]
     ]
 
 
+def is_within(text: str, limit: int, length: Callable[[str], int]) -> bool:
+    """Whether the length of a text is within a limit; of ``length``, see ``windows``."""
+    return _measured(text, limit, length) <= limit
+
+
+def _measured(text: str, limit: int, length: Callable[[str], int]) -> int:
+    """The length of a text, or of its beginning if that is above the limit already.
+
+    Tokenizers take minutes for a text of megabytes, and a longer text never counts less.
+    """
+    end = _CHARACTERS * limit
+    while end < len(text):
+        if (measured := length(text[:end])) > limit:
+            return measured
+        end *= 8
+    return length(text)
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A sentence or a word: where it begins and ends, and its own length."""
+    """A sentence or a word: where it begins and ends, and its own length, see ``_measured``."""
 
     start: int
     end: int
@@ -85,16 +109,19 @@ class _Piece:
 
 def _runs(text: str, limit: int, length: Callable[[str], int]) -> Iterator[Sequence[_Piece]]:
     """Runs of sentences within the limit, and the words of each sentence above it."""
+    length_of_word = lru_cache(_KEPT_LENGTHS)(partial(_measured, limit=limit, length=length))
     run: list[_Piece] = []
     for sentence in split_sentences(text):
-        piece = _Piece(sentence.start, sentence.start + len(sentence.text), length(sentence.text))
+        end = sentence.start + len(sentence.text)
+        piece = _Piece(sentence.start, end, _measured(sentence.text, limit, length))
         if piece.length <= limit:
             run.append(piece)
             continue
         yield run
         run = []
         words = _WORD.finditer(text, piece.start, piece.end)
-        yield [_Piece(word.start(), word.end(), length(word[0])) for word in words]
+        # With the space before it a word has the tokens that it has behind another word.
+        yield [_Piece(word.start(), word.end(), length_of_word(f" {word[0]}")) for word in words]
     yield run
 
 
@@ -104,7 +131,7 @@ def _packed(
     """Begin and end of the longest runs of pieces within the limit; each holds at least one piece."""
 
     def fits(first: int, last: int) -> bool:
-        return length(text[pieces[first].start : pieces[last].end]) <= limit
+        return is_within(text[pieces[first].start : pieces[last].end], limit, length)
 
     first, end = 0, len(pieces)
     while first < end:

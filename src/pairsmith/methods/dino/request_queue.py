@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.decoder import Group
@@ -69,7 +70,7 @@ class RequestQueue:
             if all(map(self._decoder.fits, prompts)):
                 self._begin_tries(request, prompts)
             else:
-                request.reject(0, "too long", self._too_long, "", self._task)
+                request.reject(0, TOO_LONG, self._too_long, "", self._task)
                 self._hooks.on_done(request)
 
     def ended(self, group: Group) -> None:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
+from pairsmith.data.filters import COPY, DUPLICATE
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
 from pairsmith.data.text.instructed import quotable
 from pairsmith.models.language.decoder import Group
+from pairsmith.models.language.faults import Fault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.runs.seeds import stream_key
@@ -16,13 +18,6 @@ from pairsmith.runs.seeds import stream_key
 GeneratedRow = ScoredPair | LabelledPair | LabelledText
 """A row of the kind that the task's labels ask for."""
 
-# By how a text ended, the filter that rejects it and the reason.
-_ENDINGS = {
-    "length": ("no end", "no quotation mark within the token limit"),
-    "end": ("no end", "the model ended the text without a quotation mark"),
-    "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
-    "outranked": ("outranked", "a counter-label's prompt makes the text at least as likely"),
-}
 # Control characters, and the mark that stands for bytes that are no text.
 _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
 
@@ -66,7 +61,7 @@ class TextRequest:
     def ended(self, number: int, written: Group, task: TaskSpec) -> None:
         """Accept or reject the text of try ``number``; copies and repeats do not count as texts (D4, D6)."""
         text = written.text.strip()
-        if fault := self._fault(written.ending, text):
+        if fault := self._fault(written):
             self.reject(number, *fault, text, task)
             return
         self.texts[number] = text
@@ -74,21 +69,17 @@ class TextRequest:
         for tried, same in sorted(self.texts.items()):
             if first.setdefault(same, tried) != tried:
                 # The first try is not named: of three equal texts, its number depends on which ended first.
-                self.reject(tried, "repeat", "repeats the text of an earlier try", same, task)
+                self.reject(tried, DUPLICATE, "repeats the text of an earlier try", same, task)
                 del self.texts[tried]
 
-    def _fault(self, ending: str | None, text: str) -> tuple[str, str] | None:
+    def _fault(self, written: Group) -> Fault | None:
         """The filter that rejects a text, and the reason; None if it is accepted."""
-        if ending in _ENDINGS:
-            return _ENDINGS[ending]
-        if not text:
-            return "empty", "nothing before the quotation mark"
-        if text.splitlines() != [text]:
-            return "line break", "the text holds a line break"
-        if unreadable := next((c for c in text if c in _UNREADABLE), None):
-            return "bad character", f"the text holds the character U+{ord(unreadable):04X}"
-        if self.input is not None and text in (self.input.strip(), quotable(self.input)):
-            return "copy", "the text repeats the first text"
+        if fault := fault_of_text(
+            written.text, written.ending, lambda character: character not in _UNREADABLE
+        ):
+            return fault
+        if self.input is not None and written.text.strip() in (self.input.strip(), quotable(self.input)):
+            return COPY, "the text repeats the first text"
         return None
 
     def reject(self, number: int, filter_: str, reason: str, text: str, task: TaskSpec) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pairsmith.data.filters import COPY, DUPLICATE, EMPTY, LINE_BREAK, TOO_SHORT
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import TaskSpec
@@ -92,7 +93,7 @@ def clean(
         group = (columns.get("sentence1"), columns.get("score", columns.get("label")))
         name, reason = next(((name, why) for name, test in filters.items() if (why := test(row))), ("", ""))
         if not reason and content in seen:
-            name, reason = "duplicate", "repeats an earlier row"
+            name, reason = DUPLICATE, "repeats an earlier row"
         if not reason and "sentence1" in columns and held[group] >= per_input:
             name, reason = "cap", f"more than {per_input} second texts for a first text and label"
         if not reason and per_label is not None and of_label[group[1]] >= per_label:
@@ -126,11 +127,11 @@ def row_filters(options: TrainingSetOptions, task: TaskSpec | None) -> dict[str,
     left_open = "the text holds a placeholder in square brackets"
     few = f"fewer than {options.min_words} words"
     return {
-        "empty": lambda row: None if _text(row).strip() else "the text is empty",
-        "line break": lambda row: "the text holds a line break" if "\n" in _text(row) else None,
+        EMPTY: lambda row: None if _text(row).strip() else "the text is empty",
+        LINE_BREAK: lambda row: "the text holds a line break" if "\n" in _text(row) else None,
         "placeholder": lambda row: left_open if _holds_placeholder(row) else None,
-        "short": lambda row: few if len(_text(row).split()) < options.min_words else None,
-        "copy": copy,
+        TOO_SHORT: lambda row: few if len(_text(row).split()) < options.min_words else None,
+        COPY: copy,
         "near-copy": near_copy,
     }
 

@@ -4,11 +4,12 @@ passage and instruction -> sampled answers -> a sampled question behind each, wi
 passage and instruction -> the likeliest answers -> the likeliest question behind each that is chosen (Q2)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
+from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import (
     ANSWER,
@@ -18,23 +19,26 @@ from pairsmith.data.text.instructed import (
     prompt_of_examples,
     room_for_passage,
 )
-from pairsmith.methods.quip.diverse_answers import diverse
+from pairsmith.methods.quip.diverse_answers import NOT_CHOSEN, diverse
 from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.beam_search import Continuation, search_continuations
 from pairsmith.models.language.combine import self_debias
-from pairsmith.models.language.decoder import Ending, Group, MultiPromptDecoder
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.faults import Fault, fault_of_text
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
     GENERATED_ANSWER_TOKENS,
     GENERATED_QUESTION_TOKENS,
-    GenerationFault,
     WrittenQuestion,
 )
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
+
+_LONG_PASSAGE = (TOO_LONG, "the passage does not fit the model together with the instruction")
+_LONG_ANSWER = (TOO_LONG, "the answer leaves no room for a question")
 
 
 class CausalGenerator:
@@ -116,70 +120,62 @@ class CausalGenerator:
             answers[number] = group
             lead = self._lead(group.tokens)
             fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(group)
-            if fits and not _fault(group.text, group.ending, "no answer", "long answer"):
+            if fits and not fault_of_text(group.text, group.ending):
                 passage, sample = samples[number]
                 stream = stream_key(passage.id, sample, "question")
                 numbers[decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)] = number
         return [(answers.get(number), questions.get(number)) for number in range(len(samples))]
 
     def _search(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
-        """Search for the likeliest answers, keep those that differ most, and search for their questions.
-
-        Q2's other way of decoding.
-        """
-        prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage in passages}
-        written: dict[str, list[WrittenQuestion]] = {name: [] for name in prompts}
-        fitting = [name for name, prompt in prompts.items() if len(prompt) + self._tail <= self.model.context]
-        for name in prompts.keys() - set(fitting):
-            written[name].append(WrittenQuestion("", "", "long passage"))
-        answers = self._search_texts(
-            [prompts[name] for name in fitting],
-            GENERATED_ANSWER_TOKENS,
-            beams=self._options.beams,
-            count=self._options.beams,
-            length_penalty=0.0,  # the likeliest answers; the questions are compared by their mean token
-        )
-        begun: list[tuple[str, str, Prompt]] = []  # passage, answer, and the prompt for its question
-        for name, of_passage in zip(fitting, answers, strict=True):
-            texts = [self._text(answer) for answer in of_passage]
-            faults = [
-                _fault(text, _ending(answer), "no answer", "long answer")
-                for text, answer in zip(texts, of_passage, strict=True)
-            ]
-            chosen = diverse(
-                ["" if fault else text for text, fault in zip(texts, faults, strict=True)],
-                self._options.questions,
-            )
-            for place, (text, fault) in enumerate(zip(texts, faults, strict=True)):
-                if place not in chosen:
-                    written[name].append(WrittenQuestion(text, "", fault or "not chosen"))
-            for place in chosen:
-                tokens = of_passage[place].tokens
-                prompt = (*prompts[name], *tokens[:-1], *self._lead(tokens))
-                if len(prompt) + GENERATED_QUESTION_TOKENS <= self.model.context:
-                    begun.append((name, texts[place], prompt))
+        """Search for the likeliest answers, keep those that differ most, and search for their questions."""
+        written: dict[str, list[WrittenQuestion]] = {passage.id: [] for passage in passages}
+        prompts: dict[str, Prompt] = {}
+        for passage in passages:
+            prompt = self._prompt(passage.text, ANSWER)
+            if len(prompt) + self._tail <= self.model.context:
+                prompts[passage.id] = prompt
+            else:
+                written[passage.id].append(WrittenQuestion("", "", _LONG_PASSAGE))
+        chosen: list[tuple[str, str, Prompt]] = []  # passage, answer, and the prompt for its question
+        answers_of = zip(prompts.items(), self._likeliest_answers(prompts.values()), strict=True)
+        for (name, prompt), answers in answers_of:
+            texts = [self._text(answer) for answer in answers]
+            faults = [self._fault(answer) for answer in answers]
+            good = ["" if fault else text for text, fault in zip(texts, faults, strict=True)]
+            places = diverse(good, self._options.questions)
+            for place, (answer, text, fault) in enumerate(zip(answers, texts, faults, strict=True)):
+                if place not in places:
+                    written[name].append(WrittenQuestion(text, "", fault or NOT_CHOSEN))
+                    continue
+                begun = (*prompt, *answer.tokens[:-1], *self._lead(answer.tokens))
+                if len(begun) + GENERATED_QUESTION_TOKENS <= self.model.context:
+                    chosen.append((name, text, begun))
                 else:
-                    written[name].append(WrittenQuestion(texts[place], "", "long answer"))
-        questions = self._search_texts(
-            [prompt for *_, prompt in begun],
-            GENERATED_QUESTION_TOKENS,
-            beams=QUESTION_BEAMS,
-            count=1,
-            length_penalty=1.0,
+                    written[name].append(WrittenQuestion(text, "", _LONG_ANSWER))
+        questions = self._likeliest_questions([begun for *_, begun in chosen])
+        for (name, text, _), question in zip(chosen, questions, strict=True):
+            written[name].append(WrittenQuestion(text, self._text(question), self._fault(question)))
+        return list(written.values())
+
+    def _likeliest_answers(self, prompts: Iterable[Prompt]) -> list[list[Continuation]]:
+        """The answers of each prompt, compared by the probability of the whole answer."""
+        beams = self._options.beams
+        return self._search_texts(prompts, GENERATED_ANSWER_TOKENS, beams, count=beams, length_penalty=0.0)
+
+    def _likeliest_questions(self, prompts: Iterable[Prompt]) -> list[Continuation]:
+        """The question of each prompt with an answer, compared by the mean log-probability of its tokens."""
+        found = self._search_texts(
+            prompts, GENERATED_QUESTION_TOKENS, QUESTION_BEAMS, count=1, length_penalty=1.0
         )
-        for (name, answer, _), (question,) in zip(begun, questions, strict=True):
-            text = self._text(question)
-            fault = _fault(text, _ending(question), "no question", "long question")
-            written[name].append(WrittenQuestion(answer, text, fault))
-        return [written[passage.id] for passage in passages]
+        return [question for (question,) in found]
 
     def _search_texts(
-        self, prompts: Sequence[Prompt], max_tokens: int, *, beams: int, count: int, length_penalty: float
+        self, prompts: Iterable[Prompt], max_tokens: int, beams: int, count: int, length_penalty: float
     ) -> list[list[Continuation]]:
         """The likeliest texts behind each prompt, up to a quotation mark."""
         return search_continuations(
             self.model,
-            prompts,
+            list(prompts),
             beams=beams,
             count=count,
             max_tokens=max_tokens,
@@ -190,6 +186,9 @@ class CausalGenerator:
 
     def _text(self, continuation: Continuation) -> str:
         return self.model.decode(continuation.tokens).partition(END)[0].strip()
+
+    def _fault(self, continuation: Continuation) -> Fault | None:
+        return fault_of_text(self._text(continuation), "stop" if continuation.ended else "length")
 
     def _lead(self, answer: Sequence[int]) -> list[int]:
         """The tokens that the model reads between an answer and its question, instead of the last one drawn.
@@ -219,27 +218,9 @@ class CausalGenerator:
 
 def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:
     if answer is None:
-        return WrittenQuestion("", "", "long passage")
+        return WrittenQuestion("", "", _LONG_PASSAGE)
     if question is None:
-        reason = _fault(answer.text, answer.ending, "no answer", "long answer") or "long answer"
+        reason = fault_of_text(answer.text, answer.ending) or _LONG_ANSWER
         return WrittenQuestion(answer.text.strip(), "", reason)
-    fault = _fault(question.text, question.ending, "no question", "long question")
+    fault = fault_of_text(question.text, question.ending)
     return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
-
-
-def _ending(continuation: Continuation) -> Ending:
-    return "stop" if continuation.ended else "length"
-
-
-def _fault(
-    text: str, ending: Ending | None, nothing: GenerationFault, long: GenerationFault
-) -> GenerationFault | None:
-    """What is wrong with an answer or a question that ended in this way."""
-    if ending != "stop":
-        return long if ending == "length" else "unfinished"
-    text = text.strip()
-    if not text:
-        return nothing
-    if "\n" in text:
-        return "several lines"
-    return None if text.isprintable() and "\ufffd" not in text else "unreadable"

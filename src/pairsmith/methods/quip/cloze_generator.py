@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pairsmith.data.filters import EMPTY, NO_ANSWER
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text import Entity, entity_finder, split_sentences
 from pairsmith.data.text.windows import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
-from pairsmith.models.question_generator import GENERATED_QUESTION_TOKENS, GenerationFault, WrittenQuestion
+from pairsmith.models.question_generator import GENERATED_QUESTION_TOKENS, LONG_QUESTION, WrittenQuestion
 from pairsmith.runs.seeds import generator
 from pairsmith.runs.work import Advance
 
@@ -32,6 +33,7 @@ MOVED = 3
 """A word overtakes only words that are at most this many places ahead."""
 
 _BLANK = "_"
+_NO_WORDS = (EMPTY, "no word of the sentence is left beside the answer")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -53,7 +55,7 @@ class ClozeGenerator:
         answers = {passage.id: self._find(passage.text) for passage in passages}
         detail = "it holds no name or number"
         rejects = [
-            Reject.of(passage.id, "no answer", detail, {"context": passage.text})
+            Reject.of(passage.id, NO_ANSWER, detail, {"context": passage.text})
             for passage in passages
             if not answers[passage.id]
         ]
@@ -73,9 +75,9 @@ class ClozeGenerator:
             answer = answers[order[number % len(order)]]
             rng = generator(self._options.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
-            fault: GenerationFault | None = None if question else "no question"
+            fault = None if question else _NO_WORDS
             if self.length(question) > GENERATED_QUESTION_TOKENS:
-                fault = "long question"
+                fault = LONG_QUESTION
             written.append(WrittenQuestion(answer.text, question, fault, answer.start))
         return written
 

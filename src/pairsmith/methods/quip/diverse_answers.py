@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 
 from pairsmith.metrics.squad import f1
+from pairsmith.models.language.faults import Fault
+
+NOT_CHOSEN: Fault = ("not chosen", "answers that differ more from each other were chosen")
+"""Why the other answers are rejected."""
 
 
 def diverse(answers: Sequence[str], count: int) -> list[int]:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pairsmith.data.documents import Document
+from pairsmith.data.filters import DUPLICATE, TOO_LONG
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
-from pairsmith.data.text.windows import windows
+from pairsmith.data.text.windows import is_within, windows
 from pairsmith.models.question_generator import WrittenQuestion
 from pairsmith.runs.work import Advance
 
@@ -62,10 +63,10 @@ def cut(
         of_document = []
         for window in windows(document.document, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.document}")
-            if generator.length(window.text) > generator.limit:
+            if not is_within(window.text, generator.limit, generator.length):
                 row = {"context": window.text, "where": document.where}
                 detail = f"a word of more than {generator.limit} tokens"
-                rejects.append(Reject.of(name, "long passage", detail, row))
+                rejects.append(Reject.of(name, TOO_LONG, detail, row))
             else:
                 of_document.append(Passage(name, window.text))
         passages.append(of_document)
@@ -92,8 +93,8 @@ def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
         place = written.start, written.start + len(written.answer)
     question = GeneratedQuestion(name, passage.text, written.question, written.answer, place, place)
     if written.fault:
-        return Reject.of(name, written.fault, "not an answer followed by its question", question.columns())
+        return Reject.of(name, *written.fault, question.columns())
     if written.question.casefold() in passage.questions:
-        return Reject.of(name, "duplicate", "the passage already has this question", question.columns())
+        return Reject.of(name, DUPLICATE, "the passage already has this question", question.columns())
     passage.questions[written.question.casefold()] = question
     return None

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
+from pairsmith.data.filters import EMPTY
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
-from pairsmith.methods.quip.diverse_answers import diverse
+from pairsmith.methods.quip.diverse_answers import NOT_CHOSEN, diverse
 from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.encode import results_by_length
@@ -33,6 +34,8 @@ from pairsmith.runs.work import Advance
 
 MAX_TOKENS = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 3
 """Longest sequence: answer and question with a start token, the separator and an end token."""
+
+_NO_ANSWER = (EMPTY, "nothing before the separator")
 
 
 class SequenceGenerator:
@@ -131,7 +134,7 @@ class SequenceGenerator:
             texts = [self._parse(tokens).answer for tokens in complete]
             chosen = diverse(texts, self._options.questions)
             written[row] += [
-                WrittenQuestion(text, "", "not chosen" if text else "no answer")
+                WrittenQuestion(text, "", NOT_CHOSEN if text else _NO_ANSWER)
                 for place, text in enumerate(texts)
                 if place not in chosen
             ]

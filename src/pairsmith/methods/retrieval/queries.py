@@ -11,11 +11,13 @@ from functools import partial
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import ChunkRow, QueryExample
+from pairsmith.data.filters import COPY, DUPLICATE, TOO_SHORT
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import quotable
 from pairsmith.methods.retrieval.query_options import KindName, QueryOptions
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.faults import Fault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
@@ -216,9 +218,7 @@ class QueryWriter:
         main = self._text_prompt(chunk.title, chunk.text, kind)
         return Group(main, self._counter_prompts(chunk, kind), request.stream(number))
 
-    def _fault(
-        self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
-    ) -> tuple[str, str] | None:
+    def _fault(self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()) -> Fault | None:
         """As ``_fault_of``; a query must not speak of the invented examples.
 
         A user's own examples are often about what the chunk is about.
@@ -267,26 +267,22 @@ class QueryWriter:
 
 def _fault_of(
     group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
-) -> tuple[str, str] | None:
+) -> Fault | None:
     """The name of the filter that rejects a query, and its reason; None if the query is kept.
 
     ``others`` are the chunk's kept queries, ``examples`` those that the query must not speak of.
     """
+    if fault := fault_of_text(group.text, group.ending):
+        return fault
     text = query.query
     words = text.casefold().split()
     known = {" ".join(other.query.casefold().split()) for other in others}
-    if group.ending != "stop":
-        return "no end", "no quotation mark within the token limit, or the model ended the text without one"
     if len(words) < 2:
-        return "short", "fewer than two words"
-    if text.splitlines() != [text]:
-        return "line break", "the query holds a line break"
-    if not text.isprintable() or "\ufffd" in text:
-        return "bad character", "the query holds a character that is no text"
+        return TOO_SHORT, "fewer than two words"
     if " ".join(words) in known:
-        return "repeat", "the chunk already has this query"
+        return DUPLICATE, "the chunk already has this query"
     if len(words) >= COPY_WORDS and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
-        return "copy", f"{COPY_WORDS} words or more that stand in the text word for word"
+        return COPY, f"{COPY_WORDS} words or more that stand in the text word for word"
     own = _content_words(f"{query.chunk.title} {query.chunk.text}")
     if any(
         len((_content_words(text) & _content_words(f"{example.text} {example.query}")) - own) >= 2

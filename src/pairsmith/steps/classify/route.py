@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import one_line
 from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.data.filters import EMPTY, UNCERTAIN
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import CLASSIFIED_TEXT, REJECT, Reject, text_schema, to_table
 from pairsmith.models.classifier import TextClassifier, check_choice, choose_classifier
@@ -114,7 +115,7 @@ def _load_worker(
         advance(len(blank))
         texts = [row for row in shard.records if row.text]
         rows, rejects = classified(classifier, texts, names, settings, advance)
-        rejects += [Reject.of(row.id, "blank", "the text is blank", _columns(row, names)) for row in blank]
+        rejects += [Reject.of(row.id, EMPTY, "the text is blank", _columns(row, names)) for row in blank]
         return pa.Table.from_pylist(rows, schema=schema), to_table(rejects, REJECT)
 
     return work
@@ -145,7 +146,7 @@ def classified(
             rows.append(record)
         else:
             why = f"the confidence in its label is below {settings.least:g}"
-            rejects.append(Reject.of(row.id, "uncertain", why, record))
+            rejects.append(Reject.of(row.id, UNCERTAIN, why, record))
     return rows, rejects
 
 

@@ -92,8 +92,7 @@ def evaluate_once(
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
     kept: Kept | None = None,
-    compares: bool = False,
-    beside: Callable[[], Figures] | None = None,
+    compare: Callable[[], Figures | None] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
@@ -106,9 +105,9 @@ def evaluate_once(
         compute: returns the figures and the predictions, see ``Evaluated``.
         table: makes of the results what is shown to the user.
         kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
-        compares: whether results of the step may hold a comparison, under ``AGAINST``.
-        beside: returns a comparison of the finished folder with something else, which does not identify the
-            evaluation; it replaces an earlier comparison.
+        compare: for a step whose results may hold a comparison of the finished folder with something else,
+            under ``AGAINST``: returns it, None for no comparison. It does not identify the evaluation, and
+            replaces an earlier one.
 
     Returns:
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
@@ -133,11 +132,12 @@ def evaluate_once(
             begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
-    compared_before = results.pop(AGAINST, None) if compares else None
-    if beside:
-        results |= {AGAINST: beside()}
-    if beside or compared_before:
-        write_json(run.out / RESULTS, results)
+    if compare:
+        compared_before, comparison = results.pop(AGAINST, None), compare()
+        if comparison:
+            results |= {AGAINST: comparison}
+        if comparison or compared_before:
+            write_json(run.out / RESULTS, results)
     lock.release(run.out)
     if table:
         run.progress.result(table(results))

@@ -64,8 +64,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
         compute=partial(_compute, settings, data, run, kept),
         table=retrieval_table,
         kept=kept,
-        compares=True,
-        beside=partial(_beside, earlier, settings, data, run) if earlier else None,
+        compare=partial(_compared_with, earlier, settings, data, run),
     )
     if kept:
         kept.remove()
@@ -109,9 +108,12 @@ def _compute(
     return {**means, **limits, **counts, "faults": faults}, lines
 
 
-def _beside(
-    earlier: Earlier, settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run
-) -> dict[str, Any]:
+def _compared_with(
+    earlier: Earlier | None, settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run
+) -> dict[str, Any] | None:
+    """The comparison with an earlier evaluation; None where none is given."""
+    if earlier is None:
+        return None
     if len(data.queries) < FEW_ROWS:
         run.progress.say(
             f"intervals of so few queries ({len(data.queries)}) come out too short: better or worse is a "

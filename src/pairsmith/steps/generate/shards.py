@@ -8,6 +8,7 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from pairsmith.core.batches import in_batches
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.readers import read_texts, text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
@@ -73,7 +74,7 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
         names.append(name)
         if name in seen:
             row = {"sentence1": record.text, "where": record.where}
-            duplicates.append(Reject.of(name, "duplicate input", "repeats an earlier input", row))
+            duplicates.append(Reject.of(name, DUPLICATE, "repeats an earlier input", row))
         else:
             seen.add(name)
             texts.append(record.text)

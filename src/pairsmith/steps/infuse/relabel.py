@@ -13,6 +13,7 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.data.filters import AGREEMENT, NO_ANSWER, UNCERTAIN
 from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
@@ -110,16 +111,16 @@ def _load_teacher(
 def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[str, str] | None:
     """Why a question is left out, as the filter and the reason of a reject; None if it is kept."""
     if question.answer is None:
-        return "no answer", "the passage has no tokens"
+        return NO_ANSWER, "the passage has no tokens"
     if (question.confidence or 0.0) < settings.least_confidence:
-        return "unsure", f"the teacher's answer has a probability below {settings.least_confidence:g}"
+        return UNCERTAIN, f"the teacher's answer has a probability below {settings.least_confidence:g}"
     generated = [question.generated_answer]
     if (
         not exact_match(question.answer_text, generated)
         and f1(question.answer_text, generated) < settings.agreement
     ):
         return (
-            "disagreement",
+            AGREEMENT,
             f"the teacher's answer has a word F1 below {settings.agreement:g} with the written one",
         )
     return None

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.filters import NO_ANSWER, TOO_SHORT, ZERO_VECTOR
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
@@ -97,9 +98,7 @@ def _answers(options: UnitOptions) -> Cut:
                 Unit(unit.text, record.where, record.group, unit.passage, unit.answer, unit.start)
                 for unit in answers
             ]
-            lost = (
-                [] if units else [_reject(record, "no answer", "the passage holds no name, number or date")]
-            )
+            lost = [] if units else [_reject(record, NO_ANSWER, "the passage holds no name, number or date")]
             yield units, lost
 
     return cut
@@ -110,7 +109,7 @@ def _long_enough(least: int, record: Document) -> Pieces:
     count = len(sentences_of(record.document))
     if count >= least:
         return _whole(record)
-    return [], [_reject(record, "too short", f"{count} sentences, fewer than {least}")]
+    return [], [_reject(record, TOO_SHORT, f"{count} sentences, fewer than {least}")]
 
 
 def _sentences(record: Document) -> Pieces:
@@ -278,7 +277,7 @@ def encoded(
         row = {"text": unit.text, "where": unit.where}
         if scaled.zero[place]:
             reason = "the encoder's vector is zero"
-            lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
+            lost.append(Reject.of(text_id(unit.text), ZERO_VECTOR, reason, row))
         elif style_probability is not None:
             reason = f"probability below {options.units.style} of being in the style of the seeds"
             likelihood = {"likelihood": float(style_probability[place])}

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
@@ -114,7 +115,7 @@ class Encoded:
         reason = f"repeats an earlier text of the {corpus}"
         tables = [to_table([], REJECT)]
         for _, table in some_rows(self.folder, which, TEXTS.names):
-            rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
+            rows = [Reject.of(row["id"], DUPLICATE, reason, row) for row in table.to_pylist()]
             tables.append(to_table(rows, REJECT))
         return pa.concat_tables(tables)
 

@@ -13,6 +13,7 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.examples import answer_in_passage
+from pairsmith.data.filters import DUPLICATE, EMPTY
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.models.summarizer import Summarizer, load_summarizer, shortest_of, summarize
@@ -135,14 +136,14 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAn
     rows, rejects = [], []
     for row, text in zip(pairs.to_pylist(), texts, strict=True):
         if text is None:
-            rejects.append(Reject.of(row["id"], "duplicate", "an earlier pair has the same model input", row))
+            rejects.append(Reject.of(row["id"], DUPLICATE, "an earlier pair has the same model input", row))
             continue
         new = {**row, side: text}
         new["id"] = f"{text_id(new['input'])}-{text_id(new['output'])}"
         if text:
             rows.append(new)
         else:
-            rejects.append(Reject.of(new["id"], "empty", "the model wrote nothing", new))
+            rejects.append(Reject.of(new["id"], EMPTY, "the model wrote nothing", new))
     return pa.Table.from_pylist(rows, schema=pairs.schema), to_table(rejects, REJECT)
 
 

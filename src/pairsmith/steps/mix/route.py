@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, scored_as, what_is_missing
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
@@ -138,7 +139,7 @@ def mixed(
                 continue
             reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
             if reason:
-                rejects.append(Reject.of(str(row["id"]), "repeat", reason, row))
+                rejects.append(Reject.of(str(row["id"]), DUPLICATE, reason, row))
             else:
                 left[source].append(row)
     counts = shares([len(rows) for rows in left.values()], settings.weight, settings.rows)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
+from pairsmith.data.filters import DUPLICATE, EMPTY, ZERO_VECTOR
 from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import rows_at, text_schema
@@ -30,11 +31,11 @@ AT_ONCE = 2**14
 PAIR = text_schema("query", "positive", "query_id", "where")
 GOOD, BLANK_QUERY, BLANK_POSITIVE, REPEATED, NO_QUERY, NO_POSITIVE = range(6)
 FAULTS = {
-    BLANK_QUERY: ("blank", "the query is blank"),
-    BLANK_POSITIVE: ("blank", "the positive is blank"),
-    REPEATED: ("duplicate", "repeats an earlier pair"),
-    NO_QUERY: ("zero vector", "the encoder's vector of the query is zero"),
-    NO_POSITIVE: ("zero vector", "the encoder's vector of the positive is zero"),
+    BLANK_QUERY: (EMPTY, "the query is blank"),
+    BLANK_POSITIVE: (EMPTY, "the positive is blank"),
+    REPEATED: (DUPLICATE, "repeats an earlier pair"),
+    NO_QUERY: (ZERO_VECTOR, "the encoder's vector of the query is zero"),
+    NO_POSITIVE: (ZERO_VECTOR, "the encoder's vector of the positive is zero"),
 }
 """Why a row is no pair: the filter and the reason of the reject."""
 

@@ -16,6 +16,7 @@ from pairsmith.core.paths import Place, is_folder, place
 from pairsmith.data.files.folders import shown
 from pairsmith.data.files.parsed import Fault, Unreadable
 from pairsmith.data.files.reading import UNKNOWN, Counted, Given, count_given, given_names, read_given
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import CHUNK, REJECT, Reject, to_table
 from pairsmith.data.text.folding import folded
@@ -182,7 +183,7 @@ def _reject(document: Given, fault: Fault) -> Reject:
 
 def _copy(row: dict[str, object]) -> Reject:
     shown = {name: row[name] for name in CHUNK.names if name != "id"}
-    return Reject.of(str(row["id"]), "duplicate", "repeats an earlier chunk", shown)
+    return Reject.of(str(row["id"]), DUPLICATE, "repeats an earlier chunk", shown)
 
 
 def _shards(cut: DatasetFolder) -> Iterator[tuple[pa.Table, pa.Table]]:

@@ -20,6 +20,7 @@ from pairsmith.core.citations import PROMPTAGATOR
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.documents import Document
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.retrieval.consistency import closest, own_places
@@ -39,7 +40,7 @@ from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.mine.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.judging import judge_queries
+from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
@@ -137,10 +138,8 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
         if settings.judge:
             scores = judge_queries(
+                QueriesWithChunks(written, rows.own, vectors["corpus"], folders["corpus"]),
                 np.flatnonzero(verdicts.kept),
-                rows.own,
-                written,
-                (vectors["corpus"], folders["corpus"]),
                 settings,
                 judge,
                 {name: folder.manifest.fingerprint for name, folder in folders.items()},
@@ -151,7 +150,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             leave_out_by_score(verdicts, scores, settings)
             ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
         leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
-        consistent = sum(verdict.filter in (KEPT, "judge", "duplicate") for verdict in verdicts)
+        consistent = sum(verdict.filter in (KEPT, "judge", DUPLICATE) for verdict in verdicts)
         held = None
         if settings.held_back:
             held = held_back(rows.chunk, verdicts.kept, settings.held_back)

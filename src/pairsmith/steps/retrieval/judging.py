@@ -1,7 +1,8 @@
 """Queries and their chunks, scored by a judge in ``filter-queries``."""
 
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,32 @@ from pairsmith.steps.vectors import some_rows
 _TEXT: pa.Schema = pa.schema([("text", pa.string())])
 
 
+@dataclass(frozen=True, slots=True)
+class QueriesWithChunks:
+    """Queries, and the chunk of each with its title.
+
+    Attributes:
+        written: the n queries.
+        own: the number of each query's chunk in the corpus, ``(n,)``.
+        corpus: the vectors of the corpus; ``folder``: theirs, whose texts are those of the chunks.
+    """
+
+    written: WrittenQueries
+    own: NDArray[np.int64]
+    corpus: KeyedVectors
+    folder: DatasetFolder
+
+    def chunks(self, numbers: NDArray[np.int64], file: Path) -> pa.Table:
+        """The texts of the chunks with these numbers, ascending; they are written to ``file``."""
+        distinct = self.corpus.distinct
+        wanted = np.zeros(len(distinct), bool)
+        wanted[np.flatnonzero(distinct)[numbers]] = True
+        return mapped_table((table for _, table in some_rows(self.folder, wanted, ["text"])), _TEXT, file)
+
+
 def judge_queries(
+    queries: QueriesWithChunks,
     rows: NDArray[np.int64],
-    own: NDArray[np.int64],
-    written: WrittenQueries,
-    corpus: tuple[KeyedVectors, DatasetFolder],
     settings: FilterQueriesSettings,
     revision: str,
     inputs: Mapping[str, str],
@@ -36,31 +58,25 @@ def judge_queries(
     Returns the scores of all n queries, ``(n,)`` float32, NaN for those that are not judged.
 
     Args:
+        queries: all queries with their chunks.
         rows: the numbers of the queries to judge, ascending.
-        own: the number of each query's chunk in the corpus, ``(n,)``.
-        corpus: its vectors and their folder, whose texts are those of the chunks; the texts of these queries'
-            chunks are written to ``file``, if any are to be judged.
+        settings: of the filter, with its judge.
         revision: of the judge; ``inputs``: fingerprints of the queries and the corpus.
+        run: where the scores are kept.
+        file: where the texts of these queries' chunks are written, if any are to be judged.
     """
-    scores = np.full(len(written), np.nan, np.float32)
+    scores = np.full(len(queries.written), np.nan, np.float32)
     if not len(rows):
         return scores
     size = settings.shard_size
-    chunks = np.unique(own[rows])
-
-    @cache
-    def texts() -> pa.Table:
-        vectors, folder = corpus
-        wanted = np.zeros(len(vectors.distinct), bool)
-        wanted[np.flatnonzero(vectors.distinct)[chunks]] = True
-        return mapped_table((table for _, table in some_rows(folder, wanted, ["text"])), _TEXT, file)
+    chunks = np.unique(queries.own[rows])
+    texts = cache(partial(queries.chunks, chunks, file))
 
     def shard(number: int) -> pa.Table:
         some = rows[number * size : (number + 1) * size]
-        queries = pa.array(written.texts_at(some), pa.string())
-        return pa.table(
-            {"input": queries, "output": rows_at(texts(), np.searchsorted(chunks, own[some]))["text"]}
-        )
+        places = np.searchsorted(chunks, queries.own[some])
+        texts_of_queries = pa.array(queries.written.texts_at(some), pa.string())
+        return pa.table({"input": texts_of_queries, "output": rows_at(texts(), places)["text"]})
 
     judged = judge_shards(
         shard,

@@ -7,6 +7,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.data.filters import DUPLICATE
 from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.steps.mine.filter import share_of
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
@@ -110,7 +111,7 @@ def leave_out_copies(
         reason = f"an earlier query has a cosine of {settings.duplicates:g} or more with it"
         if names[at] == names[first]:
             reason = "copies an earlier query"
-        verdicts[int(left[at])] = Verdict("duplicate", reason, int(left[first]))
+        verdicts[int(left[at])] = Verdict(DUPLICATE, reason, int(left[first]))
 
 
 def leave_out_near_test(

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.progress import Silent
+from pairsmith.data.filters import AGREEMENT
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import Card, FolderWriter, Run, Sources
 from pairsmith.runs.storage import write_atomic
@@ -67,7 +68,7 @@ def write_labelled(
         elif answers:
             counts = ", ".join(f"{label} by {answers.count(label)}" for label in dict.fromkeys(answers))
             rejects.append(
-                Reject.of(row.id, "agreement", "no label has the most votes", {**row.texts, "given": counts})
+                Reject.of(row.id, AGREEMENT, "no label has the most votes", {**row.texts, "given": counts})
             )
     writer = FolderWriter.start(
         Run(out, Silent(), fresh=True),

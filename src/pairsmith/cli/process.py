@@ -1,0 +1,80 @@
+"""The process of a command: its errors become a line and an exit code; signals, and output that is closed."""
+
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from pairsmith.core.errors import PairsmithError, redacted
+
+_STOPPED = (
+    "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command "
+    "again without --fresh"
+)
+
+
+@contextmanager
+def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
+    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback.
+
+    ``stopped`` is said after Ctrl-C or SIGTERM.
+    """
+    try:
+        yield
+    except PairsmithError as error:
+        typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt as stop:
+        typer.echo(stopped, err=True)
+        raise SystemExit(143 if stop.args else 130) from None
+    except BrokenPipeError:
+        _write_nowhere(1, 2)
+        raise SystemExit(141) from None
+    except OSError as error:
+        if error.filename is not None or _can_print():
+            raise  # a bug: whoever opens a file turns its errors into those above
+        _write_nowhere(1)
+        typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
+        raise SystemExit(2) from None
+
+
+def _can_print() -> bool:
+    """Whether standard output takes an empty line."""
+    try:
+        print(flush=True)
+    except OSError:
+        return False
+    return True
+
+
+def _write_nowhere(*streams: int) -> None:
+    """Have what Python still holds for these streams written nowhere when it ends, without a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream)
+
+
+def prepare_output() -> None:
+    """Have both output streams take any text: one that is closed, and one that is not in UTF-8."""
+    nowhere = Path(os.devnull)
+    sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def stop_on_sigterm() -> None:
+    """End a run on SIGTERM as on Ctrl-C: end workers, and remove locks and half-written files."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
+
+
+def _stop(number: int, _: object) -> None:
+    raise KeyboardInterrupt(number)

@@ -1,0 +1,40 @@
+"""What is wrong with a text that a language model drew, whatever it was asked to write."""
+
+from collections.abc import Callable, Mapping
+
+from pairsmith.data.filters import BAD_CHARACTER, EMPTY, LINE_BREAK, NO_END
+from pairsmith.models.language.decoder import Ending
+
+Fault = tuple[str, str]
+"""The filter that rejects a text, and the reason."""
+
+_ENDINGS: Mapping[Ending | None, Fault] = {
+    "length": (NO_END, "no quotation mark within the token limit"),
+    "end": (NO_END, "the model ended the text without a quotation mark"),
+    "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
+    "outranked": ("outranked", "a counter-label's prompt makes the text at least as likely"),
+}
+
+
+def is_printable(character: str) -> bool:
+    """Whether a character can be shown and does not stand for bytes that are no text."""
+    return character.isprintable() and character != "\ufffd"
+
+
+def fault_of_text(
+    text: str, ending: Ending | None, is_good: Callable[[str], bool] = is_printable
+) -> Fault | None:
+    """Why a text is rejected that was to stand in one line before a quotation mark; None if it is kept.
+
+    ``ending`` says how the text ended, and ``is_good`` of a character whether a text may hold it.
+    """
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
+    text = text.strip()
+    if not text:
+        return EMPTY, "nothing before the quotation mark"
+    if text.splitlines() != [text]:
+        return LINE_BREAK, "the text holds a line break"
+    if bad := next((character for character in text if not is_good(character)), None):
+        return BAD_CHARACTER, f"the text holds the character U+{ord(bad):04X}"
+    return None
