@@ -470,6 +470,7 @@ def test_a_terminal_without_utf_8_gets_what_it_can_show():
         (("generate", "--inputs", "a.txt", "--inputs", "", "--out", "o"), "--inputs is empty; give a file"),
         (("chunk", "--documents", "d.jsonl", "--out", ""), "--out is empty; give a folder"),
         (("train-encoder", "--base", "", "--data", "d", "--out", "o"), "--base is empty; give a model"),
+        (("filter", "--pairs", "d", "--judge", "", "--out", "o"), "--judge: should be 'cross-encoder', "),
         (("run", "quickstart", "--out", ""), "--out is empty; give a folder"),
         (("compare", "compare-sts", "--out", ""), "--out is empty; give a folder"),
         (("search", "--model", "bm25", "--corpus", ""), "--corpus is empty; give a file or folder"),

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_origin
 
 import typer
 from typer.core import TyperGroup
@@ -16,7 +16,7 @@ from pairsmith.cli.steps import SOURCES, STEPS
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
-from pairsmith.core.settings import option_name
+from pairsmith.core.settings import Settings, option_name
 from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
 from pairsmith.steps.search.settings import SearchSettings
 
@@ -129,7 +129,7 @@ def step_command(step: Step) -> Callable[..., None]:
     """The command of a step, with an option for every setting and the options of all steps."""
 
     def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
-        _refuse_empty({"out": out, **values})
+        _refuse_empty({"out": out, **values}, step.settings)
         settings = settings_from(step.settings, values)
         if out is None and step.needs_folder(settings):
             raise SettingsError("--out is missing; give the folder to write to")
@@ -161,7 +161,7 @@ def _search_command() -> Callable[..., None]:
     """The command ``search``, with an option for each of its settings."""
 
     def body(query: list[str] | None, as_json: bool, quiet: bool, **values: Any) -> None:
-        _refuse_empty(values)
+        _refuse_empty(values, SearchSettings)
         settings = settings_from(SearchSettings, values)
         check_retriever_name(settings.model)
         from pairsmith.data.sources import check_there
@@ -188,9 +188,11 @@ def _search_command() -> Callable[..., None]:
     return with_options(body, "Search documents with a retriever or BM25.", SearchSettings, common)
 
 
-def _refuse_empty(values: Mapping[str, Any]) -> None:
+def _refuse_empty(values: Mapping[str, Any], settings: type[Settings] | None = None) -> None:
     """Refuse options that name a file, folder or model and are empty, as of a variable that is not set."""
-    for name in _PLACES & values.keys():
+    fields = settings.model_fields if settings else {}
+    chosen = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}
+    for name in _PLACES & values.keys() - chosen:
         value = values[name]
         if "" in (value if isinstance(value, list) else [value]):
             what = "a model" if name in _MODELS else "a folder" if name == "out" else "a file or folder"

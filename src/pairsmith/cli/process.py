@@ -1,5 +1,6 @@
 """The process of a command: its errors become a line and an exit code; signals, and output that is closed."""
 
+import errno
 import io
 import os
 import signal
@@ -17,6 +18,9 @@ _STOPPED = (
     "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command "
     "again without --fresh"
 )
+
+_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""Numbers of errors in writing."""
 
 
 @contextmanager
@@ -37,20 +41,20 @@ def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
         _write_nowhere(1, 2)
         raise SystemExit(141) from None
     except OSError as error:
-        if error.filename is not None or _can_print():
+        if error.filename is not None or error.errno not in _CANNOT_WRITE or not _output_fails(error.errno):
             raise  # a bug: whoever opens a file turns its errors into those above
         _write_nowhere(1)
         typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
         raise SystemExit(2) from None
 
 
-def _can_print() -> bool:
-    """Whether standard output takes an empty line."""
+def _output_fails(number: int) -> bool:
+    """Whether standard output refuses an empty line with this number of an error."""
     try:
         print(flush=True)
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return error.errno == number
+    return False
 
 
 def _write_nowhere(*streams: int) -> None:
