@@ -11,7 +11,7 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
-from pairsmith.cli.options import default_text, option_kind
+from pairsmith.cli.options import default_text, in_help_order, option_kind
 from pairsmith.cli.steps import STEPS, Step, command_of
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.steps.search.settings import SearchSettings
@@ -217,7 +217,7 @@ def step_page(name: str, step: Step) -> str:
 def options(settings: type[Settings]) -> list[str]:
     """The lines of a table of the options that a settings model makes."""
     lines = ["| option | values | default | |", "|---|---|---|---|"]
-    for setting, field in settings.model_fields.items():
+    for setting, field in in_help_order(settings).items():
         kind, values = option_kind(field.annotation)
         values = values.replace("|", ", ") + (", several times" if kind == list[str] else "")
         flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")

@@ -151,7 +151,7 @@ class TestBundled:
 
 
 LIGHT = (
-    ("torch", "cli.app steps.evaluate.settings training.settings steps.evaluate.qa"),
+    ("torch", "cli.app steps.evaluate.settings steps.training.settings steps.evaluate.qa"),
     (
         "transformers",
         "steps.infuse.ask steps.infuse.relabel steps.mine.route steps.mine.filter steps.mine.rewrite "

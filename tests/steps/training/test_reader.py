@@ -28,11 +28,11 @@ from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.training.question_settings import TrainTeacherSettings
 from pairsmith.steps.training.reader import added_questions, train_reader
+from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback
-from pairsmith.training.question_settings import TrainTeacherSettings
-from pairsmith.training.settings import TrainReaderSettings
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +118,7 @@ def marked(questions):
 
 
 def train_on(base, questions=QUESTIONS, validation=(), **rest):
-    return train_reader_on(marked(questions), validation, settings(base, **rest), "cpu")
+    return train_reader_on(marked(questions), validation, settings(base, **rest))
 
 
 def test_dropout_of_attention_can_be_left_out(tiny_bert):
@@ -228,12 +228,12 @@ def test_learning_rates_that_make_no_sense_are_told(tiny_bert, rates, message):
 def test_questions_whose_answer_is_in_no_window_are_left_out_and_that_is_said_once(tiny_bert, capsys):
     long = question("What fell?", FILLER * 6, (FILLER * 6).strip())
     given = settings(tiny_bert, steps=2, learning_rate=[1e-3, 1e-4])
-    trained = train_reader_on(marked([*QUESTIONS, long, long]), [], given, "cpu", progress=Progress())
+    trained = train_reader_on(marked([*QUESTIONS, long, long]), [], given, progress=Progress())
     assert trained.questions == 8
     said = capsys.readouterr().err
     assert said.count("2 of 10 questions are left out: no window of 64 tokens holds their answer") == 1
     with pytest.raises(InputError, match="no window of 64 tokens holds an answer to any of the 1 questions"):
-        train_reader_on(marked([long]), [], given, "cpu")
+        train_reader_on(marked([long]), [], given)
 
 
 def test_with_longer_windows_a_longer_answer_is_held(tiny_bert):

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, TextsAtOnce, Workers, WorldSize
 from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.steps.evaluate.classification_settings import LabelNames, check_names, names_of
-from pairsmith.training.classifier_settings import TextColumn
+from pairsmith.steps.training.classifier_settings import TextColumn
 
 
 class ClassifySettings(Settings):

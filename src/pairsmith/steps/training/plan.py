@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
-from pairsmith.training.settings import FitSettings
 
 if TYPE_CHECKING:
     from pairsmith.steps.training.step import TrainingContext, TrainingStep
@@ -49,7 +48,6 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     What earlier steps will make is replaced by the samples in their estimates; hard negatives from a mined
     folder are left out, as they do not change the cost.
     """
-    device = pick_device(settings.device)
     begun = time.monotonic()
     with samples_of(step, settings, before) as there:
         data = step.read(there, SAMPLE_ROWS)
@@ -72,7 +70,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
         }
         timer, begun = _Steps(), time.monotonic()
         some = there.model_copy(update=changes).cut_to(steps)
-        context: TrainingContext = {"device": device, "progress": timer, "checkpoints": None}
+        context: TrainingContext = {"progress": timer, "checkpoints": None}
         trained = step.train(replace(data, validation=data.validation[:evaluated]), some, context)
         weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
         return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)
