@@ -151,6 +151,8 @@ class TestBundled:
 
 
 LIGHT = (
+    ("numpy", "cli.steps"),
+    ("pyarrow", "cli.steps"),
     ("torch", "cli.app steps.evaluate.settings steps.training.settings steps.evaluate.qa"),
     (
         "transformers",

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.shared import with_sources
@@ -48,6 +49,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     What earlier steps will make is replaced by the samples in their estimates; hard negatives from a mined
     folder are left out, as they do not change the cost.
     """
+    pick_device(settings.device)  # one that is not here is refused before anything is read
     begun = time.monotonic()
     with samples_of(step, settings, before) as there:
         data = step.read(there, SAMPLE_ROWS)
