@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.settings import refuse
-from pairsmith.training.options import FewShotOptions, LabelSmoothing, NotNegative, Pooling, Positive
+from pairsmith.training.options import FewShotOptions, LabelSmoothing, NotNegative, Pooling, Positive, Steps
 
 Answers = Annotated[
     str,
@@ -64,7 +64,7 @@ class CrossencoderOptions(FewShotOptions):
     batch_size: int = Field(
         default=8, ge=1, description="Number of seeds per training step, each with its negatives."
     )
-    steps: int = Field(default=1_000, ge=1, description="Number of training steps.")
+    steps: Steps = 1_000
     answers: Answers = "rule"
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from pairsmith.core.fields import InputColumn, OutputColumn
 from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, Listed, refuse
 from pairsmith.methods.mining.options import (
     BiencoderOptions,
@@ -72,8 +73,8 @@ class TrainBiencoderSettings(BiencoderOptions, FitSettings):
         "classifier learns from it too.",
         json_schema_extra=BY_CONTENT,
     )
-    input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
-    output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
+    input_column: InputColumn = None
+    output_column: OutputColumn = None
     sample: int = Field(
         default=2_000,
         ge=1,
