@@ -72,7 +72,7 @@ FAST = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 4}
 
 
 def settings(base, data, **rest):
-    return TrainEncoderSettings(base=str(base), data=str(data), device="cpu", **(FAST | rest))
+    return TrainEncoderSettings(base=str(base), data=str(data), **({"device": "cpu"} | FAST | rest))
 
 
 def options(**rest):

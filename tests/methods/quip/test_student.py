@@ -425,14 +425,11 @@ def test_a_cross_encoder_student_learns_the_likeliest_start_and_end_each_for_its
         train_teacher.read(given, None)
 
 
-def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
+def test_what_is_learned_of_a_question_with_and_without_a_teacher():
     starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
     place = CONTEXTS[0].index("woman")
     taught = GeneratedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
-    by_labels = {
-        labels: _with_targets(taught, settings(quick_bert, "", labels=labels))
-        for labels in ("teacher", "hard", "answers")
-    }
+    by_labels = {labels: _with_targets(taught, labels) for labels in ("teacher", "hard", "answers")}
     assert by_labels["teacher"] == LabelledQuestion("Who?", starts, ends)
     assert by_labels["hard"] == LabelledQuestion(
         "Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,))
@@ -442,9 +439,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, generated_span=None)
-    assert _with_targets(nowhere, settings(quick_bert, "", labels="answers")) == LabelledQuestion(
-        "Who?", None, None
-    )
+    assert _with_targets(nowhere, "answers") == LabelledQuestion("Who?", None, None)
 
 
 @pytest.mark.parametrize(("step", "kind"), [(infuse, InfuseSettings), (train_teacher, TrainTeacherSettings)])
