@@ -348,7 +348,6 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
 
 
 def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
-
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
     student = Student(encoder).eval()
     losses = []
