@@ -30,6 +30,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.methods.dino.classifier import fit_head, train_classifier_on
 from pairsmith.methods.dino.evaluation import classification_figures
+from pairsmith.methods.dino.training_options import ClassifierOptions
 from pairsmith.models.classifier import TextClassifier, classifier_of_names, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of
@@ -37,7 +38,6 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.training.classifier_settings import TrainClassifierSettings
 
 ENCODER = "embedded:all-minilm-l6-v2"
 TASKS = Path(__file__).parent / "tasks"
@@ -160,14 +160,12 @@ def trained(data: Path, development: Path, test: Path) -> dict[str, Any]:
     """
     encoder = load_sentence_encoder(ENCODER)
     train = read_labelled_texts(str(data))
-    settings = TrainClassifierSettings(data=str(data))
-    classifier, training = train_classifier_on(encoder, train, None, settings)
+    classifier, training = train_classifier_on(encoder, train, None, ClassifierOptions())
     names, vectors = classifier.labels, encoded(data)[1]
     gold = np.array([names.index(label) for label in train.labels])
     heads = {f"{c:g}": TextClassifier(encoder, names, *fit_head(vectors, gold, c)) for c in VALUES}
     tried = {c: score(head, development)["accuracy"][0] for c, head in heads.items()}
-    several = settings.model_copy(update={"c": VALUES})
-    chosen = train_classifier_on(encoder, train, None, several)[1].c
+    chosen = train_classifier_on(encoder, train, None, ClassifierOptions(c=VALUES))[1].c
     return {
         "texts": training.texts,
         "c": training.c,

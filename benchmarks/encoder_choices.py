@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from common import stsb_both_columns, write
 from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import TaskSpec
-from pairsmith.methods.dino.encoder import base_encoder, train_encoder_on
+from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.methods.mining.ranking import agreement, best_of_each, ranks
 from pairsmith.metrics.similarity import cosine_similarity_rows
@@ -28,7 +28,8 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.postprocess import rows_of
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.encoder import base_encoder
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 
 COLUMNS = ["sentence1", "sentence2", "score"]
 CONTRAST = {"objective": "contrastive", "learning_rate": 3e-4, "epochs": 2.0, "eval_steps": 30}

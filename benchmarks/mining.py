@@ -39,7 +39,7 @@ from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import train_crossencoder
-from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
+from pairsmith.steps.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
 
 MINILM = "embedded:all-minilm-l6-v2"
 SMOLLM2 = "embedded:smollm2-135m-instruct"

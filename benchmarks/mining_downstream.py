@@ -34,8 +34,8 @@ from pairsmith.steps.mine.filter import filter_pairs
 from pairsmith.steps.mine.rewrite import rewrite
 from pairsmith.steps.mine.settings import FilterSettings, RewriteSettings
 from pairsmith.steps.training.reader import train_reader
+from pairsmith.steps.training.settings import TrainReaderSettings, TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import train_summarizer
-from pairsmith.training.settings import TrainReaderSettings, TrainSummarizerSettings
 
 METHODS = {
     "gold": "labelled by people",

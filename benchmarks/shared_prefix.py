@@ -26,6 +26,7 @@ from mining_data import news_corpora, squad_corpora
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow, batch_of_rows
 from pairsmith.methods.quip.generator_training import CausalWriter, generator_examples
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.language.likelihood import (
     LikelihoodJudge,
@@ -33,7 +34,6 @@ from pairsmith.models.language.likelihood import (
     question_likelihoods,
 )
 from pairsmith.models.language.protocols import Prompt
-from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
 TOGETHER = 5
@@ -65,14 +65,12 @@ def main() -> None:
 
 def questions(data: Path, passages: int, tries: int) -> dict[str, Any]:
     """Steps on the questions of some passages."""
-    settings = {
-        questions: TrainQuestionGeneratorSettings(
-            base=SMOLLM2, data=["-"], max_length=256, questions=questions
-        )
+    options = {
+        questions: QuestionGeneratorOptions(base=SMOLLM2, max_length=256, questions=questions)
         for questions in (1, TOGETHER)
     }
-    examples = list(generator_examples(asked(data, passages), settings[1]))
-    writers = {number: CausalWriter(setting, "cpu") for number, setting in settings.items()}
+    examples = list(generator_examples(asked(data, passages), options[1]))
+    writers = {number: CausalWriter(option, "cpu") for number, option in options.items()}
 
     def step(number: int) -> float:
         writers[number].zero_grad()

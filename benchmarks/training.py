@@ -53,19 +53,19 @@ from pairsmith.core.progress import Silent, Task
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
+from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.marked import QuestionWithSpans
+from pairsmith.methods.mining.options import CrossencoderOptions, ReaderOptions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.generator_training import (
     causal_rows,
     generator_examples,
     train_question_generator_on,
 )
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.generators import Continuation
-from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.training.settings import TrainCrossencoderSettings, TrainReaderSettings
 
 BATCH = 32
 QUESTIONS = 8
@@ -179,10 +179,8 @@ def ours_encoder(model: str, pairs: Sequence[Pair], steps: int) -> list[float]:
     watch = Watch()
     columns = zip(*pairs, strict=True)
     table = pa.table(dict(zip(("sentence1", "sentence2", "score"), map(list, columns), strict=True)))
-    settings = TrainEncoderSettings(
-        base=model, data="-", batch_size=BATCH, max_steps=steps, attention_dropout=None, seed=1
-    )
-    train_encoder_on(load_sentence_encoder(model, device="cpu"), table, None, settings, progress=watch)
+    options = EncoderOptions(batch_size=BATCH, max_steps=steps)
+    train_encoder_on(load_sentence_encoder(model, device="cpu"), table, None, options, progress=watch)
     return watch.times
 
 
@@ -204,10 +202,10 @@ def theirs_encoder(model: str, pairs: Sequence[Pair], steps: int, bf16: bool) ->
 def ours_cross_encoder(model: str, pairs: Sequence[Pair], steps: int) -> list[float]:
     watch = Watch()
     seeds = [Example(one, other, score=score) for one, other, score in pairs]
-    settings = TrainCrossencoderSettings(
-        base=model, kind="scored", seeds="-", batch_size=BATCH, steps=steps, learning_rate=[3e-5]
+    options = CrossencoderOptions(
+        base=model, kind="scored", batch_size=BATCH, steps=steps, learning_rate=[3e-5], device="cpu"
     )
-    train_crossencoder_on(seeds, (), None, settings, "cpu", progress=watch)
+    train_crossencoder_on(seeds, (), None, options, progress=watch)
     return watch.times
 
 
@@ -228,10 +226,8 @@ def theirs_cross_encoder(model: str, pairs: Sequence[Pair], steps: int, bf16: bo
 
 def ours_reader(model: str, questions: Sequence[Question], steps: int) -> list[float]:
     watch = Watch()
-    settings = TrainReaderSettings(
-        base=model, seeds="-", batch_size=QUESTIONS, steps=steps, learning_rate=[3e-5]
-    )
-    train_reader_on(list(map(QuestionWithSpans.of, questions)), (), settings, "cpu", progress=watch)
+    options = ReaderOptions(base=model, batch_size=QUESTIONS, steps=steps, learning_rate=[3e-5], device="cpu")
+    train_reader_on(list(map(QuestionWithSpans.of, questions)), (), options, progress=watch)
     return watch.times
 
 
@@ -252,10 +248,8 @@ def theirs_reader(model: str, questions: Sequence[Question], steps: int, bf16: b
 
 def ours_generator(model: str, questions: Sequence[Question], steps: int) -> list[float]:
     watch = Watch()
-    settings = generator_settings(model, steps)
-    train_question_generator_on(
-        list(generator_examples(questions, settings)), (), settings, "cpu", progress=watch
-    )
+    options = generator_options(model, steps)
+    train_question_generator_on(list(generator_examples(questions, options)), (), options, progress=watch)
     return watch.times
 
 
@@ -269,14 +263,14 @@ def theirs_generator(model: str, questions: Sequence[Question], steps: int, bf16
     return transformers_steps(writer, rows, DataCollatorForSeq2Seq(tokenizer), steps, bf16)
 
 
-def generator_settings(model: str, steps: int) -> TrainQuestionGeneratorSettings:
-    return TrainQuestionGeneratorSettings(
-        base=model, data=["-"], batch_size=QUESTIONS, max_steps=steps, learning_rate=[3e-5]
+def generator_options(model: str, steps: int) -> QuestionGeneratorOptions:
+    return QuestionGeneratorOptions(
+        base=model, batch_size=QUESTIONS, max_steps=steps, learning_rate=[3e-5], device="cpu"
     )
 
 
 def generator_rows(model: str, questions: Sequence[Question]) -> list[Continuation]:
-    examples = generator_examples(questions, generator_settings(model, 1))
+    examples = generator_examples(questions, generator_options(model, 1))
     return list(causal_rows(AutoTokenizer.from_pretrained(resolve_model(model)), examples, 8192))
 
 

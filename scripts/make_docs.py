@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from pairsmith.cli.options import default_text, option_kind
+from pairsmith.cli.options import default_text, in_help_order, option_kind
 from pairsmith.cli.step import Step, command_of
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.settings import Settings, option_name
@@ -219,7 +219,7 @@ def step_page(name: str, step: Step) -> str:
 def options(settings: type[Settings]) -> list[str]:
     """The lines of a table of the options that a settings model makes."""
     lines = ["| option | values | default | |", "|---|---|---|---|"]
-    for setting, field in settings.model_fields.items():
+    for setting, field in in_help_order(settings).items():
         kind, values = option_kind(field.annotation)
         values = values.replace("|", ", ") + (", several times" if kind == list[str] else "")
         flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")

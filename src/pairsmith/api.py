@@ -19,16 +19,15 @@ from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.evaluation import SuiteScores, classification_figures, sts_scores
+from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.classifier_settings import TrainClassifierSettings
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 
-_OF_ENCODER = {"base", "data", "device", "layers", "attention", "pooling", "max_length"}
+_OF_ENCODER = TrainEncoderSettings.model_fields.keys() - EncoderOptions.model_fields.keys()
 _OF_VALIDATION = {"keep_base", "eval_steps", "eval_batch_size"}
-_OF_CLASSIFIER = {"c", "balanced", "batch_size", "seed"}
 
 
 def train_encoder(
@@ -46,8 +45,8 @@ def train_encoder(
         pairs: with scores from -1 to 1, such as the rows that ``generate_pairs`` gives.
         validation: pairs by which the best step is chosen; without them the last step is kept.
         progress: shows how far the training is; by default nothing is shown.
-        options: the fields of ``TrainEncoderSettings`` that concern the training, by name, such as
-            ``objective="contrastive"`` or ``learning_rate=1e-4``. What concerns the encoder itself (layers,
+        options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
+            ``learning_rate=1e-4``. What concerns the encoder itself (layers,
             attention, pooling, device, longest input) is given to ``load_encoder``.
 
     Returns:
@@ -65,11 +64,11 @@ def train_encoder(
     if not validation and (given := sorted(_OF_VALIDATION & options.keys())):
         raise SettingsError(f"train_encoder: {', '.join(given)} does nothing without validation pairs")
     try:
-        settings = TrainEncoderSettings(base="given", data="given", **options)
+        how = EncoderOptions(**options)
     except ValidationError as error:
-        raise option_error("train_encoder", error, TrainEncoderSettings) from error
+        raise option_error("train_encoder", error, EncoderOptions) from error
     train, held_out = _table(pairs), _table(validation) if validation else None
-    return train_encoder_on(encoder, train, held_out, settings, progress=progress)
+    return train_encoder_on(encoder, train, held_out, how, progress=progress)
 
 
 def train_classifier(
@@ -88,7 +87,7 @@ def train_classifier(
         validation: texts by which the best of several values of ``c`` is chosen; without them,
             cross-validation chooses it.
         progress: shows how far the training is; by default nothing is shown.
-        options: ``c``, ``balanced``, ``batch_size`` and ``seed`` as of ``TrainClassifierSettings``.
+        options: the fields of ``ClassifierOptions`` by name: ``c``, ``balanced``, ``batch_size``, ``seed``.
 
     Returns:
         the classifier, whose ``predict`` gives the labels of texts.
@@ -98,16 +97,12 @@ def train_classifier(
             has.
         SettingsError: an option is unknown, or has a value that it cannot have.
     """
-    if unknown := sorted(options.keys() - _OF_CLASSIFIER):
-        raise SettingsError(
-            f"train_classifier: no option {unknown[0]!r}; its options are {', '.join(sorted(_OF_CLASSIFIER))}"
-        )
     try:
-        settings = TrainClassifierSettings(base="given", data="given", **options)
+        how = ClassifierOptions(**options)
     except ValidationError as error:
-        raise option_error("train_classifier", error, TrainClassifierSettings) from error
+        raise option_error("train_classifier", error, ClassifierOptions) from error
     held_out = _columns(validation) if validation else None
-    return train_classifier_on(encoder, _columns(texts), held_out, settings, progress=progress)[0]
+    return train_classifier_on(encoder, _columns(texts), held_out, how, progress=progress)[0]
 
 
 def evaluate_classification(

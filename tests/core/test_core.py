@@ -151,7 +151,9 @@ class TestBundled:
 
 
 LIGHT = (
-    ("torch", "cli.app steps.evaluate.settings training.settings steps.evaluate.qa"),
+    ("numpy", "cli.steps"),
+    ("pyarrow", "cli.steps"),
+    ("torch", "cli.app steps.evaluate.settings steps.training.settings steps.evaluate.qa"),
     (
         "transformers",
         "steps.infuse.ask steps.infuse.relabel steps.mine.route steps.mine.filter steps.mine.rewrite "

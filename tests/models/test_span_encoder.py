@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import ModelError
+from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.reader import answer, encode_questions, load_reader
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
 from pairsmith.models.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
 from pairsmith.models.span_reader import answer_by_vectors, text_vectors, text_windows
-from pairsmith.training.question_settings import InfuseSettings
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +141,7 @@ def test_a_long_text_is_read_in_windows_and_each_token_counts_once(folder, monke
 
 
 def test_as_many_tokens_as_the_student_reads_are_windows_of_456_that_begin_328_apart(tiny_bert):
-    longest = InfuseSettings(base="b", data=["d"]).max_length
+    longest = StudentOptions(base="b").max_length
     tokens = replace(loaded(tiny_bert, fresh_heads=True).tokens, max_length=longest)
     windows = text_windows(tokens, ["a " * 1_000])
     texts = [window.offsets[1:-1] for window in windows]

@@ -5,7 +5,7 @@ validation are left to the model, so that each fault is reported in one place an
 """
 
 from collections.abc import Callable, Mapping
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, get_annotations
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -13,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from pairsmith.cli.steps import SOURCES
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.core.validation import errors_of
@@ -28,7 +29,7 @@ def with_options(
     It has a parameter for every setting of ``model``, where None means not given, and those in ``common``,
     each with its annotation and default.
     """
-    own = {name: (_option(name, field), None) for name, field in model.model_fields.items()}
+    own = {name: (_option(name, field), None) for name, field in in_help_order(model).items()}
     parameters = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in {**own, **common}.items()
@@ -52,6 +53,24 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
             missing = len(fault.where) == 1 and values.get(str(fault.where[0])) is None
             lines.append(f"{where} is missing; add it" if missing else f"{where}: {fault.text}")
         raise SettingsError("\n".join(dict.fromkeys(lines))) from None
+
+
+def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
+    """The settings of ``model`` in the order of its help.
+
+    A model's own settings stand as they are written. Of those that it inherits, the required ones come first;
+    after its own come the data that it may read, then how its method learns, then what all trainings have.
+    """
+    fields = model.model_fields
+    names = dict.fromkeys(name for base in model.__mro__ for name in get_annotations(base) if name in fields)
+    own = get_annotations(model)
+
+    def rank(name: str) -> int:
+        if name in own:
+            return 1
+        return 0 if fields[name].is_required() else 2 if name in SOURCES else 3
+
+    return {name: fields[name] for name in sorted(names, key=rank)}
 
 
 def default_text(field: FieldInfo) -> str:

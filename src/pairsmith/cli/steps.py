@@ -28,21 +28,21 @@ from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteS
 from pairsmith.steps.mix.settings import MixSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
-from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
-from pairsmith.training.classifier_settings import TrainClassifierSettings
-from pairsmith.training.encoder_settings import TrainEncoderSettings
-from pairsmith.training.question_settings import (
+from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.question_settings import (
     InfuseSettings,
     TrainQuestionGeneratorSettings,
     TrainTeacherSettings,
 )
-from pairsmith.training.retriever_settings import TrainRetrieverSettings
-from pairsmith.training.settings import (
+from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
 )
+from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 
 SOURCES = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",

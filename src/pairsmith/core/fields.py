@@ -49,6 +49,27 @@ JudgeOfQueries = Annotated[
 TextsAtOnce = Annotated[
     int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
 ]
+EncodedLength = Annotated[
+    int | None,
+    Field(
+        ge=3,
+        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
+        "limit.",
+    ),
+]
+IndexRows = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Maximum number of vectors in an index, unless its training needs more; larger corpora "
+        "get several indexes.",
+    ),
+]
+IndexRecall = Annotated[
+    float, Field(gt=0, le=1, description="Share of the true neighbours that an index is tuned to find.")
+]
+InputColumn = Annotated[str | None, Field(description="Column of --inputs that holds the texts.")]
+OutputColumn = Annotated[str | None, Field(description="Column of --outputs that holds the texts.")]
 BatchTokens = Annotated[
     int | None,
     Field(

@@ -20,11 +20,10 @@ from pairsmith.core.errors import ModelError, StorageError, first_line
 from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
 from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.logs import Logs, steps_between
+from pairsmith.training.options import FEW_STEPS, TrainingOptions
 from pairsmith.training.processes import Processes
 from pairsmith.training.quick import quick_training
-from pairsmith.training.settings import FEW_STEPS, FitSettings
 
 _TRIMMED = 10
 """Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
@@ -114,7 +113,7 @@ class BestStepCallback(TrainerCallback):
     metric: str
     measure: Measure | None
     total: int
-    settings: FitSettings | TrainEncoderSettings
+    options: TrainingOptions
     progress: Progress
     bar: Task
     checkpoints: Checkpoints | None
@@ -165,7 +164,7 @@ class BestStepCallback(TrainerCallback):
             step = int(path.name.partition("-")[2])
             self.bar.skip(step)
             self.progress.say(f"resuming from {path.name}")
-        if kept and kept.logs and self.settings.tensorboard and self.processes.writes:
+        if kept and kept.logs and self.options.tensorboard and self.processes.writes:
             self.logs = Logs(kept.logs, self.metric, step, self.so_far.curve)
         if not start:
             self.evaluate(0)
@@ -185,7 +184,7 @@ class BestStepCallback(TrainerCallback):
             control.should_save = False  # nothing would resume from the last step
         if state.global_step % _TRIMMED == 0:
             trim()
-        if state.global_step % self.settings.eval_steps == 0:
+        if state.global_step % self.options.eval_steps == 0:
             self.evaluate(state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
@@ -215,7 +214,7 @@ class BestStepCallback(TrainerCallback):
         if self.logs:
             self.logs.validation(figure, step)
         self.bar.advance(0, None if figure is None else f"validation {figure:.2f}")
-        may_be_kept = step > 0 or self.settings.keep_base
+        may_be_kept = step > 0 or self.options.keep_base
         best = -math.inf if so_far.best is None else so_far.best
         if may_be_kept and figure is not None and figure > best:
             so_far.best, so_far.best_step = figure, step
@@ -248,7 +247,7 @@ def _copy_of_weights(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def train_to_best_step(
     model: nn.Module,
-    settings: FitSettings | TrainEncoderSettings,
+    options: TrainingOptions,
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
@@ -259,6 +258,7 @@ def train_to_best_step(
     measure: Measure | None,
     make_arguments: Callable[..., Any],
     make_trainer: Callable[..., Any],
+    workers: int = 0,
     keep_end: bool = False,
 ) -> TrainingHistory:
     """Train ``model`` in place, and leave it with the weights of its best step, in evaluation mode.
@@ -267,45 +267,45 @@ def train_to_best_step(
     called every ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the
     earliest if several are equal, or the last if there is none. The untrained model is evaluated too, but
     kept only with ``keep_base``. The training resumes from the latest checkpoint, and ends with the same
-    weights. With ``keep_end``, its result stays in a checkpoint of the last step. ``make_trainer`` and
+    weights. With ``keep_end``, its result stays in a checkpoint of the last step. ``workers`` is the
+    number of processes that prepare batches, 0 for none besides this one. ``make_trainer`` and
     ``make_arguments`` are the library's classes, with what this training adds to their arguments. Started by
     torchrun, each process computes its part of every batch.
     """
-    if steps < FEW_STEPS and not settings.steps_are_chosen:  # else they are few on purpose
+    if steps < FEW_STEPS and not options.steps_are_chosen:  # else they are few on purpose
         times = "step" if steps == 1 else "steps"
         progress.say(
-            f"only {steps} {times} of {settings.batch_size} rows, too few to learn much: give more rows, a "
+            f"only {steps} {times} of {options.batch_size} rows, too few to learn much: give more rows, a "
             "smaller --batch-size or more --epochs"
         )
-    workers = getattr(settings, "loader_workers", 0)
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         evaluate = partial(as_usual, measure) if measure else None
-        callback = BestStepCallback(model, metric, evaluate, steps, settings, progress, bar, checkpoints)
+        callback = BestStepCallback(model, metric, evaluate, steps, options, progress, bar, checkpoints)
 
         def make(folder: Path) -> Any:
             arguments = make_arguments(
                 output_dir=str(folder),
                 max_steps=steps,
-                per_device_train_batch_size=callback.processes.part_of(settings.batch_size),
+                per_device_train_batch_size=callback.processes.part_of(options.batch_size),
                 **callback.processes.arguments(device),
                 learning_rate=rate,
-                weight_decay=settings.weight_decay,
+                weight_decay=options.weight_decay,
                 lr_scheduler_type="linear",
                 # The first step of a warm-up has the rate 0: of a single step nothing would be learned.
-                warmup_steps=min(math.ceil(settings.warmup * steps), steps - 1),
-                seed=settings.seed,
+                warmup_steps=min(math.ceil(options.warmup * steps), steps - 1),
+                seed=options.seed,
                 use_cpu=device == "cpu",
-                bf16=pick_dtype(settings.dtype, device) == "bfloat16",
+                bf16=pick_dtype(options.dtype, device) == "bfloat16",
                 # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
                 dataloader_pin_memory=device == "cuda",
                 dataloader_num_workers=workers,
                 # Forked, they have the examples without being sent them.
                 dataloader_multiprocessing_context="fork" if workers else None,
                 save_strategy="steps" if checkpoints else "no",
-                save_steps=settings.checkpoint_steps,
+                save_steps=options.checkpoint_steps,
                 save_total_limit=2,
                 eval_strategy="no",
-                logging_strategy="steps" if settings.tensorboard else "no",
+                logging_strategy="steps" if options.tensorboard else "no",
                 logging_steps=steps_between(steps),
                 report_to="none",
                 disable_tqdm=True,

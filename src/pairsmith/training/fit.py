@@ -14,12 +14,13 @@ from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import Trainer, TrainingArguments
 
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import Measure, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.options import FitOptions
 from pairsmith.training.quick import set_attention_dropout
-from pairsmith.training.settings import FitSettings
 
 T = TypeVar("T")
 MakeRow = Callable[[int, int, np.random.Generator], T]
@@ -113,8 +114,7 @@ class TrainedModel(Generic[Model]):
 
 def train_at_each_rate(
     make: Callable[[], tuple[M, TrainingTask[T]]],
-    settings: FitSettings,
-    device: str,
+    options: FitOptions,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel[M]:
@@ -127,15 +127,15 @@ def train_at_each_rate(
     def figure(history: TrainingHistory) -> float:
         return -math.inf if history.best is None else history.best
 
-    shown, rates = progress or Silent(), settings.learning_rate
+    shown, rates = progress or Silent(), options.learning_rate
     best: TrainedModel[M] | None = None
     curves: dict[float, dict[int, float | None]] = {}
     for number, rate in enumerate(rates):
         model, task = make()
-        if settings.attention_dropout is not None:
-            set_attention_dropout(model, settings.attention_dropout)
+        if options.attention_dropout is not None:
+            set_attention_dropout(model, options.attention_dropout)
         kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
-        history = _fit(model, task, settings, rate, device, shown, kept)
+        history = _fit(model, task, options, rate, shown, kept)
         del task  # its rows, which the next one may not find room beside
         if len(rates) > 1:
             shown.say(f"learning rate {rate:g}: {history}")
@@ -154,24 +154,23 @@ def train_at_each_rate(
 def _fit(
     model: nn.Module,
     task: TrainingTask[T],
-    settings: FitSettings,
+    options: FitOptions,
     rate: float,
-    device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> TrainingHistory:
     """Train ``model`` in place at one learning rate."""
-    steps = settings.steps_of(task.examples)
+    steps = options.steps_of(task.examples)
 
     def shuffled(epoch: int) -> NDArray[np.int64]:
-        return generator(settings.seed, "order", epoch).permutation(task.examples)
+        return generator(options.seed, "order", epoch).permutation(task.examples)
 
-    count = steps * settings.batch_size
-    rows = EpochRows(task.examples, count, task.make_row, task.order or shuffled, settings.seed)
+    count = steps * options.batch_size
+    rows = EpochRows(task.examples, count, task.make_row, task.order or shuffled, options.seed)
     return train_to_best_step(
         model,
-        settings,
-        device,
+        options,
+        pick_device(options.device),
         progress,
         checkpoints,
         steps=steps,
@@ -180,6 +179,7 @@ def _fit(
         measure=task.measure,
         make_arguments=partial(TrainingArguments, remove_unused_columns=False),
         make_trainer=partial(_Trainer, train_dataset=rows, data_collator=task.collate),
+        workers=options.loader_workers,
         # With several learning rates the result of each is kept until the best one is saved.
-        keep_end=len(settings.learning_rate) > 1,
+        keep_end=len(options.learning_rate) > 1,
     )

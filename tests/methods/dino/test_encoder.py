@@ -18,14 +18,15 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
 from pairsmith.methods.dino import encoder as module
 from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, validation_spearman
+from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.training.encoder import train_encoder
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.plan_encoder import plan_train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 pytestmark = pytest.mark.slow
 
@@ -67,9 +68,15 @@ def data(tmp_path_factory):
     )
 
 
+FAST = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 4}
+
+
 def settings(base, data, **rest):
-    fast = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 4, "device": "cpu"}
-    return TrainEncoderSettings(base=str(base), data=str(data), **(fast | rest))
+    return TrainEncoderSettings(base=str(base), data=str(data), **({"device": "cpu"} | FAST | rest))
+
+
+def options(**rest):
+    return EncoderOptions(**(FAST | rest))
 
 
 @pytest.fixture(scope="module")
@@ -316,9 +323,7 @@ def test_checkpoints_of_another_training_are_not_gone_on_from(tiny_gpt2, data, t
 
 def train_on(model, *, seed=1, validation=None, progress=None, **rest):
     encoder = load_sentence_encoder(str(model), device="cpu")
-    training = train_encoder_on(
-        encoder, pairs(40), validation, settings("", "", seed=seed, **rest), progress=progress
-    )
+    training = train_encoder_on(encoder, pairs(40), validation, options(seed=seed, **rest), progress=progress)
     return encoder, training
 
 
@@ -441,12 +446,12 @@ def test_the_learning_rate_warms_up_and_falls(tiny_gpt2, monkeypatch):
 
 
 def test_steps_are_those_of_the_epochs_or_fewer():
-    assert total_steps(100, settings("", "", batch_size=32)) == 4
-    assert total_steps(100, settings("", "", batch_size=32, epochs=0.5)) == 2
-    assert total_steps(100, settings("", "", batch_size=32, epochs=2.5)) == 10
-    assert total_steps(100, settings("", "", batch_size=32, max_steps=3)) == 3
-    assert total_steps(100, settings("", "", batch_size=32, max_steps=30)) == 4
-    assert total_steps(1, settings("", "", epochs=0.01)) == 1
+    assert total_steps(100, options(batch_size=32)) == 4
+    assert total_steps(100, options(batch_size=32, epochs=0.5)) == 2
+    assert total_steps(100, options(batch_size=32, epochs=2.5)) == 10
+    assert total_steps(100, options(batch_size=32, max_steps=3)) == 3
+    assert total_steps(100, options(batch_size=32, max_steps=30)) == 4
+    assert total_steps(1, options(epochs=0.01)) == 1
 
 
 def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
@@ -495,7 +500,7 @@ def test_rows_without_texts_or_scores_are_refused(tiny_gpt2, column, value, mess
     faulty = table.set_column(table.column_names.index(column), column, value)
     encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
     with pytest.raises(InputError, match=message):
-        train_encoder_on(encoder, faulty, None, settings("", ""))
+        train_encoder_on(encoder, faulty, None, options())
 
 
 @pytest.mark.parametrize("score", [5.0, -1.5])
@@ -529,7 +534,7 @@ def test_a_sentence_transformers_base_keeps_its_pooling(tiny_bert, data, tmp_pat
 
 def test_a_hub_base_is_named_in_the_card(data):
     from pairsmith.runs import Sources
-    from pairsmith.training.card import encoder_card
+    from pairsmith.steps.training.card import encoder_card
 
     training = {"steps": 1, "best_step": 1, "validation": [], "seconds": 1.0}
     text = encoder_card(settings("roberta-base", data), {"train": 1}, training, Sources())
@@ -549,7 +554,7 @@ def test_settings_refuse_what_makes_no_sense(wrong):
 
 
 def test_defaults_are_those_of_the_paper():
-    chosen = TrainEncoderSettings(base="b", data="d")
+    chosen = EncoderOptions()
     assert (chosen.batch_size, chosen.learning_rate, chosen.epochs, chosen.warmup) == (32, 2e-5, 1.0, 0.1)
     assert chosen.eval_steps == 100
 

@@ -4,10 +4,10 @@ import torch
 from sentence_transformers.sentence_transformer import losses
 
 from pairsmith.core.errors import InputError
-from pairsmith.methods.dino.encoder import base_encoder, train_encoder_on, validation_spearman
+from pairsmith.methods.dino.encoder import train_encoder_on, validation_spearman
 from pairsmith.methods.dino.objectives import contrastive_rows, encode_by_length, loss_of, training_rows
+from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 pytestmark = pytest.mark.slow
 
@@ -106,23 +106,22 @@ GRADED = table(
 )
 
 
-def settings(base, **given):
-    fast = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 50, "device": "cpu", "dtype": "float32"}
-    return TrainEncoderSettings(base=str(base), data="unused", **(fast | given))
+def options(**given):
+    fast = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 50, "dtype": "float32"}
+    return EncoderOptions(**(fast | given))
 
 
 @pytest.mark.parametrize("objective", ["cosent", "angle", "contrastive"])
 def test_each_objective_learns_from_scores(objective, tiny_gpt2):
-    chosen = settings(tiny_gpt2, objective=objective, epochs=8)
-    encoder = base_encoder(chosen)
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
     before = validation_spearman(encoder, GRADED, 64)
-    train_encoder_on(encoder, GRADED, None, chosen)
+    train_encoder_on(encoder, GRADED, None, options(objective=objective, epochs=8))
     assert validation_spearman(encoder, GRADED, 64) > before + 15
 
 
 def test_simcse_changes_the_encoder_by_dropout_alone(tiny_gpt2):
-    chosen = settings(tiny_gpt2, objective="simcse", epochs=3, attention_dropout=0.2)
-    encoder = base_encoder(chosen)
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    chosen = options(objective="simcse", epochs=3, attention_dropout=0.2)
     train_encoder_on(encoder, GRADED, None, chosen)
     assert any(not torch.equal(before[name], value) for name, value in encoder.state_dict().items())

@@ -32,12 +32,12 @@ from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.training.question_settings import InfuseSettings, TrainTeacherSettings
 from pairsmith.steps.training.reader import train_reader
+from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.student import infuse
 from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback
-from pairsmith.training.question_settings import InfuseSettings, TrainTeacherSettings
-from pairsmith.training.settings import TrainReaderSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tiny_bart import make_bart
@@ -78,8 +78,8 @@ def settings(quick_bert, data, **rest):
 
 
 def trained(some, data):
-    passages = grouped_by_passage(read_generated_questions(data), some)
-    return train_student_on(passages, (), some, "cpu").model
+    passages = grouped_by_passage(read_generated_questions(data), some.labels)
+    return train_student_on(passages, (), some).model
 
 
 def answered(student):
@@ -102,8 +102,7 @@ def test_among_the_tokens_of_all_passages_too(quick_bert, data):
 def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(quick_bert, data, monkeypatch):
     from pairsmith.training import chunks
 
-    some = settings(quick_bert, data)
-    passages = grouped_by_passage(read_generated_questions(data), some)
+    passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder).eval()
     whole = student(**student.batch(passages))["loss"]
@@ -122,7 +121,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
 
 def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 
-    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     read = encoder.tokens.token_counts([passage.text for passage in passages])
     many = [replace(passage, questions=[*passage.questions] * 20) for passage in passages]
@@ -144,7 +143,7 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, negatives, monkeypatch):
     from pairsmith.models.span_encoder import SpanEncoder
 
-    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     calls, whole = [], SpanEncoder.token_vectors
     monkeypatch.setattr(
@@ -185,7 +184,7 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
         row["starts"] = {"position": [0, 6], "probability": [0.5, 0.25]}
         row["ends"] = {"position": [5, 12], "probability": [0.375, 0.5]}
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, together=9 if negatives == "batch" else None).eval().double()
     batch = student.batch(passages)
@@ -241,7 +240,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_pat
 
 def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
-    passages = grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))
+    passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
         float(student(**student.batch(passages))["loss"].detach())
@@ -252,7 +251,7 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
 def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     """The loss of four passages, two together, is the mean over the questions of both twos (Q6)."""
-    passages = [*grouped_by_passage(read_generated_questions(data), settings(quick_bert, data))]
+    passages = [*grouped_by_passage(read_generated_questions(data), "teacher")]
     four = [passages[0], passages[1], passages[1], passages[0]]
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
 
@@ -265,7 +264,7 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     assert loss(four, 9) > loss(four, 2)
     alone = settings(quick_bert, data, negatives="batch", batch_size=1)
     with pytest.raises(SettingsError, match="joins the passages .* there would be one"):
-        train_student_on(grouped_by_passage(read_generated_questions(data), alone), (), alone, "cpu")
+        train_student_on(grouped_by_passage(read_generated_questions(data), "teacher"), (), alone)
     with pytest.raises(ValidationError, match="together does nothing with --negatives passage"):
         settings(quick_bert, data, together=3)
 
@@ -349,15 +348,12 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
 
 
 def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
-
-    some = settings(quick_bert, "", labels="answers")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
     student = Student(encoder).eval()
     losses = []
     for places in ((2,), (2, 30)):
-        passages = grouped_by_passage(
-            read_generated_questions(behind(tmp_path / "rows.jsonl", *places)), some
-        )
+        rows = read_generated_questions(behind(tmp_path / "rows.jsonl", *places))
+        passages = grouped_by_passage(rows, "answers")
         known = with_read_answers(encoder.tokens, passages, Silent())
         assert [question.question for question in known[0].questions] == ["Who is number 2?"]
         losses.append(float(student(**student.batch(known))["loss"].detach()))
@@ -428,14 +424,11 @@ def test_a_cross_encoder_student_learns_the_likeliest_start_and_end_each_for_its
         train_teacher.read(given, None)
 
 
-def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
+def test_what_is_learned_of_a_question_with_and_without_a_teacher():
     starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
     place = CONTEXTS[0].index("woman")
     taught = GeneratedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
-    by_labels = {
-        labels: _with_targets(taught, settings(quick_bert, "", labels=labels))
-        for labels in ("teacher", "hard", "answers")
-    }
+    by_labels = {labels: _with_targets(taught, labels) for labels in ("teacher", "hard", "answers")}
     assert by_labels["teacher"] == LabelledQuestion("Who?", starts, ends)
     assert by_labels["hard"] == LabelledQuestion(
         "Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,))
@@ -445,9 +438,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, generated_span=None)
-    assert _with_targets(nowhere, settings(quick_bert, "", labels="answers")) == LabelledQuestion(
-        "Who?", None, None
-    )
+    assert _with_targets(nowhere, "answers") == LabelledQuestion("Who?", None, None)
 
 
 @pytest.mark.parametrize(("step", "kind"), [(infuse, InfuseSettings), (train_teacher, TrainTeacherSettings)])

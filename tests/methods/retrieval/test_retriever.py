@@ -13,10 +13,11 @@ from pairsmith.methods.retrieval.retriever import (
     drawn_rows,
     ndcg_of,
 )
+from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs.seeds import generator
+from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
 from pairsmith.training import chunks
-from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +32,8 @@ EXAMPLES = [
 ]
 
 
-def settings(base, **more):
-    return TrainRetrieverSettings(base=str(base), data=["x"], device="cpu", attention_dropout=0.0, **more)
+def options(base, **more):
+    return RetrieverOptions(base=str(base), device="cpu", attention_dropout=0.0, **more)
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def model_and_batch(tiny_bert):
     """Makes a retriever, and the batch of ``EXAMPLES``."""
 
     def make(examples=EXAMPLES, **more):
-        given = settings(tiny_bert, **more)
-        model = Retriever(base_retriever(given, "cpu"), given).eval()
+        given = options(tiny_bert, **more)
+        model = Retriever(base_retriever(given), given).eval()
         draw = drawn_rows(examples, KnownPositives(examples), given.negatives)
         rows = [draw(number, 0, generator(0, number)) for number in range(len(examples))]
         return model, model.batch(rows)
@@ -142,7 +143,7 @@ def test_some_negatives_are_drawn_anew_with_their_scores():
 
 
 def test_the_validation_figure(tiny_bert):
-    encoder = base_retriever(settings(tiny_bert), "cpu")
+    encoder = base_retriever(options(tiny_bert))
     texts = [
         "The horn.",
         "A dog.",
@@ -173,7 +174,7 @@ def test_the_validation_figure(tiny_bert):
 def test_prompts_are_saved_and_cosines_compared(tiny_bert, tmp_path):
     from sentence_transformers import SentenceTransformer
 
-    encoder = base_retriever(settings(tiny_bert, query_prompt="ask: "), "cpu")
+    encoder = base_retriever(options(tiny_bert, query_prompt="ask: "))
     encoder.save(str(tmp_path / "saved"), create_model_card=False)
     saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert (saved.prompts["query"], saved.prompts["document"]) == ("ask: ", "")
@@ -183,29 +184,29 @@ def test_prompts_are_saved_and_cosines_compared(tiny_bert, tmp_path):
 
 def test_what_cannot_be_learned_from_is_refused(tiny_bert):
     few = RetrievalExample("q", "p", ("a",), (1.0, 0.0))
-    given = settings(tiny_bert, objective="kl")
+    given = options(tiny_bert, objective="kl")
     with pytest.raises(
         InputError, match=r"a row has 1 negatives \(query 'q'\), another 2; .* so give --negatives 1"
     ):
         check_examples([*EXAMPLES, few], given)
-    check_examples([*EXAMPLES, few], settings(tiny_bert, objective="kl", negatives=1))
-    check_examples([*EXAMPLES, few], settings(tiny_bert))
+    check_examples([*EXAMPLES, few], options(tiny_bert, objective="kl", negatives=1))
+    check_examples([*EXAMPLES, few], options(tiny_bert))
     alone = RetrievalExample("q", "p")
     with pytest.raises(
         InputError, match="a batch of one row without negatives has nothing to tell its positive"
     ):
-        check_examples([alone], settings(tiny_bert))
+        check_examples([alone], options(tiny_bert))
     with pytest.raises(InputError, match="a batch of one row"):
-        check_examples(EXAMPLES, settings(tiny_bert, batch_size=1, negatives=0))
-    check_examples(EXAMPLES, settings(tiny_bert, batch_size=1))
+        check_examples(EXAMPLES, options(tiny_bert, batch_size=1, negatives=0))
+    check_examples(EXAMPLES, options(tiny_bert, batch_size=1))
     with pytest.raises(
         SettingsError, match="--matryoshka 16: the base's vectors have 16 numbers, all of which are"
     ):
-        base_retriever(settings(tiny_bert, matryoshka=[8, 16]), "cpu")
+        base_retriever(options(tiny_bert, matryoshka=[8, 16]))
     with pytest.raises(ValueError, match="temperature does nothing with the objective ranking"):
-        settings(tiny_bert, temperature=2.0)
+        options(tiny_bert, temperature=2.0)
     with pytest.raises(ValueError, match="negatives 0 leaves the objective kl nothing to learn"):
-        settings(tiny_bert, objective="kl", negatives=0)
+        options(tiny_bert, objective="kl", negatives=0)
 
 
 @pytest.mark.parametrize(

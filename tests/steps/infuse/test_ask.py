@@ -16,6 +16,7 @@ from pairsmith.data.squad import read_questions
 from pairsmith.data.text.windows import passage_limit, passages
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
 from pairsmith.methods.quip.passages import cut
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.language.sampling import truncate
 from pairsmith.models.language.sequences import draw_sequences, nucleus
 from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
@@ -25,7 +26,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.infuse.ask import ask, load_generator
 from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
-from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
+from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tiny_bart import document, make_bart
@@ -280,7 +281,7 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     assert (passage.text, lost) == (text, [])
     (read,) = encode_documents(asking.model, [passage.text])
     assert len(read) == 32
-    writer = SequenceWriter(TrainQuestionGeneratorSettings(base=asker, data=["here"], max_length=30), "cpu")
+    writer = SequenceWriter(QuestionGeneratorOptions(base=asker, max_length=30), "cpu")
     (learned,) = writer.rows([Example(passage.text, "1")])
     assert learned.document == read  # nothing of a passage is cut off in training either
 
@@ -333,5 +334,5 @@ def test_a_question_that_holds_the_separator_is_left_out(asker, tmp_path):
     }
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(row) + "\n")
-    some = TrainQuestionGeneratorSettings(base=asker, data=[str(path)], device="cpu")
+    some = QuestionGeneratorOptions(base=asker)
     assert list(generator_examples(read_questions(str(path)), some)) == []

@@ -25,8 +25,8 @@ from pairsmith.steps.mine.plan import plan_rewrite
 from pairsmith.steps.mine.rewrite import read_texts, rewrite, rewritten
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.training import plan
+from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import train_summarizer
-from pairsmith.training.settings import TrainSummarizerSettings
 
 pytestmark = pytest.mark.slow
 

@@ -19,6 +19,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.data.schemas import LabelledText
 from pairsmith.methods.dino.classifier import distinct, train_classifier_on
+from pairsmith.methods.dino.training_options import ClassifierOptions
 from pairsmith.models.classifier import TextClassifier, load_classifier, unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
@@ -27,9 +28,9 @@ from pairsmith.steps.evaluate.classification import evaluate_classification
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.plan import plan_evaluate_classification
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
+from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
-from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.processes import Processes
 
 pytestmark = pytest.mark.slow
@@ -104,8 +105,7 @@ def test_the_head_is_scikit_learns(tiny_bert, labels):
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     texts = [*GOOD, *BAD]
     rows = LabelledTexts(texts, [labels[n % len(labels)] for n in range(12)], 0)
-    settings = TrainClassifierSettings(data="x", c=3.0)
-    classifier, training = train_classifier_on(encoder, rows, None, settings)
+    classifier, training = train_classifier_on(encoder, rows, None, ClassifierOptions(c=3.0))
     vectors = unit_vectors(encoder, texts)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     theirs = LogisticRegression(C=3.0, class_weight="balanced", max_iter=1000).fit(
@@ -206,7 +206,7 @@ def test_what_cannot_be_trained_on_is_told(given, tmp_path, rows, validation, wo
 )
 def test_settings_of_c(c, words):
     with pytest.raises(ValueError, match=words):
-        TrainClassifierSettings(data="x", c=c)
+        ClassifierOptions(c=c)
 
 
 # evaluation
@@ -398,9 +398,7 @@ def test_from_python(tiny_bert):
         a == b.label for a, b in zip(classifier.predict([row.text for row in rows]), rows, strict=True)
     )
     assert figures["accuracy"] == pytest.approx(100 * right / 12, abs=1e-3)
-    with pytest.raises(
-        SettingsError, match="no option 'epochs'; its options are balanced, batch_size, c, seed"
-    ):
+    with pytest.raises(SettingsError, match="epochs: unknown key; known: balanced, batch_size, c, seed"):
         pairsmith.train_classifier(encoder, rows, epochs=3)
     with pytest.raises(SettingsError, match="train_classifier: c: "):
         pairsmith.train_classifier(encoder, rows, c=[-1.0])

@@ -31,10 +31,10 @@ from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.steps.evaluate.summaries import evaluate_summaries
 from pairsmith.steps.mine.rewrite import rewrite
 from pairsmith.steps.mine.settings import RewriteSettings
+from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.generators import IGNORED
-from pairsmith.training.settings import TrainSummarizerSettings
 
 pytestmark = pytest.mark.slow
 

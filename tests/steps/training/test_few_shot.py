@@ -25,8 +25,10 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, drawn_rows
 from pairsmith.methods.mining.crossencoder import negatives_for
+from pairsmith.methods.mining.options import CrossencoderOptions
 from pairsmith.methods.mining.sampled_negatives import answer_negatives
 from pairsmith.methods.mining.style import load_style_classifier
+from pairsmith.methods.quip.training_options import TeacherOptions
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
@@ -37,16 +39,15 @@ from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import retrieved, train_crossencoder
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import read_question_seeds, read_seeds
-from pairsmith.steps.training.summarizer import train_summarizer
-from pairsmith.training.best_step import BestStepCallback
-from pairsmith.training.contrastive import side_features, side_vectors
-from pairsmith.training.question_settings import TrainTeacherSettings
-from pairsmith.training.settings import (
+from pairsmith.steps.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
 )
+from pairsmith.steps.training.summarizer import train_summarizer
+from pairsmith.training.best_step import BestStepCallback
+from pairsmith.training.contrastive import side_features, side_vectors
 
 pytestmark = pytest.mark.slow
 
@@ -410,7 +411,7 @@ TWO_ANSWERS = [
 
 def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong(monkeypatch):
     pairs = [Example("q", "a"), Example("q", "b"), Example("r", "c")]
-    given = TrainCrossencoderSettings(seeds="s", base="b", negatives=4)
+    given = CrossencoderOptions(base="b", negatives=4)
     wrong = negatives_for(pairs, [["a", "b", "c", "d"]] * 3, given)
     assert {*wrong(0, np.random.default_rng(0))} == {"c", "d"}
     assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
@@ -619,10 +620,10 @@ def test_the_folder_of_the_outputs_is_what_mine_left(mined):
 
 
 def test_steps_are_given_or_follow_from_the_times_through_the_examples():
-    few = TrainCrossencoderSettings(base="b", seeds="s", steps=7, batch_size=4)
+    few = CrossencoderOptions(base="b", steps=7, batch_size=4)
     assert few.steps_of(100) == 7
     assert few.cut_to(3).steps_of(100) == 3
-    many = TrainTeacherSettings(base="b", data=["d"], epochs=1.5, batch_size=4)
+    many = TeacherOptions(base="b", epochs=1.5, batch_size=4)
     assert [many.steps_of(count) for count in (1, 8, 9, 100)] == [1, 3, 4, 38]
     assert many.model_copy(update={"max_steps": 10}).steps_of(100) == 10
     assert [many.cut_to(5).steps_of(count) for count in (1, 1000)] == [5, 5]

@@ -31,6 +31,7 @@ from pairsmith.methods.quip.generator_training import (
     token_accuracy,
 )
 from pairsmith.methods.quip.question_groups import QuestionGroups
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
@@ -39,8 +40,8 @@ from pairsmith.steps.infuse.plan import plan_ask
 from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training import question_generator
 from pairsmith.steps.training.question_generator import train_question_generator
+from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.generators import IGNORED
-from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +85,7 @@ def settings(data, **rest):
 
 @pytest.fixture(scope="module")
 def writer():
-    return CausalWriter(TrainQuestionGeneratorSettings(base=TINY, data=["here"]), "cpu")
+    return CausalWriter(QuestionGeneratorOptions(base=TINY), "cpu")
 
 
 EXAMPLES = [Example(text, target_text(answer, question)) for text, answer, question in ASKED]
@@ -142,7 +143,7 @@ def test_a_model_that_cannot_write_is_refused(data, tmp_path):
 
     DistilBertConfig().save_pretrained(tmp_path / "distilbert")
     (tmp_path / "distilbert" / "model.safetensors").touch()
-    CausalWriter(TrainQuestionGeneratorSettings(base=TINY, data=["here"]), "cpu").tokenizer.save_pretrained(
+    CausalWriter(QuestionGeneratorOptions(base=TINY), "cpu").tokenizer.save_pretrained(
         tmp_path / "distilbert"
     )
     some = settings(data).model_copy(update={"base": str(tmp_path / "distilbert")})
@@ -181,7 +182,7 @@ TOGETHER = [Example(text, target_text(answer, question)) for text, answer, quest
 def test_a_passage_that_is_read_once_for_its_questions_has_the_same_loss_and_gradients():
     results = []
     for questions in (1, 4):
-        some = TrainQuestionGeneratorSettings(base=TINY, data=["here"], questions=questions)
+        some = QuestionGeneratorOptions(base=TINY, questions=questions)
         sharing = CausalWriter(some, "cpu")
         batch = sharing.collate([*TOGETHER, *EXAMPLES])
         loss = sharing(**batch)["loss"]
@@ -312,7 +313,7 @@ def test_what_is_read_is_counted(data, tmp_path):
 
 
 def asker_examples_of(path):
-    return generator_examples(read_questions(path), settings(path))
+    return generator_examples(read_questions(path), QuestionGeneratorOptions(base=TINY))
 
 
 def test_passages_are_as_long_as_those_that_are_asked_about(data, tmp_path):

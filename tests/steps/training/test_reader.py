@@ -17,6 +17,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question, to_question_table
 from pairsmith.methods.mining import reader as module
 from pairsmith.methods.mining.marked import QuestionWithSpans, span_of
+from pairsmith.methods.mining.options import ReaderOptions
 from pairsmith.methods.mining.reader import (
     ReaderWithLoss,
     answer_tokens,
@@ -29,10 +30,10 @@ from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.training.question_settings import TrainTeacherSettings
 from pairsmith.steps.training.reader import added_questions, train_reader
+from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.training.best_step import BestStepCallback
-from pairsmith.training.question_settings import TrainTeacherSettings
-from pairsmith.training.settings import TrainReaderSettings
 
 pytestmark = pytest.mark.slow
 
@@ -108,9 +109,15 @@ def tiny_bart(tiny_bert, tmp_path_factory):
     return folder
 
 
+FAST = {"batch_size": 4, "steps": 12, "learning_rate": [5e-3], "eval_steps": 4, "device": "cpu"}
+
+
 def settings(base="", seeds="", **rest):
-    fast = {"batch_size": 4, "steps": 12, "learning_rate": [5e-3], "eval_steps": 4, "device": "cpu"}
-    return TrainReaderSettings(base=str(base), seeds=str(seeds), **(fast | rest))
+    return TrainReaderSettings(base=str(base), seeds=str(seeds), **(FAST | rest))
+
+
+def options(base, **rest):
+    return ReaderOptions(base=str(base), **(FAST | rest))
 
 
 def marked(questions):
@@ -118,7 +125,7 @@ def marked(questions):
 
 
 def train_on(base, questions=QUESTIONS, validation=(), **rest):
-    return train_reader_on(marked(questions), validation, settings(base, **rest), "cpu")
+    return train_reader_on(marked(questions), validation, options(base, **rest))
 
 
 def test_dropout_of_attention_can_be_left_out(tiny_bert):
@@ -222,18 +229,18 @@ def test_where_no_window_holds_the_first_answer_the_next_is_learned(bert):
 )
 def test_learning_rates_that_make_no_sense_are_told(tiny_bert, rates, message):
     with pytest.raises(ValidationError, match=message):
-        settings(tiny_bert, learning_rate=rates)
+        options(tiny_bert, learning_rate=rates)
 
 
 def test_questions_whose_answer_is_in_no_window_are_left_out_and_that_is_said_once(tiny_bert, capsys):
     long = question("What fell?", FILLER * 6, (FILLER * 6).strip())
-    given = settings(tiny_bert, steps=2, learning_rate=[1e-3, 1e-4])
-    trained = train_reader_on(marked([*QUESTIONS, long, long]), [], given, "cpu", progress=Progress())
+    given = options(tiny_bert, steps=2, learning_rate=[1e-3, 1e-4])
+    trained = train_reader_on(marked([*QUESTIONS, long, long]), [], given, progress=Progress())
     assert trained.questions == 8
     said = capsys.readouterr().err
     assert said.count("2 of 10 questions are left out: no window of 64 tokens holds their answer") == 1
     with pytest.raises(InputError, match="no window of 64 tokens holds an answer to any of the 1 questions"):
-        train_reader_on(marked([long]), [], given, "cpu")
+        train_reader_on(marked([long]), [], given)
 
 
 def test_with_longer_windows_a_longer_answer_is_held(tiny_bert):

@@ -17,12 +17,12 @@ from pairsmith.steps.training.crossencoder import train_crossencoder
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.settings import (
+    TrainReaderSettings,
+)
 from pairsmith.steps.training.student import infuse
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.steps.training.teacher import train_teacher
-from pairsmith.training.settings import (
-    TrainReaderSettings,
-)
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
+from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.methods.mining.summarizer import (
     EncoderDecoderSummarizer,
     rouge_l,
@@ -21,11 +22,11 @@ from pairsmith.methods.mining.summarizer import (
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import added_examples, train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.generators import sequence_losses
-from pairsmith.training.settings import TrainSummarizerSettings
 
 pytestmark = pytest.mark.slow
 
@@ -317,9 +318,9 @@ def test_a_marker_that_stands_in_a_text_is_refused(bart, files, tmp_path, marker
         train_summarizer(given, Run(tmp_path / "out", Silent()))
 
 
-def test_without_examples_there_is_nothing_to_learn(bart, files):
+def test_without_examples_there_is_nothing_to_learn(bart):
     with pytest.raises(InputError, match="no documents with summaries to learn from"):
-        train_summarizer_on([], [], [], settings(bart, files), "cpu")
+        train_summarizer_on([], [], [], SummarizerOptions(base=str(bart)))
 
 
 def test_without_rouge_a_validation_is_refused_at_the_start(files, tmp_path, monkeypatch):

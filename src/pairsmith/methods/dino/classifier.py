@@ -23,9 +23,9 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts
+from pairsmith.methods.dino.training_options import ClassifierOptions
 from pairsmith.models.classifier import TextClassifier, unit_vectors
 from pairsmith.models.trained_on import fingerprint_of
-from pairsmith.training.classifier_settings import TrainClassifierSettings
 
 FOLDS = 5
 MAX_ITERATIONS = 1_000
@@ -81,11 +81,11 @@ def train_classifier_on(
     encoder: SentenceTransformer,
     train: LabelledTexts,
     validation: LabelledTexts | None,
-    settings: TrainClassifierSettings,
+    options: ClassifierOptions,
     *,
     progress: Progress | None = None,
 ) -> tuple[TextClassifier, ClassifierTraining]:
-    """Fit a classifier's head; the encoder is not changed, and ``base`` and ``data`` are not read here.
+    """Fit a classifier's head; the encoder is not changed.
 
     Of equal texts with one label the first is learned, of those with several labels none, as they contradict
     each other. Of several values of C the one with the lowest log loss is kept: on the validation texts, or
@@ -102,7 +102,7 @@ def train_classifier_on(
     held_out = validation.texts if validation else []
     with shown.task("encode", len(texts) + len(held_out), "texts") as bar:
         vectors = unit_vectors(
-            encoder, [*texts, *held_out], batch_size=settings.batch_size, advance=bar.advance
+            encoder, [*texts, *held_out], batch_size=options.batch_size, advance=bar.advance
         )
     train_vectors, gold = vectors[: len(texts)], np.array([names.index(label) for label in labels])
     curve: dict[float, tuple[float, float]] = {}
@@ -114,16 +114,16 @@ def train_classifier_on(
         measured_on = "validation texts"
         answers = np.array([names.index(label) for label in validation.labels])
         parts = [(np.arange(len(texts)), len(texts) + np.arange(len(held_out)))]
-        curve = _losses(vectors, np.concatenate([gold, answers]), parts, settings, len(names))
-    elif (folds := min(FOLDS, int(np.bincount(gold).min()))) > 1 and len(settings.c) > 1:
+        curve = _losses(vectors, np.concatenate([gold, answers]), parts, options, len(names))
+    elif (folds := min(FOLDS, int(np.bincount(gold).min()))) > 1 and len(options.c) > 1:
         measured_on = "cross-validation"
-        cut = StratifiedKFold(folds, shuffle=True, random_state=settings.seed)
-        curve = _losses(train_vectors, gold, list(cut.split(train_vectors, gold)), settings, len(names))
-    elif len(settings.c) > 1:
-        shown.say(f"a label has a single text, so C cannot be chosen; it is {_middle(settings.c):g}")
+        cut = StratifiedKFold(folds, shuffle=True, random_state=options.seed)
+        curve = _losses(train_vectors, gold, list(cut.split(train_vectors, gold)), options, len(names))
+    elif len(options.c) > 1:
+        shown.say(f"a label has a single text, so C cannot be chosen; it is {_middle(options.c):g}")
     # The lowest loss, and of equal ones the lowest C.
-    best = min(sorted(curve), key=lambda c: curve[c][0]) if curve else _middle(settings.c)
-    weight, bias = fit_head(train_vectors, gold, best, balanced=settings.balanced)
+    best = min(sorted(curve), key=lambda c: curve[c][0]) if curve else _middle(options.c)
+    weight, bias = fit_head(train_vectors, gold, best, balanced=options.balanced)
     classifier = TextClassifier(encoder, tuple(names), weight, bias, learned)
     counts = {name: labels.count(name) for name in names}
     seconds = time.monotonic() - begun
@@ -181,7 +181,7 @@ def _losses(
     vectors: Float32s,
     gold: NDArray[np.int64],
     parts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    settings: TrainClassifierSettings,
+    options: ClassifierOptions,
     count: int,
 ) -> dict[float, tuple[float, float]]:
     """For each C the mean log loss and the accuracy ×100 of rows predicted from others.
@@ -189,10 +189,10 @@ def _losses(
     ``parts`` are pairs of the rows to learn and the rows to predict.
     """
     figures: dict[float, tuple[float, float]] = {}
-    for c in settings.c:
+    for c in options.c:
         losses, right, rows = 0.0, 0, 0
         for learned, predicted in parts:
-            model = _fitted(vectors[learned], gold[learned], c, settings.balanced)
+            model = _fitted(vectors[learned], gold[learned], c, options.balanced)
             shares = model.predict_proba(vectors[predicted])
             losses += float(log_loss(gold[predicted], shares, labels=np.arange(count), normalize=False))
             right += int((shares.argmax(axis=1) == gold[predicted]).sum())

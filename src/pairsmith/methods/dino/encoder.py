@@ -17,34 +17,22 @@ from sentence_transformers.base.sampler import BatchSamplers
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.methods.dino.objectives import IN_BATCH, loss_of, training_rows
+from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder, save_sentence_encoder
+from pairsmith.models.sentence_encoder import centre_vectors, save_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_trained_on
 from pairsmith.training.best_step import TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.quick import set_attention_dropout
-
-
-def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
-    """Load the base with the layers and the attention that the settings ask for."""
-    return load_sentence_encoder(
-        settings.base,
-        pooling=settings.pooling,
-        device=settings.device,
-        max_length=settings.max_length,
-        layers=settings.layers,
-        bidirectional=settings.attention == "bidirectional",
-    )
 
 
 def train_encoder_on(
     encoder: SentenceTransformer,
     train: pa.Table,
     validation: pa.Table | None,
-    settings: TrainEncoderSettings,
+    options: EncoderOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
@@ -54,32 +42,31 @@ def train_encoder_on(
     By default the loss is the mean squared difference between cosine similarity and score; the module
     ``objectives`` has the other losses. The best step is that of the highest Spearman correlation on the
     validation pairs (see ``train_to_best_step``); without these, or with scores that are all equal, the last
-    step is kept. Both tables have the columns sentence1, sentence2 and score. ``base`` and ``data`` of the
-    settings are not read here.
+    step is kept. Both tables have the columns sentence1, sentence2 and score.
     """
     from datasets import Dataset
 
     shown = progress or Silent()
     check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
-    rows = training_rows(train, settings.objective, settings.hard_negatives)
-    if settings.attention_dropout is not None:
-        set_attention_dropout(encoder, settings.attention_dropout)
-    if settings.centre:
+    rows = training_rows(train, options.objective, options.hard_negatives)
+    if options.attention_dropout is not None:
+        set_attention_dropout(encoder, options.attention_dropout)
+    if options.centre:
         centre_vectors(encoder, train.column("sentence1").to_pylist() + train.column("sentence2").to_pylist())
-    measure = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
+    measure = partial(validation_spearman, encoder, validation, options.eval_batch_size)
     # A text that occurs twice in a batch would be its own negative.
-    distinct = settings.objective in IN_BATCH
+    distinct = options.objective in IN_BATCH
     sampler = BatchSamplers.NO_DUPLICATES if distinct else BatchSamplers.BATCH_SAMPLER
-    loss = loss_of(encoder, settings.objective, settings.scale)
+    loss = loss_of(encoder, options.objective, options.scale)
     return train_to_best_step(
         encoder,
-        settings,
+        options,
         encoder.device.type,
         shown,
         checkpoints,
-        steps=total_steps(rows.num_rows, settings),
-        rate=settings.learning_rate,
+        steps=total_steps(rows.num_rows, options),
+        rate=options.learning_rate,
         metric="spearman",
         measure=measure if choosable else None,
         make_arguments=partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
@@ -87,10 +74,10 @@ def train_encoder_on(
     )
 
 
-def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
+def total_steps(rows: int, options: EncoderOptions) -> int:
     """The number of steps in ``epochs`` passes over ``rows`` pairs, or ``max_steps`` if that is fewer."""
-    steps = max(1, math.ceil(settings.epochs * math.ceil(rows / settings.batch_size)))
-    return steps if settings.max_steps is None else min(steps, settings.max_steps)
+    steps = max(1, math.ceil(options.epochs * math.ceil(rows / options.batch_size)))
+    return steps if options.max_steps is None else min(steps, options.max_steps)
 
 
 def save_encoder(

@@ -16,9 +16,11 @@ from sentence_transformers.base.modules import Router
 from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
+from pairsmith.methods.mining.options import BiencoderOptions
 from pairsmith.methods.mining.sampled_negatives import (
     DrawNegatives,
     answer_negatives,
@@ -33,7 +35,6 @@ from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
 from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
-from pairsmith.training.settings import TrainBiencoderSettings
 
 STYLE_SCALE = 100.0
 """Factor of the style classifier's weights, which would hardly move at an encoder's learning rate."""
@@ -57,63 +58,62 @@ def train_biencoder_on(
     seeds: Sequence[Example],
     validation: Sequence[Example],
     corpus: CorpusSample,
-    settings: TrainBiencoderSettings,
-    device: str,
+    options: BiencoderOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel["BiEncoder"]:
     """Train a bi-encoder at each learning rate, and keep the best.
 
-    Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path that is read
-    here.
+    Step and rate are chosen by ``validation``, if it is not empty.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
-    seeds = [in_window(example, settings.window) for example in seeds]
-    validation = [in_window(example, settings.window) for example in validation]
+    seeds = [in_window(example, options.window) for example in seeds]
+    validation = [in_window(example, options.window) for example in validation]
     style: Side | None = None
-    if settings.kind != "pairs" and settings.style_weight > 0 and len(corpus.other_style) > 0:
-        style = "query" if settings.kind == "reading" else "document"
+    if options.kind != "pairs" and options.style_weight > 0 and len(corpus.other_style) > 0:
+        style = "query" if options.kind == "reading" else "document"
 
     draw_negatives, draw_validation_negatives = (
-        negatives_of(examples, corpus, settings) for examples in (seeds, validation)
+        negatives_of(examples, corpus, options) for examples in (seeds, validation)
     )
     draw = drawn_rows(seeds, draw_negatives, corpus.other_style if style else ())
 
     def make() -> tuple[BiEncoder, TrainingTask[ContrastiveRow]]:
-        torch.manual_seed(settings.seed)
-        encoder = load_encoder(settings, device)
-        model = BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
+        torch.manual_seed(options.seed)
+        encoder = load_encoder(options)
+        model = BiEncoder(encoder, scale=options.scale, style=style, style_weight=options.style_weight)
         measure = None
         if len(validation) > 1:
             measure = partial(retrieval_accuracy, encoder, validation, draw_validation_negatives)
         return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
 
-    return train_at_each_rate(make, settings, device, progress, checkpoints)
+    return train_at_each_rate(make, options, progress, checkpoints)
 
 
-def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
+def load_encoder(options: BiencoderOptions) -> SentenceTransformer:
     """Load the base: one encoder for inputs and outputs, or one for each."""
+    device = pick_device(options.device)
 
     def load() -> SentenceTransformer:
         return load_sentence_encoder(
-            settings.base, pooling=settings.pooling, device=device, max_length=settings.max_length
+            options.base, pooling=options.pooling, device=device, max_length=options.max_length
         )
 
-    if settings.towers == "one":
+    if options.towers == "one":
         return load()
     router = Router.for_query_document(query_modules=list(load()), document_modules=list(load()))
     return SentenceTransformer(modules=[router], device=device)
 
 
 def negatives_of(
-    examples: Sequence[Example], corpus: CorpusSample, settings: TrainBiencoderSettings
+    examples: Sequence[Example], corpus: CorpusSample, options: BiencoderOptions
 ) -> DrawNegatives:
     """A function that draws negatives for these examples, in addition to the in-batch negatives."""
-    if settings.kind == "reading":
-        return answer_negatives(examples, corpus.outputs, entity_finder(settings.answers), settings.negatives)
-    return random_negatives(corpus.outputs, settings.negatives)
+    if options.kind == "reading":
+        return answer_negatives(examples, corpus.outputs, entity_finder(options.answers), options.negatives)
+    return random_negatives(corpus.outputs, options.negatives)
 
 
 @dataclass(frozen=True, slots=True)

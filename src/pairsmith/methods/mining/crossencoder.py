@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
+from pairsmith.methods.mining.options import CrossencoderOptions
 from pairsmith.methods.mining.sampled_negatives import (
     DrawNegatives,
     answer_negatives,
@@ -32,15 +34,13 @@ from pairsmith.training.best_step import Measure
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks, mean_of_losses
 from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
-from pairsmith.training.settings import TrainCrossencoderSettings
 
 
 def train_crossencoder_on(
     seeds: Sequence[Example],
     validation: Sequence[Example],
     hard_negatives: Sequence[Sequence[str]] | None,
-    settings: TrainCrossencoderSettings,
-    device: str,
+    options: CrossencoderOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
@@ -48,15 +48,15 @@ def train_crossencoder_on(
     """Train a cross-encoder at each learning rate, and keep the best.
 
     ``validation``, by which step and rate are chosen, may be empty. ``hard_negatives`` has a list for each
-    seed, then for each validation example. Of the paths in the settings only ``base`` is read here.
+    seed, then for each validation example.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
-    scored = settings.kind == "scored"
+    scored = options.kind == "scored"
     hard = hard_negatives or None
-    draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], settings)
-    draw_validation_negatives = negatives_for(validation, hard and hard[len(seeds) :], settings)
-    listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
+    draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], options)
+    draw_validation_negatives = negatives_for(validation, hard and hard[len(seeds) :], options)
+    listwise = options.loss == "listwise" or (options.loss == "auto" and options.kind == "summaries")
 
     def draw(number: int, _: int, rng: np.random.Generator) -> RankingRow:
         seed = seeds[number]
@@ -64,7 +64,11 @@ def train_crossencoder_on(
 
     def make() -> tuple[CrossEncoderWithLoss, TrainingTask[RankingRow]]:
         cross = load_cross_encoder(
-            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+            options.base,
+            device=pick_device(options.device),
+            fresh_head=True,
+            seed=options.seed,
+            max_length=options.max_length,
         )
         cross.tokenizer.model_max_length = cross.max_length  # saved: pairs are judged as they were learned
         measure: Measure = partial(ranking_accuracy, cross, validation, draw_validation_negatives)
@@ -74,38 +78,38 @@ def train_crossencoder_on(
         task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
         return CrossEncoderWithLoss(cross, listwise=listwise), task
 
-    trained = train_at_each_rate(make, settings, device, progress, checkpoints)
+    trained = train_at_each_rate(make, options, progress, checkpoints)
     return TrainedModel(trained.model.cross, trained.learning_rate, trained.history)
 
 
 def negatives_for(
     examples: Sequence[Example],
     hard_negatives: Sequence[Sequence[str]] | None,
-    settings: TrainCrossencoderSettings,
+    options: CrossencoderOptions,
 ) -> DrawNegatives:
     """A function that draws up to ``negatives`` negatives for each of these examples.
 
     For kind ``reading``: wrong answers from the right passage, right answers in wrong passages (M7) and hard
     negatives; for ``scored``: none; for the others: hard negatives or, without any, other examples' outputs.
     """
-    if settings.kind == "scored":
+    if options.kind == "scored":
         return lambda number, rng: []  # noqa: ARG005 - the same for all examples
     outputs, positives = [example.output for example in examples], positive_outputs(examples)
     drawn: DrawNegatives | None = None
-    if settings.kind == "reading":
-        drawn = answer_negatives(examples, (), entity_finder(settings.answers), settings.negatives)
+    if options.kind == "reading":
+        drawn = answer_negatives(examples, (), entity_finder(options.answers), options.negatives)
     elif hard_negatives is None:
-        drawn = random_negatives(outputs, settings.negatives + 1)
+        drawn = random_negatives(outputs, options.negatives + 1)
 
     def draw(number: int, rng: np.random.Generator) -> list[str]:
         sorts = [drawn(number, rng)] if drawn else []
         sorts += (
-            [draw_without_replacement(hard_negatives[number], settings.negatives, rng)]
+            [draw_without_replacement(hard_negatives[number], options.negatives, rng)]
             if hard_negatives
             else []
         )
         pool = [text for texts in sorts for text in texts if text not in positives[number]]
-        return draw_without_replacement(pool, settings.negatives, rng)
+        return draw_without_replacement(pool, options.negatives, rng)
 
     return draw
 

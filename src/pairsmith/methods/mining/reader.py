@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.marked import InclusiveSpan, QuestionWithSpans
@@ -29,8 +30,7 @@ from pairsmith.models.reader import (
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, mean_of_losses
 from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
-from pairsmith.training.question_settings import TrainTeacherSettings
-from pairsmith.training.settings import TrainReaderSettings
+from pairsmith.training.options import FitOptions
 from pairsmith.training.validation import validation_f1
 
 _AT_ONCE = 1_000
@@ -47,8 +47,7 @@ class TrainedReader(TrainedModel[Reader]):
 def train_reader_on(
     questions: Sequence[QuestionWithSpans],
     validation: Sequence[Question],
-    settings: TrainReaderSettings | TrainTeacherSettings,
-    device: str,
+    options: FitOptions,
     *,
     perceptrons: bool = False,
     progress: Progress | None = None,
@@ -57,7 +56,7 @@ def train_reader_on(
     """Train a reader at each learning rate, and keep the one with the best F1.
 
     Questions of which no window contains an answer are left out, with a message. ``validation``, by which
-    step and rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here. With
+    step and rate are chosen, may be empty. ``options`` are ``ReaderOptions``; or ``TeacherOptions``, and with
     ``perceptrons`` the new head, if the base has none, is a teacher's (Q3).
     """
     shown = progress or Silent()
@@ -65,12 +64,12 @@ def train_reader_on(
 
     def make() -> tuple[ReaderWithLoss, TrainingTask[Target]]:
         reader = load_reader(
-            settings.base,
-            device=device,
+            options.base,
+            device=pick_device(options.device),
             fresh_head=True,
             perceptrons=perceptrons,
-            seed=settings.seed,
-            max_length=settings.max_length,
+            seed=options.seed,
+            max_length=options.max_length,
         )
         reader.tokenizer.model_max_length = reader.max_length  # saved for later use with the same windows
         known = answerable(reader, questions)
@@ -89,7 +88,7 @@ def train_reader_on(
         task = TrainingTask(len(known), draw, partial(batch_of_windows, reader), measure, "F1")
         return ReaderWithLoss(reader, len(known)), task
 
-    trained = train_at_each_rate(make, settings, device, shown, checkpoints)
+    trained = train_at_each_rate(make, options, shown, checkpoints)
     with_loss = trained.model
     return TrainedReader(with_loss.reader, trained.learning_rate, trained.history, with_loss.questions)
 

@@ -12,8 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
+from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.metrics.rouge import rouge_scores
 from pairsmith.models.encode import padded
 from pairsmith.models.summarizer import (
@@ -31,7 +33,6 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
-from pairsmith.training.settings import TrainSummarizerSettings
 
 
 def generation_example(example: Example, kind: str) -> Example:
@@ -51,8 +52,7 @@ def train_summarizer_on(
     seeds: Sequence[Example],
     added: Sequence[Example],
     validation: Sequence[Example],
-    settings: TrainSummarizerSettings,
-    device: str,
+    options: SummarizerOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
@@ -60,11 +60,11 @@ def train_summarizer_on(
     """Train a summariser at each learning rate, and keep the best.
 
     The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
-    rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here.
+    rate are chosen, may be empty.
     """
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
-    marker = settings.marker if added else ""
+    marker = options.marker if added else ""
     for example in [*seeds, *added, *validation] if marker else ():
         if marker in example.input or marker in example.output:
             raise InputError(
@@ -74,25 +74,25 @@ def train_summarizer_on(
 
     def make() -> tuple[EncoderDecoderSummarizer | DecoderOnlySummarizer, TrainingTask[Row]]:
         summarizer = load_summarizer(
-            settings.base,
-            settings.kind,
-            device=device,
-            max_length=settings.max_length,
+            options.base,
+            options.kind,
+            device=pick_device(options.device),
+            max_length=options.max_length,
             fresh_decoder=True,
-            seed=settings.seed,
+            seed=options.seed,
         )
         if marker:
             add_marker(summarizer, marker)
         kind = EncoderDecoderSummarizer if summarizer.cue is None else DecoderOnlySummarizer
-        model = kind(summarizer, settings.label_smoothing)
-        rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
-        measure = partial(rouge_l, summarizer, validation, settings) if validation else None
+        model = kind(summarizer, options.label_smoothing)
+        rows = rows_of(summarizer, seeds, added, marker, options.summary_tokens)
+        measure = partial(rouge_l, summarizer, validation, options) if validation else None
         return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
-    trained = train_at_each_rate(make, settings, device, progress, checkpoints)
+    trained = train_at_each_rate(make, options, progress, checkpoints)
     best = trained.model.summarizer
     best.model.generation_config = search_settings(
-        best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
+        best, options.beams, options.summary_tokens, shortest_of(options.kind)
     )
     return TrainedModel(best, trained.learning_rate, trained.history)
 
@@ -155,13 +155,13 @@ class DecoderOnlySummarizer(CausalGeneratorWithLoss):
         )
 
 
-def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:
+def rouge_l(summarizer: Summarizer, examples: Sequence[Example], options: SummarizerOptions) -> float:
     """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9)."""
     written = summarize(
         summarizer,
         [example.input for example in examples],
-        beams=settings.beams,
-        summary_tokens=settings.summary_tokens,
-        shortest=shortest_of(settings.kind),
+        beams=options.beams,
+        summary_tokens=options.summary_tokens,
+        shortest=shortest_of(options.kind),
     )
     return rouge_scores(written, [example.output for example in examples]).rouge_l

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
@@ -21,6 +22,7 @@ from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, Row, rows_of
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.encode import moved
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
@@ -37,7 +39,6 @@ from pairsmith.models.summarizer import (
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
-from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _LOOKED_AT = 32
 """Validation examples whose logits over the vocabulary are held in memory at once."""
@@ -48,8 +49,7 @@ _TEXTS = 256
 def train_question_generator_on(
     examples: Sequence[Example],
     validation: Sequence[Example],
-    settings: TrainQuestionGeneratorSettings,
-    device: str,
+    options: QuestionGeneratorOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
@@ -57,17 +57,17 @@ def train_question_generator_on(
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
     ``generator_examples`` makes both ``examples``, at least one, and ``validation``, which may be empty. The
-    token accuracy on ``validation`` chooses the step and the learning rate. Of the paths in the settings only
-    ``base`` is read here.
+    token accuracy on ``validation`` chooses the step and the learning rate.
     """
-    causal = writes_as(settings.base) == "decoder"
+    device = pick_device(options.device)
+    causal = writes_as(options.base) == "decoder"
     order = None
-    if settings.questions > 1:
-        groups = QuestionGroups((example.input for example in examples), settings.questions, settings.seed)
+    if options.questions > 1:
+        groups = QuestionGroups((example.input for example in examples), options.questions, options.seed)
         order = groups.order
 
     def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Example]]:
-        writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
+        writer = CausalWriter(options, device) if causal else SequenceWriter(options, device)
 
         def measure() -> float:
             return token_accuracy(writer, chunks_of(validation, writer.collate))
@@ -77,7 +77,7 @@ def train_question_generator_on(
         task = TrainingTask(len(examples), draw, writer.collate, measured, "token accuracy", order)
         return writer, task
 
-    trained = train_at_each_rate(make, settings, device, progress, checkpoints)
+    trained = train_at_each_rate(make, options, progress, checkpoints)
     writer = trained.model
     if isinstance(writer, SequenceWriter):
         how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
@@ -85,16 +85,14 @@ def train_question_generator_on(
     return trained
 
 
-def generator_examples(
-    questions: Iterable[Question], settings: TrainQuestionGeneratorSettings
-) -> Iterator[Example]:
+def generator_examples(questions: Iterable[Question], options: QuestionGeneratorOptions) -> Iterator[Example]:
     """Training examples: the passage of a text that contains the answer, and the text to generate (Q1).
 
     A question is left out if no passage contains its answer, or if either contains the text that ends an
     answer: the separator or, for a causal model, a quotation mark.
     """
-    tokenizer = load_tokenizer(settings.base)
-    limit, write = _form(settings, tokenizer)
+    tokenizer = load_tokenizer(options.base)
+    limit, write = _form(options, tokenizer)
     cut = lru_cache(_TEXTS)(partial(passages, limit=limit, tokenizer=tokenizer))
     for question in questions:
         answer = question.answers[0]
@@ -110,15 +108,18 @@ def generator_examples(
                 break
 
 
-def check_examples(examples: Sized, validation: Sized, settings: TrainQuestionGeneratorSettings) -> None:
-    """Refuse to train without examples, to validate on none, or to share passages where a base cannot."""
-    if settings.questions > 1 and writes_as(settings.base) != "decoder":
+def check_examples(examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions) -> None:
+    """Refuse to train without examples, to validate on none, or to share passages where a base cannot.
+
+    ``validation`` is None where nothing is validated.
+    """
+    if options.questions > 1 and writes_as(options.base) != "decoder":
         raise InputError(
-            f"--questions {settings.questions}: {settings.base} is no causal language model, and no other "
+            f"--questions {options.questions}: {options.base} is no causal language model, and no other "
             "reads a passage once for several questions; leave it out"
         )
-    if not examples or (settings.validation and not validation):
-        limit, _ = _form(settings, load_tokenizer(settings.base))
+    if not examples or (validation is not None and not validation):
+        limit, _ = _form(options, load_tokenizer(options.base))
         raise InputError(
             f"none of the {'validation ' if examples else ''}questions can be used for training: no passage "
             f"of {limit} tokens holds the answer, or answer or question contain the mark that ends an "
@@ -126,14 +127,12 @@ def check_examples(examples: Sized, validation: Sized, settings: TrainQuestionGe
         )
 
 
-def _form(
-    settings: TrainQuestionGeneratorSettings, tokenizer: Any
-) -> tuple[int, Callable[[str, str], str | None]]:
+def _form(options: QuestionGeneratorOptions, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
     """The most tokens in a passage, and the function that turns answer and question into a target text."""
-    if writes_as(settings.base) == "decoder":
-        room = causal_limit(settings.base, tokenizer)
-        return min(settings.max_length or room, room), target_text
-    return passage_limit(tokenizer, settings.max_length), _in_one_sequence
+    if writes_as(options.base) == "decoder":
+        room = causal_limit(options.base, tokenizer)
+        return min(options.max_length or room, room), target_text
+    return passage_limit(tokenizer, options.max_length), _in_one_sequence
 
 
 def _in_one_sequence(answer: str, question: str) -> str | None:
@@ -198,11 +197,11 @@ def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> It
 class SequenceWriter(EncoderDecoderSummarizer):
     """An encoder-decoder model, which learns to write answer, separator and question in one sequence."""
 
-    def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
+    def __init__(self, options: QuestionGeneratorOptions, device: str) -> None:
         # Passages are already within their limit, which excludes special tokens, so they are not truncated.
-        model = load_summarizer(settings.base, device=device, fresh_decoder=True, seed=settings.seed)
+        model = load_summarizer(options.base, device=device, fresh_decoder=True, seed=options.seed)
         add_marker(model, SEPARATOR, written=True)
-        super().__init__(model, settings.label_smoothing)
+        super().__init__(model, options.label_smoothing)
         self.tokenizer = model.tokenizer
 
     def rows(self, examples: Sequence[Example]) -> list[Row]:
@@ -217,15 +216,15 @@ class SequenceWriter(EncoderDecoderSummarizer):
 class CausalWriter(CausalGeneratorWithLoss):
     """A causal language model; called with a batch of rows, it returns the loss on the target tokens."""
 
-    def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
-        self.tokenizer, model = load_causal(settings.base, device=device)
-        if settings.questions > 1 and (reason := obstacle(model)):
+    def __init__(self, options: QuestionGeneratorOptions, device: str) -> None:
+        self.tokenizer, model = load_causal(options.base, device=device)
+        if options.questions > 1 and (reason := obstacle(model)):
             raise ModelError(
-                f"--questions {settings.questions}: {settings.base} cannot read a passage once for several "
+                f"--questions {options.questions}: {options.base} cannot read a passage once for several "
                 f"questions: {reason}; leave it out"
             )
-        super().__init__(model, settings.label_smoothing, shares=settings.questions > 1)
-        self._context = context_of(load_config(settings.base))
+        super().__init__(model, options.label_smoothing, shares=options.questions > 1)
+        self._context = context_of(load_config(options.base))
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for some examples, truncated to the context."""

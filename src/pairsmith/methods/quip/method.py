@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.core.validation import option_error, refuse_options_of_steps
 from pairsmith.data.documents import Document
@@ -24,10 +23,10 @@ from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut
+from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.reader import ANSWER_TOKENS, Reader
 from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
 from pairsmith.runs.work import Advance
-from pairsmith.training.question_settings import InfuseSettings
 
 if TYPE_CHECKING:
     from pairsmith.methods.quip.student import TrainedStudent
@@ -104,8 +103,7 @@ def distil(
         validation: questions of people, by which the best step is chosen; without them the last one is kept.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         progress: shows how far the training is; by default nothing is shown.
-        options: the fields of ``InfuseSettings`` that concern the training, by name, such as ``max_steps``
-            or ``learning_rate=[1e-5]``.
+        options: the fields of ``StudentOptions`` by name, such as ``max_steps`` or ``learning_rate=[1e-5]``.
 
     Raises:
         InputError: a question has no distributions, or no answer lies within what is read of its passage.
@@ -119,14 +117,14 @@ def distil(
     refuse_options_of_steps("distil", options)
     if "data" in options:
         raise SettingsError("distil: data: give the questions themselves, as the first argument")
-    people = "validation" if validation else None  # settings name files; only whether there is one counts
+    if options.get("keep_base") and not validation:
+        raise SettingsError("distil: keep_base does nothing without validation questions; leave it out")
     try:
-        settings = InfuseSettings(base=base, data=["questions"], device=device, validation=people, **options)
+        how = StudentOptions(base=base, device=device, **options)
     except ValidationError as error:
-        raise option_error("distil", error, InfuseSettings) from error
-    return train_student_on(
-        grouped_by_passage(questions, settings), validation, settings, pick_device(device), progress=progress
-    )
+        raise option_error("distil", error, StudentOptions) from error
+    passages = grouped_by_passage(questions, how.labels)
+    return train_student_on(passages, validation, how, progress=progress)
 
 
 def _labelled(question: GeneratedQuestion, label: SpanDistributions) -> GeneratedQuestion:

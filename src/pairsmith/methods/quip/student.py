@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion
 from pairsmith.data.squad import Question
@@ -29,6 +30,7 @@ from pairsmith.methods.quip.distillation import (
     targets,
 )
 from pairsmith.methods.quip.passage_store import PassageStore
+from pairsmith.methods.quip.training_options import Labels, StudentOptions
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
 from pairsmith.models.span_reader import answer_by_vectors
@@ -38,29 +40,25 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, mean_of_losses
 from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
 from pairsmith.training.processes import Processes
-from pairsmith.training.question_settings import InfuseSettings
 from pairsmith.training.validation import validation_f1
 
 _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def grouped_by_passage(questions: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
+def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: Labels) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
-    passages = PassageStore((question.context, _with_targets(question, settings)) for question in questions)
-    if not passages:
-        raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
-    return passages
+    return PassageStore((question.context, _with_targets(question, labels)) for question in questions)
 
 
-def _with_targets(question: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
-    if settings.labels == "answers":
+def _with_targets(question: GeneratedQuestion, labels: Labels) -> LabelledQuestion:
+    if labels == "answers":
         if question.generated_span is None:
             return LabelledQuestion(question.question, None, None)
         start, end = (Distribution((place,), (1.0,)) for place in question.generated_span)
         return LabelledQuestion(question.question, start, end)
     starts, ends = question.distributions()
-    if settings.labels == "hard":
+    if labels == "hard":
         starts, ends = likeliest(starts), likeliest(ends)
     return LabelledQuestion(question.question, starts, ends)
 
@@ -84,8 +82,7 @@ class TrainedStudent(TrainedModel[SpanEncoder]):
 def train_student_on(
     passages: PassageStore,
     validation: Sequence[Question],
-    settings: InfuseSettings,
-    device: str,
+    options: StudentOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
@@ -93,9 +90,11 @@ def train_student_on(
     """Train a student at each learning rate, and keep the one with the best F1.
 
     Questions whose answers are cut off are left out, with a message. ``validation``, by which step and rate
-    are chosen, may be empty. ``data`` and ``validation`` of the settings are not read here.
+    are chosen, may be empty.
     """
-    if settings.negatives == "batch" and Processes.current().part_of(settings.batch_size) < 2:
+    if not passages:
+        raise InputError("there are no questions to learn from")
+    if options.negatives == "batch" and Processes.current().part_of(options.batch_size) < 2:
         raise SettingsError(
             "--negatives batch joins the passages that a process has of a step, and there would be one; give "
             "a larger --batch-size, or fewer processes"
@@ -106,23 +105,23 @@ def train_student_on(
     def make() -> tuple[Student, TrainingTask[PassageExample]]:
         nonlocal readable
         encoder = load_span_encoder(
-            settings.base,
-            device=device,
-            max_length=settings.max_length,
+            options.base,
+            device=pick_device(options.device),
+            max_length=options.max_length,
             fresh_heads=True,
-            seed=settings.seed,
+            seed=options.seed,
         )
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
-        together = settings.together if settings.negatives == "batch" else None
-        student = Student(encoder, together=together, batch_tokens=settings.batch_tokens)
+        together = options.together if options.negatives == "batch" else None
+        student = Student(encoder, together=together, batch_tokens=options.batch_tokens)
         # Once, not for each learning rate.
         readable = readable or with_read_answers(encoder.tokens, passages, shown)
-        make_row = partial(_drawn, readable, settings.questions, settings.seed)
+        make_row = partial(_drawn, readable, options.questions, options.seed)
         answer = partial(answer_by_vectors, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
         return student, TrainingTask(len(readable), make_row, student.batch, measure, "F1")
 
-    trained = train_at_each_rate(make, settings, device, shown, checkpoints)
+    trained = train_at_each_rate(make, options, shown, checkpoints)
     assert readable is not None  # there is at least one rate
     return TrainedStudent(
         trained.model.encoder, trained.learning_rate, trained.history, len(readable), readable.questions

@@ -16,9 +16,11 @@ from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.tuples import RetrievalExample
 from pairsmith.methods.retrieval.example_store import KnownPositives
+from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
 from pairsmith.metrics.ranking import ndcg
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -26,7 +28,6 @@ from pairsmith.search.exact import nearest
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
 from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
-from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
 NEAREST = 10
 """Documents in the validation figure."""
@@ -35,46 +36,44 @@ NEAREST = 10
 def train_retriever_on(
     examples: Sequence[RetrievalExample],
     validation: Sequence[RetrievalExample],
-    settings: TrainRetrieverSettings,
-    device: str,
+    options: RetrieverOptions,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel["Retriever"]:
     """Train a retriever at each learning rate, and keep the best.
 
-    Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path of the settings
-    that is read here.
+    Step and rate are chosen by ``validation``, if it is not empty.
     """
-    check_examples(examples, settings)
+    check_examples(examples, options)
     positives = KnownPositives(examples)
-    draw = drawn_rows(examples, positives, settings.negatives)
+    draw = drawn_rows(examples, positives, options.negatives)
 
     def make() -> tuple[Retriever, TrainingTask[Row]]:
-        torch.manual_seed(settings.seed)
-        model = Retriever(base_retriever(settings, device), settings)
+        torch.manual_seed(options.seed)
+        model = Retriever(base_retriever(options), options)
         measure = partial(ndcg_of, model.encoder, validation) if validation else None
         return model, TrainingTask(len(examples), draw, model.batch, measure, f"ndcg@{NEAREST}")
 
-    return train_at_each_rate(make, settings, device, progress, checkpoints)
+    return train_at_each_rate(make, options, progress, checkpoints)
 
 
-def base_retriever(settings: TrainRetrieverSettings, device: str) -> SentenceTransformer:
-    """The base with the layers, the attention and the prompts of the settings; its vectors have cosines."""
+def base_retriever(options: RetrieverOptions) -> SentenceTransformer:
+    """The base with the layers, the attention and the prompts of the options; its vectors have cosines."""
     encoder = load_sentence_encoder(
-        settings.base,
-        pooling=settings.pooling,
-        device=device,
-        max_length=settings.max_length,
-        layers=settings.layers,
-        bidirectional=settings.attention == "bidirectional",
+        options.base,
+        pooling=options.pooling,
+        device=pick_device(options.device),
+        max_length=options.max_length,
+        layers=options.layers,
+        bidirectional=options.attention == "bidirectional",
     )
-    for name, prompt in (("query", settings.query_prompt), ("document", settings.document_prompt)):
+    for name, prompt in (("query", options.query_prompt), ("document", options.document_prompt)):
         if prompt is not None:
             encoder.prompts[name] = prompt
     encoder.similarity_fn_name = "cosine"
     width = encoder.get_embedding_dimension()
-    if too_wide := [size for size in settings.matryoshka if size >= width]:
+    if too_wide := [size for size in options.matryoshka if size >= width]:
         raise SettingsError(
             f"--matryoshka {too_wide[0]}: the base's vectors have {width} numbers, all of which are trained; "
             "give smaller numbers"
@@ -82,9 +81,9 @@ def base_retriever(settings: TrainRetrieverSettings, device: str) -> SentenceTra
     return encoder
 
 
-def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieverSettings) -> None:
-    """Refuse rows from which nothing can be learned with these settings."""
-    most, name = settings.negatives, settings.objective
+def check_examples(examples: Sequence[RetrievalExample], options: RetrieverOptions) -> None:
+    """Refuse rows from which nothing can be learned with these options."""
+    most, name = options.negatives, options.objective
     counts = [
         len(example.negatives) if most is None else min(most, len(example.negatives)) for example in examples
     ]
@@ -95,7 +94,7 @@ def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieve
             f"a row has {few} negatives (query {query!r}), another {max(counts)}; --objective {name} needs "
             f"equally many of all rows, so give --negatives {few} or drop the rows with few"
         )
-    if name == "ranking" and few == 0 and (settings.batch_size == 1 or len(examples) == 1):
+    if name == "ranking" and few == 0 and (options.batch_size == 1 or len(examples) == 1):
         raise InputError(
             "a batch of one row without negatives has nothing to tell its positive apart from; give a "
             "--batch-size of 2 or more and two rows or more, or negatives"
@@ -142,23 +141,23 @@ def drawn_rows(
 class Retriever(nn.Module):
     """A sentence encoder that returns the loss of a batch."""
 
-    def __init__(self, encoder: SentenceTransformer, settings: TrainRetrieverSettings) -> None:
+    def __init__(self, encoder: SentenceTransformer, options: RetrieverOptions) -> None:
         super().__init__()
         self.encoder = encoder
-        self._scale = settings.scale
-        self._temperature = settings.temperature
-        self._widths = [encoder.get_embedding_dimension(), *settings.matryoshka]
+        self._scale = options.scale
+        self._temperature = options.temperature
+        self._widths = [encoder.get_embedding_dimension(), *options.matryoshka]
 
         def similarity(queries: Tensor, documents: Tensor) -> Tensor:
             cosines: Tensor = pairwise_cos_sim(queries, documents)
-            return settings.scale * cosines
+            return options.scale * cosines
 
         # These losses are given vectors, so they need no model.
         self._distillation: Any = {
             "ranking": None,
             "margin-mse": losses.MarginMSELoss(None, similarity),
             "kl": losses.DistillKLDivLoss(None, similarity),
-        }[settings.objective]
+        }[options.objective]
 
     def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
         """The arguments of ``forward``: the documents are the rows' positives, then their negatives."""

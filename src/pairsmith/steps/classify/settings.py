@@ -6,18 +6,14 @@ from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, TextsAtOnce, Workers, WorldSize
 from pairsmith.core.settings import BY_CONTENT, Settings
-from pairsmith.steps.evaluate.classification_settings import LabelNames, check_names, names_of
-from pairsmith.training.classifier_settings import TextColumn
+from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names, names_of
+from pairsmith.steps.training.classifier_settings import TextColumn
 
 
 class ClassifySettings(Settings):
     """Give each text the label that a classifier finds likeliest (D14)."""
 
-    model: str = Field(
-        description="A folder that train-classifier wrote. With --name, a sentence encoder: a folder or Hub "
-        "id, or embedded:all-minilm-l6-v2.",
-        json_schema_extra=BY_CONTENT,
-    )
+    model: Classifier
     data: str = Field(
         description="Texts to label: a .txt file with one on each line, rows with a column text (.jsonl, "
         ".csv, .tsv, .parquet), a dataset folder, or a Hub data set.",

@@ -8,12 +8,19 @@ from pydantic import BeforeValidator, Field, model_validator
 from pairsmith.core.fields import Device, Dtype, TextsAtOnce
 from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, TextLength
-from pairsmith.training.classifier_settings import LabelColumn, TextColumn
+from pairsmith.steps.training.classifier_settings import LabelColumn, TextColumn
 
 Assigned = BeforeValidator(lambda value: _as_list(value))
 """Accepts in place of ``["a=b"]`` a single text, and in YAML a mapping ``{a: b}``."""
 
-
+Classifier = Annotated[
+    str,
+    Field(
+        description="A folder that train-classifier wrote. With --name, a sentence encoder: a folder or Hub "
+        "id, or embedded:all-minilm-l6-v2.",
+        json_schema_extra=BY_CONTENT,
+    ),
+]
 LabelNames = Annotated[
     list[str],
     Assigned,
@@ -28,11 +35,7 @@ LabelNames = Annotated[
 class EvaluateClassificationSettings(Settings):
     """Accuracy and macro F1 of a text classifier (D14)."""
 
-    model: str = Field(
-        description="A folder that train-classifier wrote. With --name, a sentence encoder: a folder or Hub "
-        "id, or embedded:all-minilm-l6-v2.",
-        json_schema_extra=BY_CONTENT,
-    )
+    model: Classifier
     data: str = Field(
         description="Labelled texts: rows with the columns text and label (.jsonl, .csv, .tsv, .parquet), a "
         "dataset folder, or a Hub data set.",

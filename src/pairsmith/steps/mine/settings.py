@@ -9,6 +9,10 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     Executor,
+    IndexRecall,
+    IndexRows,
+    InputColumn,
+    OutputColumn,
     Rank,
     RayAddress,
     VectorDtype,
@@ -44,8 +48,8 @@ class MineSettings(Settings):
         "pairsmith:tiny.",
         json_schema_extra=BY_CONTENT,
     )
-    input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
-    output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
+    input_column: InputColumn = None
+    output_column: OutputColumn = None
     group_column: str | None = Field(
         default=None,
         description="Column of both corpora, such as a date; texts are paired only if they agree in it. If "
@@ -134,15 +138,8 @@ class MineSettings(Settings):
         "large for an exact search (some millions of texts). The share of neighbours that it finds is "
         "measured and reported.",
     )
-    index_rows: int = Field(
-        default=1_000_000,
-        ge=1,
-        description="Maximum number of vectors in an index, unless its training needs more; larger corpora "
-        "get several indexes.",
-    )
-    recall: float = Field(
-        default=0.95, gt=0, le=1, description="Share of the true neighbours that an index is tuned to find."
-    )
+    index_rows: IndexRows = 1_000_000
+    recall: IndexRecall = 0.95
     search_rows: int = Field(
         default=131_072,
         ge=1,

@@ -8,7 +8,10 @@ from pairsmith.core.fields import (
     BatchTokens,
     Device,
     Dtype,
+    EncodedLength,
     Executor,
+    IndexRecall,
+    IndexRows,
     JudgeOfQueries,
     Rank,
     RayAddress,
@@ -108,12 +111,7 @@ class NegativesSettings(Settings):
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
-        "limit.",
-    )
+    max_length: EncodedLength = None
     batch_tokens: BatchTokens = None
     vector_dtype: VectorDtype = "float32"
     memory: float = Field(
@@ -139,15 +137,8 @@ class NegativesSettings(Settings):
         description="Search with a FAISS index such as IVF4096,Flat, for corpora too large for an exact "
         "search. The share of neighbours that it finds is measured and reported.",
     )
-    index_rows: int = Field(
-        default=1_000_000,
-        ge=1,
-        description="Maximum number of vectors in an index, unless its training needs more; larger corpora "
-        "get several indexes.",
-    )
-    recall: float = Field(
-        default=0.95, gt=0, le=1, description="Share of the true neighbours that an index is tuned to find."
-    )
+    index_rows: IndexRows = 1_000_000
+    recall: IndexRecall = 0.95
     search_rows: int = Field(
         default=8_192,
         ge=1,

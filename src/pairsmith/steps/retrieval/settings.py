@@ -9,6 +9,7 @@ from pairsmith.core.fields import (
     BatchTokens,
     Device,
     Dtype,
+    EncodedLength,
     Executor,
     JudgeOfQueries,
     Rank,
@@ -251,12 +252,7 @@ class FilterQueriesSettings(Settings):
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
-        "limit.",
-    )
+    max_length: EncodedLength = None
     batch_tokens: BatchTokens = None
     executor: Executor = "local"
     workers: Workers = 1

@@ -12,8 +12,8 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import reservoir_sample
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
+from pairsmith.steps.training.settings import TrainBiencoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
-from pairsmith.training.settings import TrainBiencoderSettings
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer

@@ -20,9 +20,9 @@ from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sourc
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import counted, spread, timed
 from pairsmith.steps.shared import load_options
+from pairsmith.steps.training.card import classifier_card
+from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
 from pairsmith.steps.training.step import Save, train_once
-from pairsmith.training.card import classifier_card
-from pairsmith.training.classifier_settings import TrainClassifierSettings
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
 

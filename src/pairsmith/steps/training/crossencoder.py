@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
+from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.examples import Example
 from pairsmith.data.text import finder_revision
@@ -22,9 +23,9 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
+from pairsmith.steps.training.settings import TrainCrossencoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.settings import TrainCrossencoderSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -114,7 +115,9 @@ def _hard_negatives(
     assert settings.encoder is not None  # it is given whenever ``mined`` is
     read = outputs.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
     encoder = load_sentence_encoder(
-        settings.encoder, device=context["device"], max_length=read if isinstance(read, int) else None
+        settings.encoder,
+        device=pick_device(settings.device),
+        max_length=read if isinstance(read, int) else None,
     )
     with context["progress"].task("find negatives", len(examples), "inputs") as bar:
         return retrieved(examples, outputs, encoder, settings.retrieved, bar.advance)

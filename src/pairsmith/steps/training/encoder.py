@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 
 import pyarrow as pa
+from sentence_transformers import SentenceTransformer
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
@@ -14,12 +15,13 @@ from pairsmith.data.files.folders import own_folder
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import split_of, splits_of, to_train_on
-from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
+from pairsmith.methods.dino.encoder import check_pairs, save_encoder, train_encoder_on
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype, sources_of
+from pairsmith.steps.training.card import encoder_card
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.step import Save, train_once
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.card import encoder_card
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.processes import Processes
@@ -73,6 +75,18 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         return partial(save_encoder, encoder, card=card, pairs=pairs["train"], base=settings.base), history
 
     return train_once(run, processes, claim, train)
+
+
+def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
+    """Load the base with the layers and the attention that the settings ask for."""
+    return load_sentence_encoder(
+        settings.base,
+        pooling=settings.pooling,
+        device=settings.device,
+        max_length=settings.max_length,
+        layers=settings.layers,
+        bidirectional=settings.attention == "bidirectional",
+    )
 
 
 def scored_pairs(source: str) -> dict[str, pa.Table]:

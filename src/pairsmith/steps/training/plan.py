@@ -15,8 +15,8 @@ from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import beyond_samples, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
-from pairsmith.training.settings import FitSettings
 
 if TYPE_CHECKING:
     from pairsmith.steps.training.step import TrainingContext, TrainingStep
@@ -46,7 +46,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     Steps are timed, not slices of the rows: how many there are, and how many evaluations and checkpoints,
     follows from the settings. Hard negatives from a mined folder are left out; they do not change the cost.
     """
-    device = pick_device(settings.device)
+    pick_device(settings.device)  # one that is not here is refused before anything is read
     begun = time.monotonic()
     settings = _readable(step, settings, before)
     data = step.read(settings, SAMPLE_ROWS)
@@ -67,7 +67,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
         }
         timer, begun = _Steps(), time.monotonic()
         short = settings.model_copy(update=changes).cut_to(count)
-        context: TrainingContext = {"device": device, "progress": timer, "checkpoints": None}
+        context: TrainingContext = {"progress": timer, "checkpoints": None}
         trained = step.train(replace(data, validation=data.validation[:evaluated]), short, context)
         weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
         return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)

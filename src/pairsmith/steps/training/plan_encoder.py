@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pairsmith.methods.dino.encoder import base_encoder, total_steps, train_encoder_on, validation_spearman
+from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, validation_spearman
 from pairsmith.models.sentence_encoder import centre_vectors
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.training.encoder import scored_pairs
+from pairsmith.steps.training.encoder import base_encoder, scored_pairs
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of, saved_checkpoints
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
 _UNTIMED_STEPS = 3

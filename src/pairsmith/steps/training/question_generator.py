@@ -10,10 +10,10 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
+from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.reading import Counted, QuestionData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _USE = """```
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -29,7 +29,7 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Questio
     examples = GeneratorExamples(generator_examples(questions, settings))
     others = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(others, settings))
-    check_examples(examples, validation, settings)
+    check_examples(examples, validation if settings.validation else None, settings)
     return QuestionData(examples, questions.count, unread, validation)
 
 

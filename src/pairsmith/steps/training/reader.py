@@ -10,9 +10,9 @@ from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.reading import SeedData, read_question_seeds
+from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.settings import TrainReaderSettings
 
 _USE = """```python
 import torch

@@ -11,7 +11,7 @@ from pairsmith.data.examples import FEW, Example, KindName, each_example, read_e
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
-from pairsmith.training.settings import FitSettings, TrainBiencoderSettings, TrainCrossencoderSettings
+from pairsmith.steps.training.settings import FitSettings, TrainBiencoderSettings, TrainCrossencoderSettings
 
 S = TypeVar("S", bound=FitSettings)
 E = TypeVar("E")

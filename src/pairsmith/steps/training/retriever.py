@@ -8,8 +8,8 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
 from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.retriever_settings import TrainRetrieverSettings
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer

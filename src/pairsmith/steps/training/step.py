@@ -15,15 +15,15 @@ from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import QuestionData, SeedData, at_splits
+from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.card import training_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.processes import Processes
-from pairsmith.training.settings import FitSettings
 
 Save = Callable[[Path], None]
 """Writes a model into an empty folder."""
@@ -39,7 +39,6 @@ class History(Protocol):
 class TrainingContext(TypedDict):
     """What a training works with, besides data and settings; the methods' trainings take it as it is."""
 
-    device: str
     progress: Progress
     checkpoints: Checkpoints | None
 
@@ -125,7 +124,7 @@ class TrainingStep(Generic[S, D]):
         processes.join(device)
 
         def trained_in(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
-            context = TrainingContext(device=device, progress=run.progress, checkpoints=folder.checkpoints)
+            context = TrainingContext(progress=run.progress, checkpoints=folder.checkpoints)
             trained = self.train(data, settings, context)
             card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
             return partial(trained.save, card), trained.history

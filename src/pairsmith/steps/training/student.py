@@ -4,16 +4,17 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from pairsmith.core.errors import InputError
 from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
+from pairsmith.steps.training.question_settings import InfuseSettings
 from pairsmith.steps.training.reading import QuestionData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.question_settings import InfuseSettings
 
 _USE = """```python
 import pairsmith
@@ -27,10 +28,12 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageStore]:
     if most is None:  # streamed, as there may be more than fit into memory
         every = chain.from_iterable(map(read_generated_questions, settings.data))
-        passages, unread = grouped_by_passage(every, settings), 0
+        passages, unread = grouped_by_passage(every, settings.labels), 0
     else:
         some, unread = first_of(settings.data, read_generated_questions, most)
-        passages = grouped_by_passage(some, settings)
+        passages = grouped_by_passage(some, settings.labels)
+    if not passages:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return QuestionData(passages, passages.questions, unread, validation)
 

@@ -10,9 +10,9 @@ from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.reading import SeedData, read_seeds
+from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.settings import TrainSummarizerSettings
 
 _WHAT = {
     "summaries": "A model that writes summaries of documents",

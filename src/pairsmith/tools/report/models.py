@@ -10,7 +10,7 @@ from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.origin import sources
 from pairsmith.tools.report.parts import Block, Chart, Facts, Finding, Note, Section, Table, number, shown
 from pairsmith.tools.report.words import settings_in_words
-from pairsmith.training.settings import FEW_STEPS
+from pairsmith.training.options import FEW_STEPS
 
 _NOT_FIGURES = {"about", "seconds", "against"}
 

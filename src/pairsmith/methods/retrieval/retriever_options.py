@@ -1,35 +1,20 @@
-"""Settings for training a retriever on queries and documents."""
+"""How a retriever learns."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.settings import BY_CONTENT, Listed, refuse
-from pairsmith.training.encoder_settings import Attention, Layers
-from pairsmith.training.question_settings import EpochSettings
-from pairsmith.training.settings import Pooling, Positive, Several
+from pairsmith.core.settings import refuse
+from pairsmith.training.options import Attention, EpochOptions, Layers, Pooling, Positive, Several
 
 
-class TrainRetrieverSettings(EpochSettings):
-    """A sentence encoder that puts queries close to the documents that answer them."""
+class RetrieverOptions(EpochOptions):
+    """How a sentence encoder learns to put queries close to the documents that answer them."""
 
     base: str = Field(
         description="Model to start from: a folder or Hub id of a sentence-transformers model, or of any "
         "transformers encoder or causal language model; embedded:all-minilm-l6-v2, "
         "embedded:smollm2-135m-instruct or pairsmith:tiny."
-    )
-    data: Annotated[list[str], Listed] = Field(
-        min_length=1,
-        description="Rows with the columns query (or question, anchor, input), positive (or context, "
-        "passage, document, output), title, that of the positive, if there is one, and, if there are any, "
-        "negative, negative_1, negative_2, … or a list negatives, each with its title on a line before it.",
-        json_schema_extra=BY_CONTENT,
-    )
-    validation: str | None = Field(
-        default=None,
-        description="Validation rows in the format of the data; they choose the best step and learning rate "
-        "by the nDCG@10 of their queries among all their documents. Unset: the last step is kept.",
-        json_schema_extra=BY_CONTENT,
     )
     objective: Literal["ranking", "margin-mse", "kl"] = Field(
         default="ranking",
@@ -80,8 +65,6 @@ class TrainRetrieverSettings(EpochSettings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
-        if len(self.learning_rate) > 1 and not self.validation:
-            raise ValueError("of several learning rates one is chosen by validation rows; give --validation")
         if len(set(self.matryoshka)) < len(self.matryoshka):
             raise ValueError(f"matryoshka holds a number twice: {', '.join(map(str, self.matryoshka))}")
         if self.objective == "ranking":

@@ -1,54 +1,17 @@
-"""Settings for training a sentence encoder on scored pairs."""
+"""How sentence encoders and classifiers of texts learn."""
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from pairsmith.core.fields import TrainingDtype
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Settings
-from pairsmith.training.settings import (
-    CheckpointSteps,
-    KeepBase,
-    MaxSteps,
-    Pooling,
-    Positive,
-    Tensorboard,
-    TrainingDevice,
-    Warmup,
-    WeightDecay,
-)
-
-Layers = Annotated[
-    int | None,
-    Field(
-        ge=1,
-        description="Keep only the base's first N layers. The middle layers of a language model represent a "
-        "text best, and an encoder with a third of the layers takes a third of the time.",
-    ),
-]
-Attention = Annotated[
-    Literal["base", "bidirectional"],
-    Field(
-        description="base: as in the base model. bidirectional: the tokens of a causal language model also "
-        "attend to the tokens after them."
-    ),
-]
+from pairsmith.core.fields import TextsAtOnce
+from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
+from pairsmith.training.options import CheckpointSteps, MaxSteps, Positive, Several, TrainingOptions
 
 
-class TrainEncoderSettings(Settings):
-    """A sentence encoder, trained on pairs with similarity scores (D10)."""
+class EncoderOptions(TrainingOptions):
+    """How a sentence encoder learns from pairs with similarity scores (D10)."""
 
-    base: str = Field(
-        description="Model to start from: a folder or Hub id of a sentence-transformers model, or of any "
-        "transformers encoder or causal language model; a GGUF file; embedded:smollm2-135m-instruct; "
-        "embedded:all-minilm-l6-v2; or pairsmith:tiny."
-    )
-    data: str = Field(
-        description="Scored pairs: a dataset folder, as postprocess writes it, or any file, folder or Hub "
-        "data set with the columns sentence1, sentence2, score. Rows of a folder's split validation choose "
-        "the best step.",
-        json_schema_extra=BY_CONTENT,
-    )
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",
         description="What is learned. cosine: each pair's cosine is fitted to its score, as in the paper. "
@@ -65,8 +28,6 @@ class TrainEncoderSettings(Settings):
         description="With --objective contrastive: the highest score of a text that counts as a hard "
         "negative. Texts between this and the highest score are not used.",
     )
-    layers: Layers = None
-    attention: Attention = "base"
     centre: bool = Field(
         default=False,
         description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
@@ -87,33 +48,49 @@ class TrainEncoderSettings(Settings):
     )
     epochs: Positive = Field(default=1.0, description="Number of passes over the training pairs.")
     max_steps: MaxSteps = None
-    warmup: Warmup = 0.1
-    weight_decay: WeightDecay = 0.01
     eval_steps: int = Field(
         default=100,
         ge=1,
         description="Steps between two evaluations on the validation pairs; the best step is kept.",
     )
-    keep_base: KeepBase = False
     checkpoint_steps: CheckpointSteps = 200
-    tensorboard: Tensorboard = False
     eval_batch_size: int = Field(
         default=64,
         ge=1,
         description="Number of sentences encoded at once in evaluations.",
         json_schema_extra=NO_EFFECT,
     )
-    pooling: Pooling = "default"
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest sentence in tokens; the rest is cut off. Unset: the base's own limit.",
-    )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
-    device: TrainingDevice = "auto"
-    dtype: TrainingDtype = "auto"
 
     @property
     def steps_are_chosen(self) -> bool:
         """Whether the user has set a number of steps."""
         return self.max_steps is not None
+
+
+class ClassifierOptions(Settings):
+    """How a logistic regression on the vectors of a sentence encoder learns to classify texts (D14)."""
+
+    c: Annotated[list[float], Several] = Field(
+        default=[1.0],
+        min_length=1,
+        description="C of the logistic regression: the lower, the smaller its weights stay, and the less it "
+        "follows single texts. Of several, the one with the lowest log loss is kept; by texts of a language "
+        "model that is too high a C for texts of people, so give several only with rows of people.",
+    )
+    balanced: bool = Field(
+        default=True,
+        description="Give all labels the same weight, however many texts each has: how many of a label were "
+        "written says nothing about how frequent it is.",
+    )
+    batch_size: TextsAtOnce = 64
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the parts of the cross-validation.")
+
+    @field_validator("c")
+    @classmethod
+    def _positive(cls, values: list[float]) -> list[float]:
+        if any(not 0 < value < float("inf") for value in values):
+            raise ValueError("every C must be above 0")
+        if len(set(values)) < len(values):
+            raise ValueError(f"{', '.join(f'{value:g}' for value in values)}: give each C once")
+        return values

@@ -17,11 +17,11 @@ from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.provenance import hub_licence, joint_languages
+from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.classifier_settings import TrainClassifierSettings
-from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
-from pairsmith.training.settings import FitSettings
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer

@@ -1,51 +1,24 @@
-"""Settings of the training of question generators, teachers and students."""
+"""How question generators, teachers and students learn."""
 
-import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
-from pairsmith.training.settings import (
-    FitSettings,
-    LabelSmoothing,
-    MaxSteps,
-    Positive,
-    QuestionSources,
-    Several,
-)
+from pairsmith.core.settings import ADDED, NO_EFFECT, refuse
+from pairsmith.training.options import EpochOptions, LabelSmoothing, Several
+
+Labels = Literal["teacher", "hard", "answers"]
+"""What a student learns of a question (Q5, Q6)."""
 
 
-class EpochSettings(FitSettings):
-    """A training for a number of epochs."""
-
-    epochs: Positive = Field(default=2.0, description="Number of passes over the examples.")
-    max_steps: MaxSteps = None
-
-    @property
-    def steps_are_chosen(self) -> bool:
-        """Whether the user has set a number of steps."""
-        return self.max_steps is not None
-
-    def steps_of(self, examples: int) -> int:
-        """The number of steps with this number of examples."""
-        whole = max(1, math.ceil(self.epochs * examples / self.batch_size))
-        return min(whole, self.max_steps or whole)
-
-    def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps."""
-        return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})
-
-
-class TrainQuestionGeneratorSettings(EpochSettings):
-    """A question generator: a model that reads a passage, and writes an answer and its question (Q2)."""
+class QuestionGeneratorOptions(EpochOptions):
+    """How a model learns to read a passage, and to write an answer and its question (Q2)."""
 
     base: str = Field(
         description="Model to start from, a folder or Hub id: a model with an encoder and a decoder; an "
         "encoder, which gets a decoder with its weights; or a causal language model such as pairsmith:tiny, "
         "which learns to follow the instruction of ask."
     )
-    data: QuestionSources
     max_length: int | None = Field(
         default=456,
         ge=16,
@@ -63,15 +36,9 @@ class TrainQuestionGeneratorSettings(EpochSettings):
     )
 
 
-class TrainTeacherSettings(EpochSettings):
-    """A teacher: a reader from whose span distributions students learn (Q3)."""
+class TeacherOptions(EpochOptions):
+    """How a reader learns to answer questions, so that students can learn from it (Q3)."""
 
-    data: QuestionSources
-    labels: Literal["answers", "hard"] = Field(
-        default="answers",
-        description="What is learned. answers: the first answer of each question; hard: the likeliest start "
-        "and the likeliest end, each for itself, by an earlier teacher, as relabel writes them.",
-    )
     max_length: int | None = Field(
         default=512,
         ge=16,
@@ -79,16 +46,10 @@ class TrainTeacherSettings(EpochSettings):
     )
 
 
-class InfuseSettings(EpochSettings):
-    """A student: a bi-encoder whose token vectors answer questions as a teacher would (Q4, Q5)."""
+class StudentOptions(EpochOptions):
+    """How a bi-encoder learns from a teacher that its token vectors answer questions (Q4, Q5)."""
 
-    data: Annotated[list[str], Listed] = Field(
-        min_length=1,
-        description="Questions on passages with a teacher's span distributions, as relabel writes them; with "
-        "--labels answers, any questions with answers.",
-        json_schema_extra=BY_CONTENT,
-    )
-    labels: Literal["teacher", "hard", "answers"] = Field(
+    labels: Labels = Field(
         default="teacher",
         description="What the student learns. teacher: the teacher's span distributions; hard: the teacher's "
         "likeliest start and end; answers: the span of the question's own answer, or the first token if the "

@@ -7,10 +7,10 @@ from tests.runs.test_attribution import card
 from pairsmith.core.citations import MINING, QUIP
 from pairsmith.runs import sources_of
 from pairsmith.runs.identity import Identity
+from pairsmith.steps.training.card import training_card
+from pairsmith.steps.training.settings import TrainReaderSettings, TrainSummarizerSettings
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.card import training_card
 from pairsmith.training.folder import ModelFolder
-from pairsmith.training.settings import TrainReaderSettings, TrainSummarizerSettings
 
 TRAINING = TrainingHistory(steps=3, best_step=3, validation={}, seconds=1.0, metric="f1")
 

@@ -1,0 +1,192 @@
+"""Settings of the trainings on seeds: the data that they read, besides how they learn."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import InputColumn, OutputColumn
+from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, Listed, refuse
+from pairsmith.methods.mining.options import (
+    BiencoderOptions,
+    CrossencoderOptions,
+    ReaderOptions,
+    SummarizerOptions,
+    Window,
+    scored_without,
+)
+from pairsmith.training.options import FitOptions
+
+LeastScore = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="For kind pairs with the columns sentence1, sentence2 and score or label: pairs with "
+        "this score or more are positives; the others are left out.",
+    ),
+]
+Extra = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        le=MOST_ITEMS,
+        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
+    ),
+]
+
+
+class FitSettings(FitOptions):
+    """Settings that all trainings on examples share."""
+
+    validation: str | None = Field(
+        default=None,
+        description="Validation examples in the format of the training examples; they choose the best step "
+        "and learning rate. Unset: the last step is kept.",
+        json_schema_extra=BY_CONTENT,
+    )
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        if self.validation is None:
+            refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
+        return self
+
+
+class TrainBiencoderSettings(BiencoderOptions, FitSettings):
+    """A bi-encoder that puts the inputs and outputs of the seeds close together (M2)."""
+
+    seeds: str = Field(
+        description="The labelled pairs. pairs: a file or dataset folder with the columns input and output, "
+        "or sentence1 and sentence2, see --least-score; reading: a SQuAD file, or the columns question, "
+        "context and answers; summaries: the columns document and summary.",
+        json_schema_extra=BY_CONTENT,
+    )
+    inputs: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="For kind reading: corpus of questions, which the style classifier learns to tell from "
+        "those of the seeds.",
+        json_schema_extra=BY_CONTENT,
+    )
+    outputs: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Corpus of outputs, from which negatives are drawn; for kind summaries, the style "
+        "classifier learns from it too.",
+        json_schema_extra=BY_CONTENT,
+    )
+    input_column: InputColumn = None
+    output_column: OutputColumn = None
+    sample: int = Field(
+        default=2_000,
+        ge=1,
+        description="Number of texts sampled from each corpus, for negatives and for the style classifier.",
+    )
+    least_score: LeastScore = 0.7
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.kind == "pairs":
+            refuse(self, ("inputs", "input_column"), "of kind pairs, which has no style")
+        if self.kind == "summaries":
+            refuse(self, ("inputs", "input_column"), "of kind summaries; the style is that of outputs")
+        if self.kind != "pairs":
+            refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
+        if self.kind != "reading" and not self.outputs:
+            refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
+        alone = not self.negatives or (self.kind != "reading" and not self.outputs)
+        if self.batch_size == 1 and alone:
+            raise ValueError("batch_size 1 leaves a pair without negatives; give 2 or more")
+        return self
+
+
+class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
+    """A cross-encoder that tells the pairs of the seeds from hard negatives (M6).
+
+    With kind ``scored`` it learns the scores that people gave to pairs.
+    """
+
+    seeds: str = Field(
+        description="The labelled pairs, in the formats that train-biencoder reads.",
+        json_schema_extra=BY_CONTENT,
+    )
+    mined: str | None = Field(
+        default=None,
+        description="Folder that mine wrote; those of its outputs that are nearest to a seed's input become "
+        "hard negatives.",
+        json_schema_extra=BY_CONTENT,
+    )
+    encoder: str | None = Field(
+        default=None,
+        description="Encoder that mine used; required with --mined.",
+        json_schema_extra=BY_CONTENT,
+    )
+    retrieved: int = Field(
+        default=20,
+        ge=1,
+        description="Number of nearest outputs of each seed's input from which hard negatives are drawn.",
+    )
+    window: Window = 150
+    least_score: LeastScore = 0.7
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.mined is None) != (self.encoder is None):
+            raise ValueError(
+                "give mined and encoder together: the mined pairs, and the encoder that found them"
+            )
+        if self.mined is None and self.kind == "summaries":
+            raise ValueError(
+                "mined is missing; with kind summaries, negatives are searched for in its outputs"
+            )
+        if self.kind == "scored" and self.mined:
+            raise ValueError(scored_without("mined"))
+        if self.kind != "reading":
+            refuse(self, ("window",), f"of kind {self.kind}; it is for passages")
+        if self.kind != "pairs":
+            refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
+        if self.mined is None:
+            refuse(self, ("retrieved",), "without mined, in whose outputs it searches")
+        return self
+
+
+def extra_of_added(settings: "TrainReaderSettings | TrainSummarizerSettings") -> Any:
+    """Refuse a limit of added rows without added rows."""
+    if settings.extra and not settings.added:
+        raise ValueError("extra limits the rows of added, which is missing; give added")
+    return settings
+
+
+class TrainReaderSettings(ReaderOptions, FitSettings):
+    """A reader that marks the answer to a question in a text, trained on seeds and mined rows (M9)."""
+
+    seeds: str = Field(
+        description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
+        "answers.",
+        json_schema_extra=BY_CONTENT,
+    )
+    added: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Questions to add to the seeds, such as a folder that mine or filter wrote.",
+        json_schema_extra=BY_CONTENT,
+    )
+    extra: Extra = None
+
+    _extra = model_validator(mode="after")(extra_of_added)
+
+
+class TrainSummarizerSettings(SummarizerOptions, FitSettings):
+    """A model that writes summaries, trained on seeds and on mined pairs marked as such (M9)."""
+
+    seeds: str = Field(
+        description="Training examples: rows with the columns document and summary, or for kind reading "
+        "questions with context and answers.",
+        json_schema_extra=BY_CONTENT,
+    )
+    added: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Examples to add to the seeds, in the same format, such as a folder that mine or filter "
+        "wrote.",
+        json_schema_extra=BY_CONTENT,
+    )
+    extra: Extra = None
+
+    _extra = model_validator(mode="after")(extra_of_added)

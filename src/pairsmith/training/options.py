@@ -1,0 +1,207 @@
+"""Options of the trainings: how a model learns. The methods' own options build on these."""
+
+import math
+from abc import abstractmethod
+from multiprocessing import get_all_start_methods
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from pairsmith.core.fields import TrainingDtype
+from pairsmith.core.model_names import PoolingName
+from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
+
+FEW_STEPS = 10
+"""With fewer steps a training is said to be short."""
+
+Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
+"""A single number may be given in place of a list."""
+
+# Fields of several trainings; each training sets its own default.
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MaxSteps = Annotated[int | None, Field(ge=1, description="Stop after this many steps, if that is sooner.")]
+Steps = Annotated[int, Field(ge=1, description="Number of training steps.")]
+LabelSmoothing = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="Share of each target token's probability that is spread over all tokens in the loss.",
+    ),
+]
+CheckpointSteps = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Steps between two checkpoints, from which a stopped training continues. A training in "
+        "one process also saves one every ten minutes.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+TrainingDevice = Annotated[
+    str,
+    Field(
+        pattern=r"^(auto|cpu|mps|cuda)$",
+        description="auto, cpu, cuda, mps. A process trains on one device: CUDA_VISIBLE_DEVICES selects the "
+        "GPU, and torchrun starts a process for each of several.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the base was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
+    ),
+]
+Layers = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Keep only the base's first N layers. The middle layers of a language model represent a "
+        "text best, and an encoder with a third of the layers takes a third of the time.",
+    ),
+]
+Attention = Annotated[
+    Literal["base", "bidirectional"],
+    Field(
+        description="base: as in the base model. bidirectional: the tokens of a causal language model also "
+        "attend to the tokens after them."
+    ),
+]
+
+
+class TrainingOptions(Settings):
+    """How a training goes that looks for its best step, whatever is trained."""
+
+    batch_size: int = Field(default=32, ge=1, description="Number of examples per training step.")
+    warmup: float = Field(
+        default=0.1,
+        ge=0,
+        lt=1,
+        description="Share of the steps during which the learning rate rises from 0.",
+    )
+    weight_decay: NotNegative = Field(
+        default=0.01, description="Weight decay; biases and layer norms are left out."
+    )
+    attention_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the attention weights that is dropped in training; with 0, training on a CPU "
+        "takes about a third less time. Unset: the base's own.",
+    )
+    eval_steps: int = Field(
+        default=20, ge=1, description="Steps between two evaluations on the validation examples."
+    )
+    keep_base: bool = Field(
+        default=False,
+        description="Keep the base as it is if no step has a higher validation figure.",
+        json_schema_extra=ADDED,
+    )
+    checkpoint_steps: CheckpointSteps = 100
+    tensorboard: bool = Field(
+        default=False,
+        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
+        json_schema_extra=NO_EFFECT,
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
+    dtype: TrainingDtype = "auto"
+
+    @property
+    @abstractmethod
+    def steps_are_chosen(self) -> bool:
+        """Whether the user has set a number of steps, rather than leaving it to follow from the examples."""
+
+
+class FitOptions(TrainingOptions):
+    """How a base is trained on examples, at one learning rate or at several."""
+
+    base: str = Field(
+        description="Model to start from: a folder or Hub id, embedded:all-minilm-l6-v2 or "
+        "embedded:smollm2-135m-instruct."
+    )
+    learning_rate: Annotated[list[float], Several] = Field(
+        default=[3e-5],
+        min_length=1,
+        description="Highest learning rate, reached after the warm-up. If several are given, the one that "
+        "does best on the validation examples is kept.",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Longest input in tokens; the rest is cut off. Unset: the base's own limit.",
+    )
+    device: TrainingDevice = "auto"
+    loader_workers: int = Field(
+        default=0,
+        ge=0,
+        description="Number of processes that prepare batches while the model computes; 1 or 2 if a GPU has "
+        "to wait for batches. Training on a CPU gains nothing by them.",
+        json_schema_extra=NO_EFFECT,
+    )
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _above_0(cls, rates: list[float]) -> list[float]:
+        if any(not 0 < rate < 1 for rate in rates):
+            raise ValueError("learning rates must lie between 0 and 1")
+        if len(set(rates)) < len(rates):
+            raise ValueError(f"{', '.join(f'{rate:g}' for rate in rates)}: give each learning rate once")
+        return rates
+
+    @field_validator("loader_workers")
+    @classmethod
+    def _can_fork(cls, workers: int) -> int:
+        if workers and "fork" not in get_all_start_methods():
+            raise ValueError("this system cannot fork processes, as these workers are; give 0")
+        return workers
+
+    @abstractmethod
+    def steps_of(self, examples: int) -> int:
+        """The number of steps with this number of examples."""
+
+    @abstractmethod
+    def cut_to(self, steps: int) -> Self:
+        """A copy with this number of steps."""
+
+
+class FewShotOptions(FitOptions):
+    """A training for a fixed number of steps, as on a hundred examples."""
+
+    steps: Steps = 200
+
+    @property
+    def steps_are_chosen(self) -> bool:
+        """Always: ``steps`` is a number of steps."""
+        return True
+
+    def steps_of(self, examples: int) -> int:  # noqa: ARG002 - the signature of FitOptions
+        """The number of steps with this number of examples."""
+        return self.steps
+
+    def cut_to(self, steps: int) -> Self:
+        """A copy with this number of steps."""
+        return self.model_copy(update={"steps": steps})
+
+
+class EpochOptions(FitOptions):
+    """A training for a number of epochs."""
+
+    epochs: Positive = Field(default=2.0, description="Number of passes over the examples.")
+    max_steps: MaxSteps = None
+
+    @property
+    def steps_are_chosen(self) -> bool:
+        """Whether the user has set a number of steps."""
+        return self.max_steps is not None
+
+    def steps_of(self, examples: int) -> int:
+        """The number of steps with this number of examples."""
+        whole = max(1, math.ceil(self.epochs * examples / self.batch_size))
+        return min(whole, self.max_steps or whole)
+
+    def cut_to(self, steps: int) -> Self:
+        """A copy with this number of steps."""
+        return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})

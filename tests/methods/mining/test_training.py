@@ -1,0 +1,44 @@
+"""The mining route's trainings from Python: examples in, a model out, and no files."""
+
+import pytest
+
+from pairsmith.data.examples import Example
+from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
+from pairsmith.methods.mining.crossencoder import train_crossencoder_on
+from pairsmith.methods.mining.options import BiencoderOptions, CrossencoderOptions
+from pairsmith.models.cross_encoder import score_pairs
+from pairsmith.models.encode import encode_texts
+
+pytestmark = pytest.mark.slow
+
+PLAYS = ("horn", "lute", "bell", "drum")
+SEEDS = [Example(f"who plays the {play}?", f"a {play} was heard") for play in PLAYS]
+FAST = {"steps": 2, "batch_size": 2, "device": "cpu"}
+
+
+def test_a_biencoder_is_trained_on_pairs(tiny_bert):
+    options = BiencoderOptions(base=str(tiny_bert), **FAST)
+    trained = train_biencoder_on(SEEDS, SEEDS[:2], CorpusSample(outputs=("a dog", "the market")), options)
+    assert trained.history.steps == 2
+    assert encode_texts(trained.model.encoder, ["who?"], side="query").shape[0] == 1
+
+
+def test_a_crossencoder_is_trained_on_pairs(tiny_bert):
+    options = CrossencoderOptions(base=str(tiny_bert), negatives=1, **FAST)
+    trained = train_crossencoder_on(SEEDS, (), None, options)
+    assert trained.history.steps == 2
+    assert len(score_pairs(trained.model, ["who plays the horn?"], ["a horn was heard"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "message"),
+    [
+        (BiencoderOptions, {"style_weight": 2.0}, "style_weight does nothing of kind pairs"),
+        (BiencoderOptions, {"seeds": "pairs.jsonl"}, "Extra inputs are not permitted"),
+        (CrossencoderOptions, {"kind": "scored", "loss": "listwise"}, "loss listwise is for positives"),
+        (CrossencoderOptions, {"kind": "scored", "negatives": 2}, "negatives does nothing of kind scored"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, given, message):
+    with pytest.raises(ValueError, match=message):
+        options(base="b", **given)

@@ -1,0 +1,138 @@
+"""The settings of the trainings: they decide as ever what a run is, and how to learn knows no files."""
+
+import pytest
+
+from pairsmith.cli.options import in_help_order
+from pairsmith.cli.steps import SOURCES, STEPS
+from pairsmith.core.settings import Settings
+from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.mining.options import (
+    BiencoderOptions,
+    CrossencoderOptions,
+    ReaderOptions,
+    SummarizerOptions,
+)
+from pairsmith.methods.quip.training_options import (
+    QuestionGeneratorOptions,
+    StudentOptions,
+    TeacherOptions,
+)
+from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
+from pairsmith.runs.identity import Identity
+
+OPTIONS = {
+    "train-encoder": EncoderOptions,
+    "train-classifier": ClassifierOptions,
+    "train-biencoder": BiencoderOptions,
+    "train-crossencoder": CrossencoderOptions,
+    "train-reader": ReaderOptions,
+    "train-summarizer": SummarizerOptions,
+    "train-asker": QuestionGeneratorOptions,
+    "train-teacher": TeacherOptions,
+    "infuse": StudentOptions,
+    "train-retriever": RetrieverOptions,
+}
+
+# Of all trainings by steps: the settings that they share, and those of the ones on drawn examples.
+LOOP = """attention_dropout base batch_size checkpoint_steps device dtype eval_steps keep_base learning_rate
+    max_length seed tensorboard warmup weight_decay"""
+FIT = f"{LOOP} loader_workers validation"
+EPOCHS = "epochs max_steps"
+NAMES = {
+    "train-encoder": f"""{LOOP} {EPOCHS} attention centre data eval_batch_size hard_negatives layers objective
+        pooling scale""",
+    "train-classifier": """balanced base batch_size c data device dtype label_column max_length pooling seed
+        text_column validation""",
+    "train-biencoder": f"""{FIT} answers input_column inputs kind least_score negatives output_column outputs
+        pooling sample scale seeds steps style_weight towers window""",
+    "train-crossencoder": f"""{FIT} answers encoder kind least_score loss mined negatives retrieved seeds
+        steps window""",
+    "train-reader": f"{FIT} added extra seeds steps",
+    "train-summarizer": f"{FIT} added beams extra kind label_smoothing marker seeds steps summary_tokens",
+    "train-asker": f"{FIT} {EPOCHS} data label_smoothing questions",
+    "train-teacher": f"{FIT} {EPOCHS} data labels",
+    "infuse": f"{FIT} {EPOCHS} batch_tokens data labels negatives questions together",
+    "train-retriever": f"""{FIT} {EPOCHS} attention data document_prompt layers matryoshka negatives objective
+        pooling query_prompt scale temperature""",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_trainings_settings_are_how_it_learns_and_what_it_reads(name):
+    settings, options = STEPS[name].settings, OPTIONS[name]
+    assert issubclass(settings, options)
+    assert set(settings.model_json_schema()["properties"]) == set(NAMES[name].split())
+    assert not SOURCES & options.model_fields.keys()
+
+
+# The fingerprints of settings by which folders on people's disks are recognised.
+FINGERPRINTS = [
+    ("train-encoder", {"data": "d"}, "06976702c80b7d9e"),
+    (
+        "train-encoder",
+        {"data": "d", "objective": "cosent", "centre": True, "layers": 6, "max_steps": 3},
+        "6c2af751306af59c",
+    ),
+    ("train-classifier", {"data": "d"}, "17ee02deb22618de"),
+    ("train-classifier", {"data": "d", "c": [1, 2], "seed": 3}, "296b029971813a2f"),
+    ("train-biencoder", {"seeds": "s"}, "0518719fd329caae"),
+    (
+        "train-biencoder",
+        {"seeds": "s", "kind": "reading", "outputs": "o", "window": 60, "learning_rate": 0.0001},
+        "eca2bfba22feb64d",
+    ),
+    ("train-crossencoder", {"seeds": "s"}, "638c6d3270409379"),
+    (
+        "train-crossencoder",
+        {"seeds": "s", "kind": "summaries", "mined": "m", "encoder": "e", "retrieved": 5},
+        "308a34d15a10075e",
+    ),
+    ("train-reader", {"seeds": "s"}, "c261091e8fd5ce93"),
+    (
+        "train-reader",
+        {"seeds": "s", "added": "a", "extra": 9, "validation": "v", "keep_base": True},
+        "90b059711033b3c0",
+    ),
+    ("train-summarizer", {"seeds": "s"}, "87259efdb35fd658"),
+    ("train-summarizer", {"seeds": "s", "kind": "reading", "marker": "", "beams": 2}, "0f95e08db68909a4"),
+    ("train-asker", {"data": "d"}, "14820acd6b672bcf"),
+    ("train-asker", {"data": "d", "questions": 4, "label_smoothing": 0.1}, "e791a707f5fc4b52"),
+    ("train-teacher", {"data": "d"}, "952cf124cbd2e91e"),
+    ("train-teacher", {"data": "d", "labels": "hard", "epochs": 1}, "6e9e17a5ef116510"),
+    ("infuse", {"data": "d"}, "7e150eb401f7f2f2"),
+    ("infuse", {"data": "d", "negatives": "batch", "together": 3, "batch_tokens": 64}, "e123dc38b07a8740"),
+    ("train-retriever", {"data": "d"}, "fe35dfd2f45549ae"),
+    (
+        "train-retriever",
+        {"data": "d", "objective": "kl", "temperature": 2, "matryoshka": [8], "query_prompt": "q: "},
+        "c2789ec19053125d",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "fingerprint"), FINGERPRINTS)
+def test_folders_that_are_there_are_recognised(name, given, fingerprint):
+    settings = STEPS[name].settings(base="b", **given)
+    assert Identity.of(name, settings.deciding(), {}, {}).fingerprint.startswith(fingerprint)
+
+
+class Inherited(Settings):
+    needed: int
+    validation: str = ""
+    usual: int = 1
+
+
+class How(Inherited):
+    special: int = 1
+    usual: int = 2
+
+
+class Step(How):
+    first: str = ""
+    second: str
+
+
+def test_help_begins_with_what_must_be_given_and_ends_with_what_all_have():
+    assert [*in_help_order(Step)] == ["needed", "first", "second", "validation", "special", "usual"]
+    assert [*in_help_order(Inherited)] == ["needed", "validation", "usual"]
+    assert [*in_help_order(STEPS["train-reader"].settings)][:4] == ["base", "seeds", "added", "extra"]
