@@ -305,6 +305,7 @@ STEPS: Steps = {
         "Evaluate a sentence encoder on semantic textual similarity.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sts",
         model_setting="model",
+        checks={"against": _check_folder},
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,

@@ -82,7 +82,9 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     begun = time.monotonic()
     spearman_draws(values, values, draws=CALIBRATION_DRAWS, rng=rng)
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
-    return _estimate(loading + per_text * len(texts) + draw * drawn * settings.bootstrap)
+    times = 3 if settings.against else 1  # for a comparison also those of both encoders on the same pairs
+    seconds = loading + per_text * len(texts) + draw * drawn * settings.bootstrap * times
+    return _estimate(seconds, sum(sizes) * 250)
 
 
 def plan_evaluate_retrieval(
