@@ -6,10 +6,15 @@ read. ``FOLDER:SPLIT`` names one anywhere.
 
 import json
 import re
+import shlex
 from collections.abc import Callable
+from itertools import chain
 
 from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
+
+DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
+"""The ends of the names of documents, which the step ``chunk`` reads from a folder."""
 
 Say = Callable[[str], None]
 
@@ -113,5 +118,17 @@ def folder_files(path: Place) -> list[Place]:
     paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
     if not files:
-        raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
+        raise InputError(
+            f"{path} is a folder without data/*.parquet; give a file or a dataset folder{_chunk_first(path)}"
+        )
     return files
+
+
+def _chunk_first(path: Place) -> str:
+    """What to do with a folder that holds documents, or whose folders do; else empty."""
+    entries = inside(path)
+    below = chain.from_iterable(inside(entry) for entry in entries)
+    if not any(entry.name.lower().endswith(DOCUMENT_SUFFIXES) for entry in chain(entries, below)):
+        return ""
+    command = f"pairsmith chunk --documents {shlex.quote(str(path))} --out chunks"
+    return f", or cut its documents into one first: {command}"

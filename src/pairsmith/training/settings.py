@@ -268,13 +268,15 @@ class TrainBiencoderSettings(FewShotSettings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.kind == "pairs":
-            refuse(self, ("inputs", "input_column", "style_weight"), "of kind pairs, which has no style")
+            refuse(self, ("inputs", "input_column", "style_weight"), "with --kind pairs, which has no style")
         if self.kind == "summaries":
-            refuse(self, ("inputs", "input_column"), "of kind summaries; the style is that of outputs")
+            refuse(
+                self, ("inputs", "input_column"), "with --kind summaries, whose style is that of --outputs"
+            )
         if self.kind != "pairs":
-            refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
+            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
         if self.kind != "reading":
-            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+            refuse(self, ("answers", "window"), f"with --kind {self.kind}; it is for passages")
             if not self.outputs:
                 refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
         alone = not self.negatives or (self.kind != "reading" and not self.outputs)
@@ -344,11 +346,11 @@ class TrainCrossencoderSettings(FewShotSettings):
                 f"{given} is for positives and negatives; pairs of kind scored have scores instead"
             )
         if self.kind == "scored":
-            refuse(self, ("negatives",), "of kind scored, which has no negatives")
+            refuse(self, ("negatives",), "with --kind scored, which has no negatives")
         if self.kind != "reading":
-            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+            refuse(self, ("answers", "window"), f"with --kind {self.kind}; it is for passages")
         if self.kind != "pairs":
-            refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
+            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
         if self.mined is None:
             refuse(self, ("retrieved",), "without mined, in whose outputs it searches")
         return self

@@ -139,7 +139,11 @@ def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
     last = capsys.readouterr().err.splitlines()[-1]
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     before, kept = (round(point["spearman"], 1) for point in record["validation"])
-    better = f"; the base was better before training: {before} (--keep-base would have kept it)" if before > kept else ""
+    better = (
+        f"; the base was better before training: {before} (--keep-base would have kept it)"
+        if before > kept
+        else ""
+    )
     assert last == f"wrote {tmp_path}/out: best step 2 of 2, validation spearman {kept}{better}"
 
 

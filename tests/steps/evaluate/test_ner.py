@@ -97,13 +97,13 @@ def test_all_sentences_may_be_learned_from(student, tmp_path):
     some = settings(student, files[0], train=files[1], whole=True)
     few, test = few_and_test(some)
     assert [len(split) for split in few] == [len(test)] * 2 == [6, 6]
-    with pytest.raises(ValidationError, match="shots does nothing with whole"):
+    with pytest.raises(ValidationError, match="shots has no effect with whole"):
         settings(student, files[0], train=files[1], whole=True, shots=2)
     with pytest.raises(
         InputError, match="--train .*train.conll: there are 3 sentences with the type LOC .* 4 are"
     ):
         few_and_test(settings(student, files[0], train=files[1], shots=4))
-    with pytest.raises(ValidationError, match="whole does nothing without train"):
+    with pytest.raises(ValidationError, match="whole has no effect without train"):
         settings(student, files[0], whole=True)
 
 
