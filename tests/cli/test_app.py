@@ -285,6 +285,8 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
     (docs / "manuals").mkdir(parents=True)
     out = ("--out", f"{tmp_path}/out")
     assert "chunk" not in pairsmith(*command, str(docs), *out).stderr  # without any document
+    (docs / "README.md").write_text("# Rows\n")
+    assert "chunk" not in pairsmith(*command, str(docs), *out).stderr
     (docs / "manuals" / "Lawn.TXT").write_text("Mow it.\n")
     said = pairsmith(*command, str(docs), *out).stderr
     assert "give a file or a dataset folder, or cut its documents into one first" in said
