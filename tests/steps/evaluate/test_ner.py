@@ -170,7 +170,7 @@ def test_rows_of_tokens_and_tags(tmp_path):
         ({"words": ["A"], "tags": [1]}, "rows.jsonl:1: the tag '1' is not a BIO tag"),
         ({"words": "A man", "tags": ["O"]}, "have to be lists"),
         ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
-        ({"text": "A man"}, "none of the columns tokens, words"),
+        ({"text": "A man"}, "lacks the columns tokens or words"),
         ({"tokens": ["A"]}, "columns ner_tags, tags, ner; rename the column that holds them to one of these"),
     ):
         path.write_text(json.dumps(row) + "\n")
