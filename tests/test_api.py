@@ -67,7 +67,7 @@ def test_another_name_is_an_attribute_error():
     [
         ({"layers": 6, "attention": "bidirectional"}, "give attention, layers to load_encoder"),
         ({"objektive": "cosine"}, "train_encoder: objektive: "),
-        ({"keep_base": True}, "keep_base does nothing without validation pairs"),
+        ({"keep_base": True}, "keep_base has no effect without validation pairs"),
         ({"learning_rate": -1}, "train_encoder: learning_rate: should be greater than 0, not -1"),
         ({"tensorboard": True}, "only a training with a folder has tensorboard"),
     ],

@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from pairsmith.data.squad import read_questions
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -47,6 +49,14 @@ def test_scores_are_half_points_spread_over_the_scale() -> None:
     # Five unit intervals: [0, 1), [1, 2), [2, 3), [3, 4), [4, 5].
     buckets = Counter(min(int(score), 4) for score in scores)
     assert all(buckets[bucket] >= 30 for bucket in range(5)), buckets
+
+
+def test_the_examples_for_ask_are_read_with_their_answers() -> None:
+    questions = list(read_questions(str(EXAMPLES / "asked.jsonl")))
+    assert len(questions) == 3
+    for question in questions:
+        (answer,) = question.answers
+        assert question.context[answer.start :].startswith(answer.text)
 
 
 def test_no_sentence_is_nearly_one_of_the_graded_pairs() -> None:

@@ -62,7 +62,7 @@ def train_encoder(
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
     refuse_options_of_steps("train_encoder", options)
     if not validation and (given := sorted(_OF_VALIDATION & options.keys())):
-        raise SettingsError(f"train_encoder: {', '.join(given)} does nothing without validation pairs")
+        raise SettingsError(f"train_encoder: {', '.join(given)} has no effect without validation pairs")
     try:
         how = EncoderOptions(**options)
     except ValidationError as error:

@@ -274,6 +274,103 @@ def test_a_file_that_is_not_there_is_told_before_libraries_are_loaded(command, t
     assert len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ask", "--model", "pairsmith:tiny", "--inputs"),
+        ("queries", "--model", "pairsmith:tiny", "--chunks"),
+    ],
+)
+def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, command, tmp_path):
+    docs = tmp_path / "docs"
+    (docs / "manuals").mkdir(parents=True)
+    out = ("--out", f"{tmp_path}/out")
+    assert "chunk" not in pairsmith(*command, str(docs), *out).stderr  # without any document
+    (docs / "README.md").write_text("# Rows\n")
+    assert "chunk" not in pairsmith(*command, str(docs), *out).stderr
+    (docs / "manuals" / "Lawn.TXT").write_text("Mow it.\n")
+    said = pairsmith(*command, str(docs), *out).stderr
+    assert "give a file or a dataset folder, or cut its documents into one first" in said
+    assert f"pairsmith chunk --documents {docs} --out chunks" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("ask", "--inputs", "a.txt", "b.txt"), "unexpected: b.txt; give --inputs before each"),
+        (
+            ("ask", "--inputs", *(f"{name}.txt" for name in "abcdefg"), "--out", "x"),
+            "unexpected: b.txt, c.txt, d.txt and 3 more; give --inputs before each",
+        ),
+        (("ask", "--model", "m", "n"), "unexpected: n; leave them out"),
+        (("chunk", "--colum", "x"), "No such option: --colum (Possible options: --column, --title-column)"),
+        (
+            ("mine", "--colum", "x"),
+            "No such option: --colum (Possible options: --group-column, --input-column,",
+        ),
+        (("ask", "--wholly-unlike", "x"), "No such option: --wholly-unlike"),
+        (
+            ("mine", "--kind", "summary"),
+            "--kind: should be 'pairs', 'reading' or 'summaries', not 'summary'; did you mean 'summaries'?",
+        ),
+        (("export", "--form", "json"), "or 'argilla', not 'json'; did you mean 'jsonl'?"),
+        (("export", "--form", "0"), "or 'argilla', not '0'"),
+        (
+            [
+                "mine",
+                "--kind",
+                "summaries",
+                "--window",
+                "9",
+                "--inputs",
+                "i",
+                "--outputs",
+                "o",
+                "--encoder",
+                "e",
+            ],
+            "error: --window has no effect with --kind summaries; it is for passages; leave it out",
+        ),
+        (
+            ["filter", "--pairs", "p", "--model", "m"],
+            "error: a filter keeps the best, so say how many: give --best or --share, or a --threshold",
+        ),
+    ],
+)
+def test_a_wrong_option_is_told_with_what_to_do(pairsmith, command, said):
+    result = pairsmith(*command, "--quiet")
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+
+
+def test_columns_that_are_missing_are_named_together(pairsmith, tmp_path):
+    graded = tmp_path / "graded.csv"
+    graded.write_text("Satz A,Satz B,Note\na,b,1\n")
+    given = (
+        "evaluate",
+        "sts",
+        "--model",
+        "pairsmith:tiny",
+        "--data",
+        str(graded),
+        "--out",
+        f"{tmp_path}/out",
+    )
+    assert pairsmith(*given).stderr == (
+        f"pairsmith: error: {graded} lacks the columns sentence1, sentence2, score; rename those that hold "
+        "them to these names; it has: Satz A, Satz B, Note\n"
+    )
+
+
+def test_the_option_that_names_the_texts_is_said(pairsmith, tmp_path):
+    inputs = tmp_path / "in.csv"
+    inputs.write_text("id,note\n1,a\n")
+    given = ("--model", "pairsmith:tiny", "--inputs", str(inputs), "--out", f"{tmp_path}/out")
+    for command in (("generate", "--task", "sts"), ("ask",)):
+        said = pairsmith(*command, *given).stderr
+        assert "name the column with the texts with --column; it has: id, note" in said
+
+
 def test_the_tasks_are_listed(pairsmith):
     lines = pairsmith("tasks").output.splitlines()
     assert [line.split()[0] for line in lines] == list(builtin_tasks())

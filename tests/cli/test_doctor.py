@@ -21,6 +21,7 @@ def test_it_names_the_machine_the_models_and_the_extras(report):
     text = report()
     assert "processor: " in text
     assert "bfloat16: " in text
+    assert "--dtype auto takes" in text
     assert "pairsmith:tiny                   here" in text
     assert "cannot be fetched (HF_HUB_OFFLINE is set)" in text
     assert "  embedded     installed" in text

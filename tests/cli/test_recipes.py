@@ -217,7 +217,7 @@ def test_an_override_of_all_steps_leaves_out_those_in_which_it_has_no_effect(rec
     plan = load_recipe(recipe(), refusing, overrides=["*.top_p=0.5", "other.note=alone"])
     assert [planned.values.get("top_p") for planned in plan.steps] == [0.5, None, None]
     (fault,) = faults(recipe(), refusing, overrides=["other.top_p=0.5", "other.note=alone"])
-    assert "top_p does nothing alone; leave it out" in fault
+    assert "top_p has no effect alone; leave it out" in fault
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_the_file_of_mrpc_is_a_table_though_it_is_called_text(tmp_path):
         ("sentence1\tsentence2\tlabel\na\tb\t\n", "label is ''"),
         ("sentence1\tsentence2\tlabel\na\t \t1\n", "sentence2 is blank"),
         ("sentence1\tsentence2\tlabel\n", "no pairs"),
-        ("one\ttwo\tlabel\na\tb\t1\n", "none of the columns sentence1"),
+        ("one\ttwo\tlabel\na\tb\t1\n", "lacks the columns sentence1 or question1"),
     ],
 )
 def test_faults_are_told_with_their_place(tmp_path, rows, message):

@@ -67,7 +67,7 @@ def test_mined_questions_are_read(tmp_path):
 def test_rows_of_another_kind_are_told(tmp_path):
     with pytest.raises(InputError, match=r"has no column 'question'; .*context"):
         read(tmp_path / "rows.jsonl", {"context": "A man plays."})
-    with pytest.raises(InputError, match=r"has no column 'context'; .*text"):
+    with pytest.raises(InputError, match=r"lacks the columns context, question; rename .*text"):
         read(tmp_path / "rows.jsonl", {"text": "A man plays."})
 
 

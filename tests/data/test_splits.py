@@ -7,10 +7,15 @@ import pytest
 from pairsmith.core.errors import FolderError, InputError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
+from pairsmith.data.files.reading import READERS
 from pairsmith.data.readers import read_texts
 from pairsmith.data.sources import open_source
-from pairsmith.data.splits import split_of, splits_of, to_measure_on, to_train_on
+from pairsmith.data.splits import DOCUMENT_SUFFIXES, split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.runs import Run, hash_source, refuse_source, sources_of
+
+
+def test_all_documents_that_chunk_reads_are_known_by_their_names():
+    assert set(DOCUMENT_SUFFIXES) == set(READERS)
 
 
 def folder(path, **splits):

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from pairsmith import __version__
+from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
 from pairsmith.cli.step import Step, Steps, command_of
@@ -96,7 +97,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
     app.add_typer(evaluate, name="evaluate")
     for name, step in steps.items():
         *above, last = command_of(name).split()
-        (evaluate if above else app).command(last, help=step.help)(step_command(step))
+        (evaluate if above else app).command(last, help=step.help, cls=StepCommand)(step_command(step))
     app.command("search", help="Search documents with a retriever or BM25.")(_search_command())
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
     app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)

@@ -64,7 +64,7 @@ def _machine() -> Iterator[str]:
     else:
         yield "GPU: none that torch can use"
     fast = multiplies_fast("bfloat16", kind)
-    yield "bfloat16: " + ("fast; --dtype auto takes it" if fast else "slow here; leave --dtype at float32")
+    yield "bfloat16: " + ("fast; --dtype auto takes it" if fast else "slow here; --dtype auto takes float32")
 
 
 def _models() -> Generator[str, None, list[str]]:

@@ -49,7 +49,10 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
     except ValidationError as error:
         lines = []
         for fault in errors_of(error, model):
-            where = option_name(str(fault.where[0])) if fault.where else "these options"
+            if not fault.where:  # several settings do not fit together
+                lines.append(_with_option(fault.text, model))
+                continue
+            where = option_name(str(fault.where[0]))
             missing = len(fault.where) == 1 and values.get(str(fault.where[0])) is None
             lines.append(f"{where} is missing; add it" if missing else f"{where}: {fault.text}")
         raise SettingsError("\n".join(dict.fromkeys(lines))) from None
@@ -71,6 +74,12 @@ def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
         return 0 if fields[name].is_required() else 2 if name in SOURCES else 3
 
     return {name: fields[name] for name in sorted(names, key=rank)}
+
+
+def _with_option(text: str, model: type[Settings]) -> str:
+    """``text`` with the name of a setting, if it begins with one, written as its option."""
+    name, space, rest = text.partition(" ")
+    return f"{option_name(name)}{space}{rest}" if name in model.model_fields else text
 
 
 def default_text(field: FieldInfo) -> str:

@@ -212,6 +212,7 @@ STEPS: Steps = {
         "pairsmith.steps.evaluate.sts:evaluate_sts",
         "Evaluate a sentence encoder on semantic textual similarity.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sts",
+        checks={"against": _check_folder},
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,

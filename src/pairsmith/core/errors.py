@@ -157,9 +157,22 @@ def times(count: int) -> str:
 def choices(name: str, options: Iterable[str]) -> str:
     """The end of an "unknown name" message: the most similar known name, and all known names."""
     names = sorted(options)
-    nearest = get_close_matches(name, names, n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return f"{hint}known: {', '.join(names)}"
+    nearest = did_you_mean(name, names)
+    return f"{nearest}{' ' if nearest else ''}known: {', '.join(names)}"
+
+
+def did_you_mean(name: str, options: Iterable[str]) -> str:
+    """A question that names the most similar of the known names; empty if none is similar."""
+    nearest = get_close_matches(name, options, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def near_names(name: str, options: Iterable[str]) -> list[str]:
+    """The known names, at most three, that are similar to ``name`` or contain it; the most similar first."""
+    names = list(dict.fromkeys(options))
+    similar = get_close_matches(name, names)
+    containing = [known for known in names if len(name) > 3 and name in known]
+    return list(dict.fromkeys([*similar, *containing]))[:3]
 
 
 def nearby(path: Path) -> str:

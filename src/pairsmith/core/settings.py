@@ -53,7 +53,7 @@ class NoEffectError(ValueError):
     """A setting that would have no effect; ``name`` is the setting's."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} does nothing {why}; leave it out")
+        super().__init__(f"{name} has no effect {why}; leave it out")
         self.name = name
 
 
@@ -61,7 +61,7 @@ def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
     """Refuse settings that would have no effect; for use in a model's validator.
 
     The fields ``names`` must have their default value, or 0, which turns them off. ``why`` is the end of the
-    sentence "``name`` does nothing …".
+    sentence "``name`` has no effect …".
     """
     fields = type(settings).model_fields
     for name in names:

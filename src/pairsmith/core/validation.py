@@ -4,6 +4,7 @@ Each fault gets a place and a sentence. Task files, recipes and the command line
 and differ only in how they print the place (a line of a file, or the name of an option).
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -11,11 +12,12 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pairsmith.core.errors import SettingsError, choices
+from pairsmith.core.errors import SettingsError, choices, did_you_mean
 
 Keys = tuple[str | int | float, ...]
 
 _SHOWN = 60
+_QUOTED = re.compile(r"'([^']*)'")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -87,6 +89,10 @@ def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"should be {_expected(model, detail['loc'])}, not {shown(value)}"
     if (number := kind.partition("_")[0]) in _KINDS:
         return f"should be {_KINDS[number]}, not {shown(value)}"
+    if kind == "literal_error" and isinstance(value, str):
+        nearest = did_you_mean(value, _QUOTED.findall(detail["ctx"]["expected"]))
+        question = f"; {nearest}" if nearest else ""
+        return f"should be {detail['ctx']['expected']}, not {shown(value)}{question}"
     text = detail["msg"].removeprefix("Input ")
     text = text[0].lower() + text[1:]
     return text if isinstance(value, Mapping | list | tuple) else f"{text}, not {shown(value)}"

@@ -46,6 +46,7 @@ def read_documents(
     group_column: str | None = None,
     prefer: Sequence[str] = (),
     titles: bool = False,
+    remedy: str = NAME_TEXTS,
 ) -> Iterator[Document]:
     """Read documents one at a time, stripped of white space; blank ones are skipped.
 
@@ -58,19 +59,20 @@ def read_documents(
         group_column: the column with the group. A date or time, also as ISO 8601 text, becomes its day.
         prefer: see ``column``.
         titles: put the text of a column ``title``, where there is one, on a line before the document.
+        remedy: as for ``pick_column``.
     """
     opened = open_source(source)
     columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
-    documents = _documents(opened, columns, group_column, titles=titles)
+    documents = _documents(opened, columns, group_column, titles=titles, remedy=remedy)
     return at_least_one(documents, f"{opened.name} holds no documents")
 
 
 def _documents(
-    source: Source, columns: Sequence[str], group_column: str | None, *, titles: bool
+    source: Source, columns: Sequence[str], group_column: str | None, *, titles: bool, remedy: str
 ) -> Iterator[Document]:
     wanted = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
-    for number, (where, row, names) in enumerate(with_names(source, *wanted, remedy=NAME_TEXTS)):
+    for number, (where, row, names) in enumerate(with_names(source, *wanted, remedy=remedy)):
         name = names[0]
         if not number:
             summary_name = next(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
 from pairsmith.data.documents import row_id
-from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.readers import column_text, pick_columns
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.squad import (
@@ -149,8 +149,7 @@ def generated_questions_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[Gene
     reads = asks = ""
     for where, row in one_a_row(rows):
         if not asks:
-            reads = pick_column(row, ["context"], where)
-            asks = pick_column(row, [question_column(row)], where)
+            reads, asks = pick_columns(row, (["context"], [question_column(row)]), where)
         context, question = str(row.get(reads) or ""), column_text(row, asks, where)
         if not column_text(row, reads, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")

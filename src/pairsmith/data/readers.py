@@ -38,7 +38,9 @@ def text_id(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 
 
-def read_texts(source: str | Place, *, columns: Sequence[str] = ()) -> Iterator[TextRecord]:
+def read_texts(
+    source: str | Place, *, columns: Sequence[str] = (), remedy: str = NAME_TEXTS
+) -> Iterator[TextRecord]:
     """Read texts one at a time, stripped of white space; blank ones are skipped.
 
     Args:
@@ -47,12 +49,13 @@ def read_texts(source: str | Place, *, columns: Sequence[str] = ()) -> Iterator[
             ``org/name``, ``org/name:split`` (also ``:train[:1000]``) or ``org/name/config:split``.
         columns: the columns with the texts, read in this order within a row; by default the first of
             ``TEXT_COLUMNS`` that exists.
+        remedy: as for ``pick_column``.
     """
     opened = open_source(source)
     wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
     records = (
         TextRecord(text, where)
-        for where, row, names in with_names(opened, *wanted, remedy=NAME_TEXTS)
+        for where, row, names in with_names(opened, *wanted, remedy=remedy)
         for name in names
         if (text := column_text(row, name, where))
     )
@@ -102,11 +105,11 @@ def with_names(
 ) -> Iterator[tuple[str, Columns, list[str]]]:
     """The rows of a source, and for each list of ``wanted`` columns the one that the first row has.
 
-    ``remedy`` is as for ``pick_column``.
+    ``remedy`` is as for ``pick_columns``.
     """
     names: list[str] = []
     for where, row in source.rows():
-        names = names or [pick_column(row, columns, source.name, remedy) for columns in wanted]
+        names = names or pick_columns(row, wanted, source.name, remedy)
         yield where, row, names
 
 
@@ -141,6 +144,23 @@ def find_column(row: Columns, wanted: Iterable[str]) -> str | None:
         if name.casefold() in folded:
             return folded[name.casefold()]
     return None
+
+
+def pick_columns(
+    row: Columns, wanted: Sequence[Sequence[str]], source: str, remedy: str = _RENAME
+) -> list[str]:
+    """For each list of ``wanted`` columns the one that ``find_column`` finds.
+
+    An ``InputError`` names all columns that are missing. ``remedy`` is as for ``pick_column``.
+    """
+    names = [find_column(row, columns) for columns in wanted]
+    missing = [" or ".join(columns) for columns, name in zip(wanted, names, strict=True) if name is None]
+    if len(missing) > 1:
+        advice = "rename those that hold them to these names" if remedy == _RENAME else remedy
+        raise InputError(
+            f"{source} lacks the columns {', '.join(missing)}; {advice}; it has: {', '.join(row)}"
+        )
+    return [pick_column(row, columns, source, remedy) for columns in wanted]
 
 
 def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = _RENAME) -> str:

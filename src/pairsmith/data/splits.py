@@ -6,12 +6,24 @@ read. ``FOLDER:SPLIT`` names one anywhere.
 
 import json
 import re
+import shlex
 from collections.abc import Callable
+from itertools import chain
+from pathlib import PurePosixPath
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, StorageError, choices
 from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
 
+DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
+"""The ends of the names of documents, which the step ``chunk`` reads from a folder."""
+
+ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
+"""Files that a data set has beside its rows, such as ``README.md``, and that are no documents."""
+
 Say = Callable[[str], None]
+
+_FIRST_FOLDERS = 20
+"""How many folders are looked into for documents."""
 
 _SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
 """A file of a split, as we or the Hub name it: ``test-00000``, ``test-00000-of-00002``, possibly with a hash
@@ -113,5 +125,24 @@ def folder_files(path: Place) -> list[Place]:
     paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
     if not files:
-        raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
+        raise InputError(
+            f"{path} is a folder without data/*.parquet; give a file or a dataset folder{_chunk_first(path)}"
+        )
     return files
+
+
+def _chunk_first(path: Place) -> str:
+    """What to do with a folder that holds documents, or whose first folders do; else empty."""
+    try:
+        entries = inside(path)
+        below = list(chain.from_iterable(inside(entry) for entry in entries[:_FIRST_FOLDERS]))
+    except (OSError, StorageError):  # a folder that may not be listed
+        return ""
+    names = [PurePosixPath(entry.name.lower()) for entry in (*entries, *below)]
+    is_model = PurePosixPath("config.json") in names  # with a vocabulary as a text
+    if is_model or not any(
+        name.suffix in DOCUMENT_SUFFIXES and name.stem not in ABOUT_DATA for name in names
+    ):
+        return ""
+    command = f"pairsmith chunk --documents {shlex.quote(str(path))} --out chunks"
+    return f", or cut its documents into one first: {command}"

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import row_id
-from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.readers import column_text, pick_columns
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
 
@@ -103,7 +103,7 @@ def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
     for where, row in one_a_row(source.rows()):
         if not names:
             wanted = ("context", question_column(row), "answers")
-            names = [pick_column(row, [column], source.name) for column in wanted]
+            names = pick_columns(row, [[column] for column in wanted], source.name)
         question = _question(row, names, where)
         count += bool(question.answers)
         if question.answers or unanswered:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
-from pairsmith.data.readers import at_least_one, pick_column
+from pairsmith.data.readers import at_least_one, pick_columns
 from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_source, read_lines
 from pairsmith.data.splits import split_of
 
@@ -78,7 +78,7 @@ def _rows(source: str | Place, hub: bool) -> _Lines:
     meaning: Sequence[str] | None = None
     for where, row in open_source(source).rows():
         if not names:
-            names = [pick_column(row, columns, where) for columns in (_WORDS, _TAGS)]
+            names = pick_columns(row, (_WORDS, _TAGS), where)
             meaning = _meaning(str(source), names[1]) if hub else None
         words, tags = (row.get(name) for name in names)
         if not isinstance(words, list) or not isinstance(tags, list):

@@ -6,7 +6,8 @@ from typing import Protocol, TypedDict, TypeVar
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import DtypeName
-from pairsmith.core.settings import Settings
+from pairsmith.core.settings import Settings, option_name
+from pairsmith.data.readers import NAME_TEXTS
 from pairsmith.runs import Run, hash_source, refuse_source
 
 S = TypeVar("S", bound=Settings)
@@ -40,6 +41,11 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
                 replacement for source in given if (replacement := change(name, source)) is not None
             ]
     return settings.model_copy(update=changes)
+
+
+def naming_texts(setting: str) -> str:
+    """What to do about texts without a column of a usual name, where a setting names their column."""
+    return f"{NAME_TEXTS} with {option_name(setting)}"
 
 
 @contextmanager

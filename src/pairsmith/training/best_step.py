@@ -71,7 +71,7 @@ class TrainingHistory:
         """One sentence: the step that was kept, and its validation figure if there is one.
 
         The figure of the base, which is step 0, stands beside it if it is higher at the one decimal place
-        that is shown.
+        that is shown. With ``keep_base`` it cannot be.
         """
         if self.best is None:
             return f"the last of {self.steps:,} steps"
@@ -81,7 +81,7 @@ class TrainingHistory:
         before = self.validation.get(0)
         if before is None or round(before, 1) <= round(self.best, 1):
             return kept
-        return f"{kept}; the base was better before training: {before:.1f}"
+        return f"{kept}; the base was better before training: {before:.1f} (--keep-base would have kept it)"
 
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that says how the training went."""

@@ -146,7 +146,11 @@ def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
     last = capsys.readouterr().err.splitlines()[-1]
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     before, kept = (round(point["spearman"], 1) for point in record["validation"])
-    better = f"; the base was better before training: {before}" if before > kept else ""
+    better = (
+        f"; the base was better before training: {before} (--keep-base would have kept it)"
+        if before > kept
+        else ""
+    )
     assert last == f"wrote {tmp_path}/out: best step 2 of 2, validation spearman {kept}{better}"
 
 
@@ -157,7 +161,7 @@ def test_without_a_validation_figure_the_last_step_was_kept():
 @pytest.mark.parametrize(
     ("before", "told"),
     [
-        (73.24, "; the base was better before training: 73.2"),
+        (73.24, "; the base was better before training: 73.2 (--keep-base would have kept it)"),
         (71.81, ""),  # no difference at the digits shown
         (71.8, ""),
         (60.0, ""),
@@ -178,7 +182,8 @@ def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsy
     train_encoder(settings(tiny_gpt2, folder, max_steps=1), Run(tmp_path / "out", Progress()))
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith(
-        "best step 1 of 1, validation spearman 71.8; the base was better before training: 73.2"
+        "best step 1 of 1, validation spearman 71.8; the base was better before training: 73.2 "
+        "(--keep-base would have kept it)"
     )
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     assert record["best_step"] == 1  # the start is no candidate

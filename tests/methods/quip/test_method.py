@@ -83,7 +83,7 @@ def test_peoples_questions_choose_the_best_step_and_may_keep_the_base(questions,
     ("options", "message"),
     [
         ({"labels": "none"}, "distil: labels: should be 'teacher', 'hard' or 'answers', not 'none'"),
-        ({"keep_base": True}, "distil: keep_base does nothing without validation"),
+        ({"keep_base": True}, "distil: keep_base has no effect without validation"),
         ({"checkpoint_steps": 5}, "only a training with a folder has checkpoint_steps"),
         ({"data": ["a"]}, "distil: data: give the questions themselves"),
         ({"device": "cuda:1"}, "distil: device: should be"),

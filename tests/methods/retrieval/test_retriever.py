@@ -203,7 +203,7 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
         SettingsError, match="--matryoshka 16: the base's vectors have 16 numbers, all of which are"
     ):
         base_retriever(options(tiny_bert, matryoshka=[8, 16]))
-    with pytest.raises(ValueError, match="temperature does nothing with the objective ranking"):
+    with pytest.raises(ValueError, match="temperature has no effect with the objective ranking"):
         options(tiny_bert, temperature=2.0)
     with pytest.raises(ValueError, match="negatives 0 leaves the objective kl nothing to learn"):
         options(tiny_bert, objective="kl", negatives=0)

@@ -98,13 +98,13 @@ def test_all_sentences_may_be_learned_from(student, tmp_path):
     some = settings(student, files[0], train=files[1], whole=True)
     few, test = few_and_test(some)
     assert [len(split) for split in few] == [len(test)] * 2 == [6, 6]
-    with pytest.raises(ValidationError, match="shots does nothing with whole"):
+    with pytest.raises(ValidationError, match="shots has no effect with whole"):
         settings(student, files[0], train=files[1], whole=True, shots=2)
     with pytest.raises(
         InputError, match="--train .*train.conll: there are 3 sentences with the type LOC .* 4 are"
     ):
         few_and_test(settings(student, files[0], train=files[1], shots=4))
-    with pytest.raises(ValidationError, match="whole does nothing without train"):
+    with pytest.raises(ValidationError, match="whole has no effect without train"):
         settings(student, files[0], whole=True)
 
 
@@ -171,7 +171,7 @@ def test_rows_of_tokens_and_tags(tmp_path):
         ({"words": ["A"], "tags": [1]}, "rows.jsonl:1: the tag '1' is not a BIO tag"),
         ({"words": "A man", "tags": ["O"]}, "have to be lists"),
         ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
-        ({"text": "A man"}, "none of the columns tokens, words"),
+        ({"text": "A man"}, "lacks the columns tokens or words"),
         ({"tokens": ["A"]}, "columns ner_tags, tags, ner; rename the column that holds them to one of these"),
     ):
         path.write_text(json.dumps(row) + "\n")

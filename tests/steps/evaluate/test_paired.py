@@ -11,7 +11,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate.paired import Earlier, compared
+from pairsmith.steps.evaluate.paired_retrieval import Earlier, compared
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 

@@ -146,10 +146,10 @@ def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tune": True}, "tune does nothing without train"),
-        ({"shots": 4}, "shots does nothing without train"),
-        ({"splits": [1]}, "splits does nothing without train"),
-        ({"ids": "folder"}, "ids does nothing without train"),
+        ({"tune": True}, "tune has no effect without train"),
+        ({"shots": 4}, "shots has no effect without train"),
+        ({"splits": [1]}, "splits has no effect without train"),
+        ({"ids": "folder"}, "ids has no effect without train"),
         ({"layer": 2, "judgements": "j.tsv"}, "both choose the layer"),
     ],
 )
@@ -200,7 +200,7 @@ def test_splits_may_be_lists_of_ids_as_for_paws(tmp_path):
         InputError, match="2-13/train_ids.tsv: all rows with these ids have label 1; both are"
     ):
         training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
-    with pytest.raises(SettingsError, match="--ids does nothing with a folder of splits"):
+    with pytest.raises(SettingsError, match="--ids has no effect with a folder of splits"):
         training_splits(given(ids, ids=ids))
     (tmp_path / "ids" / "2-21" / "train_ids.tsv").write_text("7\n")
     with pytest.raises(InputError, match="train_ids.tsv: .*train.tsv has no row with the id '7'"):

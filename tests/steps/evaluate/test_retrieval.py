@@ -345,10 +345,13 @@ def test_figures_by_hand():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model": "bm25", "query_prompt": "x"}, "query_prompt does nothing with bm25, which has no vectors"),
-        ({"model": "bm25", "dimensions": 4}, "dimensions does nothing with bm25"),
-        ({"model": "org/name", "language": "dutch"}, "language does nothing without bm25"),
-        ({"model": "bm25", "corpus": ["c"], "exclude_own": True}, "exclude_own does nothing with corpus"),
+        (
+            {"model": "bm25", "query_prompt": "x"},
+            "query_prompt has no effect with bm25, which has no vectors",
+        ),
+        ({"model": "bm25", "dimensions": 4}, "dimensions has no effect with bm25"),
+        ({"model": "org/name", "language": "dutch"}, "language has no effect without bm25"),
+        ({"model": "bm25", "corpus": ["c"], "exclude_own": True}, "exclude_own has no effect with corpus"),
         ({"model": "org/name", "depth": 50}, "greater than or equal to 100"),
     ],
 )

@@ -4,11 +4,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from scipy.stats import spearmanr
 from tests.methods.dino.test_evaluation import X, Y, by_angle, suite
+from typer.testing import CliRunner
 
-from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.cli.app import make_app
+from pairsmith.core.errors import FolderError, InputError, ModelError, PairsmithError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.methods.dino.evaluation import sts_scores
+from pairsmith.methods.dino.evaluation import (
+    score_differences,
+    scores_of_cosines,
+    sts_cosines,
+    sts_scores,
+)
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sts as module
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
@@ -63,7 +71,10 @@ def test_an_encoder_is_evaluated_on_a_file(tiny_bert, graded, tmp_path, capsys, 
     assert results["graded"]["pairs"] == 4
     assert results["about"]["models"]["model"].startswith("sha256:")
     assert results["about"]["settings"]["pooling"] == pooling
-    assert [file.name for file in out.iterdir()] == ["results.json"]
+    assert sorted(file.name for file in out.iterdir()) == ["predictions.jsonl", "results.json"]
+    rows = [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+    assert [row["score"] for row in rows] == [5.0, 3.5, 0.0, 0.4]
+    assert all(row["suite"] == "graded" and -1 <= row["cosine"] <= 1 for row in rows)
     assert "Spearman ×100" in capsys.readouterr().out
 
 
@@ -152,12 +163,128 @@ def test_a_folder_that_holds_something_else_is_left_as_it_is(
     assert len(list(out.iterdir())) == 1
 
 
+WORDS = ("horn", "lute", "bell", "drum", "harp", "onion", "market", "dog", "beach", "horse")
+
+
+def write_pairs(path, count, seed=3):
+    """Pairs of which the second text repeats some words of the first, scored by how many it repeats."""
+    rng = np.random.default_rng(seed)
+    lines = ["sentence1\tsentence2\tscore"]
+    for number in range(count):
+        first = rng.choice(WORDS, 5, replace=False)
+        kept = number % 6
+        lines.append(f"{' '.join(first)}\t{' '.join([*first[:kept], *rng.choice(WORDS, 5 - kept)])}\t{kept}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def glove(path, width):
+    """A file of vectors, of which those of fewer dimensions than words confuse some words."""
+    vectors = np.eye(len(WORDS))[:, :width] + 0.01
+    rows = (
+        f"{word} {' '.join(map(str, vector))}\n" for word, vector in zip(WORDS, vectors.tolist(), strict=True)
+    )
+    path.write_text("".join(rows))
+    return f"glove:{path}"
+
+
+def by_scipy(out, there, bootstrap, seed=0):
+    """The difference of both correlations and its interval, over the same resamples."""
+    own, other = (
+        [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+        for folder in (out, there)
+    )
+    gold = np.array([row["score"] for row in own])
+    a, b = (np.array([row["cosine"] for row in rows]) for rows in (own, other))
+    rng = np.random.default_rng([seed, *own[0]["suite"].encode()])
+    draws = []
+    for _ in range(bootstrap):
+        chosen = rng.integers(0, len(gold), size=len(gold))
+        draws.append(np.diff([spearmanr(x[chosen], gold[chosen])[0] for x in (b, a)])[0])
+    difference = spearmanr(a, gold)[0] - spearmanr(b, gold)[0]
+    return 100 * difference, 100 * np.percentile(draws, [2.5, 97.5])
+
+
+def test_an_encoder_is_compared_with_an_earlier_one_over_the_same_pairs(tmp_path):
+    data = write_pairs(tmp_path / "many.tsv", 120)
+    weak, strong = glove(tmp_path / "weak.txt", 2), glove(tmp_path / "strong.txt", 10)
+    command = ["evaluate", "sts", "--data", str(data), "--bootstrap", "100"]
+
+    def invoke(model, out, *more):
+        result = CliRunner().invoke(make_app(), [*command, "--model", model, "--out", str(out), *more])
+        assert result.exit_code == 0, result.output
+        return result, json.loads((out / "results.json").read_text())
+
+    before, after = tmp_path / "before", tmp_path / "after"
+    first, _ = invoke(weak, before)
+    assert "compared with" not in first.stdout
+    assert "so few pairs" not in first.stderr
+    second, results = invoke(strong, after, "--against", str(before))
+    comparison = results["against"]["suites"]["many"]["all"]
+    difference, limits = by_scipy(after, before, 100)
+    assert comparison["difference"] == pytest.approx(difference, abs=1e-4)
+    assert comparison["difference_ci"] == pytest.approx(list(limits), abs=1e-4)
+    assert comparison["verdict"] == "better"
+    assert f"compared with {before} (" in second.stdout
+    assert second.stdout.splitlines()[-1].endswith("]  better")
+    _, results = invoke(weak, tmp_path / "worse", "--against", str(after))
+    assert results["against"]["suites"]["many"]["all"]["verdict"] == "worse"
+    _, results = invoke(strong, tmp_path / "same", "--against", str(after))
+    assert results["against"]["suites"]["many"]["all"] == {
+        "difference": 0.0, "difference_ci": [0.0, 0.0], "verdict": "within noise",
+    }  # fmt: skip
+    assert "already evaluated" in invoke(strong, after, "--against", str(before))[0].stderr
+    assert "against" not in invoke(strong, after)[1]
+
+
+def test_a_mean_of_subsets_is_compared_within_the_subsets():
+    suites = [suite("sts12", x=X, y=Y)]
+    cosines = sts_cosines(by_angle, suites)
+    turned = {"sts12": {name: -values for name, values in cosines["sts12"].items()}}
+    found = score_differences(suites, cosines, turned, bootstrap=20)["sts12"]
+    score = scores_of_cosines(suites, cosines, bootstrap=20)["sts12"]
+    for figure, own in ((found.all, score.all), (found.mean, score.mean)):
+        assert figure.value == pytest.approx(2 * own.value)
+        assert figure.interval == pytest.approx([2 * limit for limit in own.interval])
+
+
+def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_path):
+    def refused(said, against=evaluated, data=graded, out=tmp_path / "new"):
+        with pytest.raises(PairsmithError) as error:
+            evaluate_sts(settings(tiny_bert, data, against=str(against)), Run(out, Silent()))
+        assert said in str(error.value)
+
+    other = tmp_path / "others.tsv"
+    other.write_text(PAIRS.replace("3.5", "3.6"))
+    refused("measured on other pairs (there 4 pairs of graded; here 4 pairs of others)", data=other)
+    refused("is what --against reads; give another folder as --out", out=evaluated)
+    refused("give a folder that evaluate sts wrote", against=tmp_path)
+    named = tmp_path / "against.tsv"
+    named.write_text(PAIRS)
+    refused("--against takes no test set that is called against itself", data=named)
+    (evaluated / "predictions.jsonl").write_text("")
+    refused("predictions.jsonl has changed since it was written")
+    (evaluated / "predictions.jsonl").unlink()
+    results = json.loads((evaluated / "results.json").read_text())
+    results["about"]["files"] = {}
+    (evaluated / "results.json").write_text(json.dumps(results))
+    refused("has not the cosine of each pair, as an older version wrote it; evaluate its model again")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ValidationError, match="against needs resamples for its intervals"):
+        EvaluateStsSettings(model="m", data="d", against="a", bootstrap=0)
+
+
+def test_few_pairs_are_said_to_tell_little(tiny_bert, graded, tmp_path, capsys):
+    evaluate_sts(settings(tiny_bert, graded), Run(tmp_path / "out", Progress()))
+    assert "graded: so few pairs (4) tell little" in capsys.readouterr().err
+
+
 def test_glove_vectors_are_evaluated(graded, tmp_path):
-    glove = tmp_path / "glove.txt"
-    glove.write_text(
+    vectors = tmp_path / "glove.txt"
+    vectors.write_text(
         "guitar 1 0 0\nman 1 1 0\nonion 0 1 0\ndogs 0 0 1\nmarket 1 0 0\nhorse 0 1 1\nweather 1 0 1\n"
     )
-    results = evaluate_sts(settings(f"glove:{glove}", graded), Run(tmp_path / "out", Silent()))
+    results = evaluate_sts(settings(f"glove:{vectors}", graded), Run(tmp_path / "out", Silent()))
     # Cosines: 1, 1, 0, 1/2, against the scores 5, 3.5, 0, 0.4: ranks 3.5 3.5 1 2 and 4 3 1 2.
     assert results["graded"]["all"] == pytest.approx(100 * 4.5 / np.sqrt(4.5 * 5), abs=1e-3)
 

@@ -3,7 +3,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from pairsmith.cli.app import make_app
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import (
@@ -18,7 +20,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import load_task
 from pairsmith.data.text.folding import folded
-from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.steps.generate import postprocess as postprocessing
 from pairsmith.steps.generate.plan import plan_postprocess
 from pairsmith.steps.generate.postprocess import postprocess
@@ -101,6 +103,20 @@ def test_what_was_kept_for_validation_does_not_become_training_data(tmp_path, ca
         cleaned = postprocess(settings, Run(tmp_path / f"of {len(kept)}", Progress()))
         assert cleaned.table()["sentence1"].to_pylist() == kept
     assert "split: its split train is cleaned; validation is not" in capsys.readouterr().err
+
+
+def test_the_rows_are_accounted_for_in_a_line(tmp_path):
+    entries = [(f"a{n} b", f"c{n} d", 1.0) for n in range(10)]
+    folder(tmp_path / "in", pairs(*entries, entries[0], ("same", "same", 1.0), entries[1]), SCORED_PAIR)
+    command = ("postprocess", "--data", f"{tmp_path}/in", "--validation", "0.2", "--augment", "1")
+    result = CliRunner().invoke(make_app(), [*command, "--out", f"{tmp_path}/out"])
+    out = DatasetFolder.open(tmp_path / "out")
+    held = out.table("validation").num_rows
+    assert (
+        "of 13 rows 3 are dropped (2 duplicate, 1 copy); 10 sampled negatives are added; "
+        f"{held} of these rows are held back for validation\n"
+    ) in result.stderr
+    assert f"wrote {20} rows to {tmp_path}/out (3 not kept" in result.stderr
 
 
 def test_a_split_without_rows_is_left_out(tmp_path):

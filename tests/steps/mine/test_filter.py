@@ -731,7 +731,7 @@ def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
     ("changes", "message"),
     [
         ({"judge": "likeness"}, "seeds is missing"),
-        ({"judge": "encoder", "seeds": "s.jsonl"}, "seeds does nothing without --judge likeness"),
+        ({"judge": "encoder", "seeds": "s.jsonl"}, "seeds has no effect without --judge likeness"),
         ({"judge": "likeness", "seeds": "s.jsonl", "by": "agreement"}, "no scores that agree"),
     ],
 )

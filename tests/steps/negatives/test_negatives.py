@@ -486,8 +486,8 @@ def test_other_columns_are_other_queries(world):
     [
         ({"first_rank": 9, "last_rank": 10}, "ranks 9 to 10 have 2 places, too few for 3 negatives"),
         ({"lowest": 0.5, "highest": 0.2}, "lowest 0.5 is above highest 0.2"),
-        ({"judge_kind": "encoder"}, "judge_kind does nothing without a judge"),
-        ({"recall": 0.5}, "recall does nothing without index"),
+        ({"judge_kind": "encoder"}, "judge_kind has no effect without a judge"),
+        ({"recall": 0.5}, "recall has no effect without index"),
     ],
 )
 def test_settings_without_effect_or_sense_are_refused(world, given, message):

@@ -405,8 +405,8 @@ def test_an_id_of_two_chunks_is_refused(world):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"contaminated": 0.8}, "contaminated does nothing without evaluation or held_back"),
-        ({"evaluation_column": "text"}, "evaluation_column does nothing without evaluation"),
+        ({"contaminated": 0.8}, "contaminated has no effect without evaluation or held_back"),
+        ({"evaluation_column": "text"}, "evaluation_column has no effect without evaluation"),
     ],
 )
 def test_settings_without_effect_are_refused(world, changes, message):
@@ -596,10 +596,10 @@ def test_another_encoder_is_a_judge_too(world, word_counts):
     ("changes", "message"),
     [
         ({"judge": "m"}, "give --threshold or --share"),
-        ({"threshold": 0.5}, "threshold does nothing without a judge"),
-        ({"threshold": 0.0}, "threshold does nothing without a judge"),
-        ({"share": 0.5}, "share does nothing without a judge"),
-        ({"judge_kind": "encoder"}, "judge_kind does nothing without a judge"),
+        ({"threshold": 0.5}, "threshold has no effect without a judge"),
+        ({"threshold": 0.0}, "threshold has no effect without a judge"),
+        ({"share": 0.5}, "share has no effect without a judge"),
+        ({"judge_kind": "encoder"}, "judge_kind has no effect without a judge"),
     ],
 )
 def test_a_judge_wants_a_limit_and_a_limit_a_judge(world, changes, message):

@@ -155,8 +155,8 @@ def test_a_chunk_is_written_for_once_and_ids_have_to_differ(model, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"shown": 2}, "shown does nothing without examples"),
-        ({"decay": 0.0, "against": ["title"]}, "against does nothing with a decay of 0"),
+        ({"shown": 2}, "shown has no effect without examples"),
+        ({"decay": 0.0, "against": ["title"]}, "against has no effect with a decay of 0"),
     ],
 )
 def test_settings_without_effect_are_refused(given, message):

@@ -250,7 +250,7 @@ def test_a_folder_of_beir_and_several_files_are_searched(corpus, tmp_path):
         (["--corpus", "EMPTY", "x"], "EMPTY: holds no documents with text"),
         (["--corpus", "CORPUS", "--best", "41", "x"], "--best 41: there are only 40 documents to search"),
         (["--corpus", "CORPUS", "--best", "0", "x"], "--best: should be greater than or equal to 1, not '0'"),
-        (["--corpus", "CORPUS", "--dimensions", "2", "x"], "dimensions does nothing with bm25"),
+        (["--corpus", "CORPUS", "--dimensions", "2", "x"], "dimensions has no effect with bm25"),
         (["--corpus", "CORPUS", "--model", "glove:CORPUS", "x"], "search takes no GloVe vectors"),
         (["--corpus", "CORPUS", "--model", "nowhere/at/all", "x"], "model nowhere/at/all: no such folder"),
         (["--corpus", "CORPUS", "--model", "BROKEN", "x"], "model BROKEN: "),

@@ -347,9 +347,9 @@ def test_a_cross_encoder_of_summaries_learns_from_a_search(mined, corpora, tiny_
         ({"kind": "summaries"}, "mined is missing"),
         ({"kind": "scored", "loss": "listwise"}, "loss listwise is for positives and negatives"),
         ({"kind": "scored", "mined": "m", "encoder": "e"}, "mined is for positives and negatives"),
-        ({"kind": "scored", "negatives": 5}, "negatives does nothing of kind scored"),
-        ({"window": 60}, "window does nothing of kind pairs"),
-        ({"retrieved": 5}, "retrieved does nothing without mined"),
+        ({"kind": "scored", "negatives": 5}, "negatives has no effect with --kind scored"),
+        ({"window": 60}, "window has no effect with --kind pairs"),
+        ({"retrieved": 5}, "retrieved has no effect without mined"),
     ],
 )
 def test_settings_that_do_not_go_together_are_told_before_anything_runs(changes, message):
@@ -360,11 +360,11 @@ def test_settings_that_do_not_go_together_are_told_before_anything_runs(changes,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"inputs": "i"}, "inputs does nothing of kind pairs"),
-        ({"style_weight": 2.0}, "style_weight does nothing of kind pairs"),
-        ({"kind": "summaries", "inputs": "i"}, "inputs does nothing of kind summaries"),
-        ({"kind": "summaries", "answers": "spacy:m"}, "answers does nothing of kind summaries"),
-        ({"negatives": 2}, "negatives does nothing without outputs"),
+        ({"inputs": "i"}, "inputs has no effect with --kind pairs"),
+        ({"style_weight": 2.0}, "style_weight has no effect with --kind pairs"),
+        ({"kind": "summaries", "inputs": "i"}, "inputs has no effect with --kind summaries"),
+        ({"kind": "summaries", "answers": "spacy:m"}, "answers has no effect with --kind summaries"),
+        ({"negatives": 2}, "negatives has no effect without outputs"),
         ({"batch_size": 1}, "batch_size 1 leaves a pair without negatives"),
         ({"batch_size": 1, "outputs": "o", "negatives": 0}, "batch_size 1 leaves a pair without negatives"),
         (
@@ -381,10 +381,10 @@ def test_settings_that_would_do_nothing_are_told(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"style": 0.9}, "style does nothing of kind pairs"),
-        ({"kind": "summaries", "window": 60}, "window does nothing of kind summaries"),
-        ({"kind": "reading", "min_sentences": 2}, "min_sentences does nothing of kind reading"),
-        ({"recall": 0.9}, "recall does nothing without index"),
+        ({"style": 0.9}, "style has no effect with --kind pairs"),
+        ({"kind": "summaries", "window": 60}, "window has no effect with --kind summaries"),
+        ({"kind": "reading", "min_sentences": 2}, "min_sentences has no effect with --kind reading"),
+        ({"recall": 0.9}, "recall has no effect without index"),
     ],
 )
 def test_settings_of_mining_that_would_do_nothing_are_told(changes, message):

@@ -131,6 +131,12 @@ def test_an_evaluation_that_was_compared_with_an_earlier_one_says_so(tmp_path):
             text.split()
         )
         assert "/somewhere" not in text
+    suites = {"graded": {"all": difference | {"verdict": "better"}}}
+    sts = {"against": {"folder": "/somewhere/before", "model": "org/base", "suites": suites}}
+    (run / "after" / "results.json").write_text(json.dumps(results | sts))
+    text = text_of(page_of(run / "after", tmp_path / "sts"))
+    assert "graded · all +1.40, 95 % interval -0.20 to +3.04: better." in text
+    assert "over the same pairs" in text
     (run / "after" / "results.json").write_text(json.dumps(results | {"against": {"folder": "x"}}))
     assert "Compared with" not in text_of(page_of(run / "after", tmp_path / "other"))
 

@@ -17,10 +17,8 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
-from pairsmith.data.splits import split_of
+from pairsmith.data.splits import ABOUT_DATA, split_of
 
-_ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
-"""Files that a data set has beside its rows, such as ``README.md``, and that are no documents."""
 _BYTE = re.compile("[\udc80-\udcff]")
 
 
@@ -92,5 +90,5 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
 
 def _is_document(name: str, kinds: Collection[str]) -> bool:
     path = PurePosixPath(name)
-    about_data = len(path.parts) == 1 and path.stem.lower() in _ABOUT_DATA
+    about_data = len(path.parts) == 1 and path.stem.lower() in ABOUT_DATA
     return path.suffix.lower() in kinds and not about_data

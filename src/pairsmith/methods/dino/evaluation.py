@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError, ModelError
+from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
 from pairsmith.metrics.bootstrap import interval, mean_draws, rounded, spearman_draws
 from pairsmith.metrics.classification import accuracy, confusion, macro_f1, precision_recall_f1, resampled
@@ -23,6 +24,10 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """A function from n texts to vectors, ``(n, d)`` of any floating dtype."""
 Floats = NDArray[np.float64]
+CosinesOfSubsets = Mapping[str, Floats]
+"""The cosines of a suite's pairs by subset, each ``(pairs,)`` float64 from -1 to 1."""
+CosinesOfSuites = Mapping[str, CosinesOfSubsets]
+"""The cosines of all suites by name."""
 LabelledPairs = Sequence[tuple[str, str, str]]
 """First text, second text, label."""
 
@@ -77,6 +82,14 @@ def sts_scores(
         InputError: the scores of a suite or of a subset are all equal.
         ModelError: a vector is not finite, or all pairs are equally similar.
     """
+    return scores_of_cosines(suites, sts_cosines(encode, suites), bootstrap=bootstrap, seed=seed)
+
+
+def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[str, Floats]]:
+    """The cosine of each pair's two vectors by suite and subset, each ``(pairs,)`` float64 (D11).
+
+    ``encode`` is called once, with every distinct text. Raises a ``ModelError`` where a vector is not finite.
+    """
     texts = distinct_texts(suites)
     vectors = np.asarray(encode(texts))
     faulty = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
@@ -86,27 +99,101 @@ def sts_scores(
             f"the first that of {texts[faulty[0]][:80]!r}; try dtype float32, or another model"
         )
     rows = {text: row for row, text in enumerate(texts)}
-    return {suite.name: _score_suite(suite, vectors, rows, bootstrap, seed) for suite in suites}
+
+    def of_pairs(pairs: Sequence[GradedPair]) -> Floats:
+        first, second = ([rows[text] for text in side] for side in _sides(pairs))
+        return cosine_similarity_rows(vectors[first], vectors[second])
+
+    return {suite.name: {name: of_pairs(pairs) for name, pairs in suite.subsets.items()} for suite in suites}
 
 
-def _score_suite(
-    suite: StsSuite, vectors: NDArray[np.floating], rows: Mapping[str, int], bootstrap: int, seed: int
-) -> SuiteScores:
-    cosines, gold = dict[str, Floats](), dict[str, Floats]()
-    for name, pairs in suite.subsets.items():
-        first = vectors[[rows[pair.sentence1] for pair in pairs]]
-        cosines[name] = cosine_similarity_rows(first, vectors[[rows[pair.sentence2] for pair in pairs]])
-        gold[name] = np.array([pair.score for pair in pairs])
-    subsets = {name: _correlation(cosines[name], gold[name], f"{suite.name} {name}") for name in cosines}
-    all_cosines, all_gold = np.concatenate(list(cosines.values())), np.concatenate(list(gold.values()))
-    correlation = _correlation(all_cosines, all_gold, suite.name)
-    rng = np.random.default_rng([seed, *suite.name.encode()])
-    draws = spearman_draws(all_cosines, all_gold, draws=bootstrap, rng=rng)
+def _sides(pairs: Sequence[GradedPair]) -> tuple[list[str], list[str]]:
+    return [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
+
+
+def scores_of_cosines(
+    suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int = 1000, seed: int = 0
+) -> dict[str, SuiteScores]:
+    """The scores of ``sts_scores`` from the cosines of all pairs, see ``sts_cosines``."""
+    return {suite.name: _score_suite(suite, cosines[suite.name], bootstrap, seed) for suite in suites}
+
+
+def _score_suite(suite: StsSuite, cosines: CosinesOfSubsets, bootstrap: int, seed: int) -> SuiteScores:
+    gold = _gold(suite)
+    subsets = {name: _correlation(cosines[name], gold[name], f"{suite.name} {name}") for name in gold}
+    correlation = _correlation(_joined(cosines), _joined(gold), suite.name)
+    draws, mean_of_subsets = _draws(suite, cosines, bootstrap, seed)
     mean = None
-    if len(subsets) > 1:
-        parts = [spearman_draws(cosines[name], gold[name], draws=bootstrap, rng=rng) for name in subsets]
-        mean = Figure(float(np.mean(list(subsets.values()))), _interval(mean_draws(parts)))
-    return SuiteScores(len(all_gold), Figure(correlation, _interval(draws)), mean, subsets)
+    if mean_of_subsets is not None:
+        mean = Figure(float(np.mean(list(subsets.values()))), _interval(mean_of_subsets))
+    return SuiteScores(sum(map(len, gold.values())), Figure(correlation, _interval(draws)), mean, subsets)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteDifferences:
+    """How much the scores of one encoder on a suite are above those of another one (D11), each ×100.
+
+    Attributes:
+        all: of the correlation over all pairs.
+        mean: of the mean of the subsets' correlations; None where there is one subset.
+    """
+
+    all: Figure
+    mean: Figure | None
+
+
+def score_differences(
+    suites: Sequence[StsSuite],
+    cosines: CosinesOfSuites,
+    others: CosinesOfSuites,
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, SuiteDifferences]:
+    """The scores of ``cosines`` less those of ``others``, for each suite, with paired intervals (D11).
+
+    Each of the ``bootstrap`` resamples, 1 or more, draws pairs with replacement, and both correlations are
+    computed over the same ones, so that easy and hard pairs weigh on both alike. ``seed`` is theirs.
+    """
+    own, other = (scores_of_cosines(suites, encoder, bootstrap=0, seed=seed) for encoder in (cosines, others))
+    differences = {}
+    for suite in suites:
+        a, b = own[suite.name], other[suite.name]
+        all_a, mean_a = _draws(suite, cosines[suite.name], bootstrap, seed)
+        all_b, mean_b = _draws(suite, others[suite.name], bootstrap, seed)
+        mean = None
+        if a.mean and b.mean and mean_a is not None and mean_b is not None:
+            mean = Figure(a.mean.value - b.mean.value, _interval(mean_a - mean_b))
+        overall = Figure(a.all.value - b.all.value, _interval(all_a - all_b))
+        differences[suite.name] = SuiteDifferences(overall, mean)
+    return differences
+
+
+def _draws(
+    suite: StsSuite, cosines: CosinesOfSubsets, bootstrap: int, seed: int
+) -> tuple[Floats, Floats | None]:
+    """Bootstrap correlations over all pairs, and their mean over the subsets; each ``(bootstrap,)`` float64.
+
+    Which pairs a resample draws depends on the suite and the seed alone, so that those of two encoders are
+    the same.
+    """
+    gold = _gold(suite)
+    rng = np.random.default_rng([seed, *suite.name.encode()])
+    overall = spearman_draws(_joined(cosines), _joined(gold), draws=bootstrap, rng=rng)
+    if len(gold) == 1:
+        return overall, None
+    return overall, mean_draws(
+        [spearman_draws(cosines[name], gold[name], draws=bootstrap, rng=rng) for name in gold]
+    )
+
+
+def _gold(suite: StsSuite) -> dict[str, Floats]:
+    """People's scores by subset."""
+    return {name: np.array([pair.score for pair in pairs]) for name, pairs in suite.subsets.items()}
+
+
+def _joined(by_subset: CosinesOfSubsets) -> Floats:
+    return np.concatenate(list(by_subset.values()))
 
 
 def _correlation(cosines: Floats, gold: Floats, where: str) -> float:

@@ -109,8 +109,9 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
     begun = time.monotonic()
     spearman_draws(values, values, draws=CALIBRATION_DRAWS, rng=rng)
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
-    count = counted(settings.data, before, len(texts))
-    return _estimate(loading + per_text * count + draw * drawn * settings.bootstrap)
+    times = 3 if settings.against else 1  # for a comparison also those of both encoders on the same pairs
+    seconds = loading + per_text * counted(settings.data, before, len(texts))
+    return _estimate(seconds + draw * drawn * settings.bootstrap * times, sum(sizes) * 250)
 
 
 _STAND_IN = "A text that stands in for those of the folder."

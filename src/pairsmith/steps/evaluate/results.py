@@ -21,6 +21,8 @@ from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
 """Of fewer rows or queries a figure has an interval of some 20 points."""
+FEW_PAIRS = 100
+"""Of fewer pairs a correlation of 80 has an interval of some 15 points or more."""
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 AGAINST = "against"

@@ -16,7 +16,13 @@ from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.steps.evaluate.kept_search import KeptSearch
-from pairsmith.steps.evaluate.paired import Earlier, compared, figures_in, paired_table, read_earlier
+from pairsmith.steps.evaluate.paired_retrieval import (
+    Earlier,
+    compared,
+    figures_in,
+    read_earlier,
+    retrieval_comparison,
+)
 from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
     Evaluated,
@@ -145,5 +151,5 @@ def retrieval_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table, a line for each measure."""
     head = f"{results['queries']:,} queries, {results['documents']:,} documents"
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
-    below = [paired_table(results["against"])] if "against" in results else []
+    below = [retrieval_comparison(results["against"])] if "against" in results else []
     return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *below])

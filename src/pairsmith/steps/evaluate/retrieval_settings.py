@@ -7,7 +7,13 @@ from pydantic import Field, model_validator
 from pairsmith.core.fields import Device, Dtype, TextsAtOnce
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
-from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, Pooling, TextLength
+from pairsmith.steps.evaluate.settings import (
+    Bootstraps,
+    BootstrapSeed,
+    Pooling,
+    TextLength,
+    refuse_without_resamples,
+)
 
 BM25 = "bm25"
 
@@ -132,8 +138,7 @@ class EvaluateRetrievalSettings(Settings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         refuse_without_effect(self, self.model)
-        if self.against is not None and self.bootstrap == 0:
-            raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
+        refuse_without_resamples(self.against, self.bootstrap)
         if self.corpus:
             refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
             refuse(self, ("exclude_own",), "with corpus, where queries have no ids of documents")

@@ -46,6 +46,12 @@ TextLength = Annotated[
 ]
 
 
+def refuse_without_resamples(against: str | None, bootstrap: int) -> None:
+    """Refuse a comparison without resamples; for use in a model's validator."""
+    if against is not None and bootstrap == 0:
+        raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
+
+
 class EvaluateStsSettings(Settings):
     """Spearman's correlation between cosine similarity and human scores (D11)."""
 
@@ -72,10 +78,22 @@ class EvaluateStsSettings(Settings):
         ge=3,
         description="Longest sentence in tokens; the rest is cut off. Unset: the model's own limit.",
     )
+    against: str | None = Field(
+        default=None,
+        description="Folder that evaluate sts wrote on the same pairs: also say by how much each figure "
+        "differs from the one there, with a 95 % interval over the pairs, and whether that is better, worse "
+        "or within noise.",
+        json_schema_extra=BY_CONTENT,
+    )
     bootstrap: Bootstrap = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _resamples_to_compare(self) -> Self:
+        refuse_without_resamples(self.against, self.bootstrap)
+        return self
 
 
 class EvaluateLabelsSettings(Settings):

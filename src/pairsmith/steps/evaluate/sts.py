@@ -7,13 +7,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import Encode, sts_scores
+from pairsmith.methods.dino.evaluation import Encode, scores_of_cosines, sts_cosines
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
-from pairsmith.runs import Run, resolve_dtype
-from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, hash_rows, with_interval
+from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.steps.evaluate.paired_sts import (
+    Earlier,
+    compared,
+    cosines_in,
+    predictions,
+    read_earlier,
+    sts_comparison,
+)
+from pairsmith.steps.evaluate.results import (
+    AGAINST,
+    FEW_PAIRS,
+    Evaluated,
+    evaluate_once,
+    hash_rows,
+    with_interval,
+)
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.shared import load_options
 
@@ -23,24 +39,54 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
 
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
     They have a key per suite (see ``SuiteScores``), and ``about``. Of an encoder that ``train-encoder`` wrote
-    a suite has ``trained_on``, too: how many of its pairs were learned.
+    a suite has ``trained_on``, too: how many of its pairs were learned. ``predictions.jsonl`` has the cosine
+    of each pair. With ``against`` the results have what ``compared`` returns under this name.
     """
     settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
+    digest = hash_pairs(suites)
+    named_against = any(suite.name == AGAINST for suite in suites)
+    if settings.against is not None:
+        refuse_source(run, against=settings.against)
+        if named_against:
+            raise SettingsError(
+                f"--against takes no test set that is called {AGAINST} itself; give its file another name"
+            )
+    earlier = read_earlier(settings, suites, digest)
+    for suite in suites:
+        if len(suite.pairs) < FEW_PAIRS:
+            run.progress.say(
+                f"{suite.name}: so few pairs ({len(suite.pairs)}) tell little; two models may well be some "
+                "points apart by chance"
+            )
     return evaluate_once(
         run,
         "evaluate sts",
         settings,
-        inputs={"data": hash_pairs(suites)},
+        inputs={"data": digest},
         models={"model": model_revision(settings.model)},
         compute=partial(_compute, settings, suites, run.progress),
-        table=lambda results: sts_table({suite.name: results[suite.name] for suite in suites}),
+        table=lambda results: _table(results, suites),
+        compares=not named_against,
+        beside=partial(_beside, earlier, settings, suites, run) if earlier else None,
     )
 
 
+def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
+    table = sts_table({suite.name: results[suite.name] for suite in suites})
+    return f"{table}\n{sts_comparison(results[AGAINST])}" if "suites" in results.get(AGAINST, ()) else table
+
+
+def _beside(
+    earlier: Earlier, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
+) -> dict[str, Any]:
+    own = cosines_in(run.out, suites)
+    return compared(earlier, suites, own, bootstrap=settings.bootstrap, seed=settings.seed)
+
+
 def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress: Progress) -> Evaluated:
-    encode = encoder_of(settings, progress)
-    scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
+    cosines = sts_cosines(encoder_of(settings, progress), suites)
+    scores = scores_of_cosines(suites, cosines, bootstrap=settings.bootstrap, seed=settings.seed)
     figures = {name: score.to_json() for name, score in scores.items()}
     trained_on = frozenset() if settings.model.startswith(GLOVE) else read_trained_on(settings.model)
     for suite in suites if trained_on else ():
@@ -51,7 +97,7 @@ def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress
                 f"{suite.name}: {known:,} of {len(suite.pairs):,} pairs are among those that the encoder was "
                 "trained on; its figure is better than it would be on others"
             )
-    return figures, None
+    return figures, predictions(suites, cosines)
 
 
 def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -28,7 +28,7 @@ def training_sources(settings: EvaluateParaphraseSettings) -> dict[str, str]:
         return {}
     if _has_splits(settings.train):
         if settings.ids:
-            raise SettingsError("--ids does nothing with a folder of splits as --train; leave it out")
+            raise SettingsError("--ids has no effect with a folder of splits as --train; leave it out")
         return {f"train, {n}": _file(settings.train, settings, n, "train.tsv") for n in settings.splits}
     ids = settings.ids
     lists = {f"ids, {n}": _file(ids, settings, n, "train_ids.tsv") for n in settings.splits} if ids else {}

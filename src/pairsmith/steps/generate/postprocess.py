@@ -4,6 +4,7 @@ The method is ``methods/dino/training_set.py``. The step reads the rows, commits
 rejects, and writes the card.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ from pairsmith.data.schemas import (
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.requests import GeneratedRow
-from pairsmith.methods.dino.training_set import make_training_set
+from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
 from pairsmith.runs.folder import open_training_rows, read_manifest
 from pairsmith.runs.mapped import finished, nothing_to_do
@@ -82,7 +83,19 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in rejects)
     if generated.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = training_set.negatives
+    run.progress.say(_account(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
     return finished(writer, _card(settings, generated, counts), run)
+
+
+def _account(training_set: TrainingSet, given: int, *, sampled: bool) -> str:
+    """A line for people on what became of the rows."""
+    dropped = Counter(reject.filter for reject in training_set.rejects)
+    filters = ", ".join(f"{count:,} {name}" for name, count in dropped.most_common())
+    parts = [f"of {given:,} rows {dropped.total():,} are dropped{f' ({filters})' if filters else ''}"]
+    if sampled:
+        parts.append(f"{training_set.negatives:,} sampled negatives are added")
+    parts.append(f"{len(training_set.validation):,} of these rows are held back for validation")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
 from pairsmith.runs import Growth, ShardEntry, ShardSpec
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.shared import naming_texts
 
 Items = Sequence[str] | range
 """The inputs of a pair task, or the numbers of the texts of a text task."""
@@ -65,7 +66,10 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
     demand = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
-    sources = (read_texts(source, columns=settings.column) for source in settings.inputs)
+    sources = (
+        read_texts(source, columns=settings.column, remedy=naming_texts("column"))
+        for source in settings.inputs
+    )
     for record in islice(chain.from_iterable(sources), settings.limit):
         name = text_id(record.text)
         if name not in seen and (not drafts or len(drafts[-1][0]) == settings.shard_size):

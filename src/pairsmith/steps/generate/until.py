@@ -16,6 +16,7 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.status import label_counts
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.shared import naming_texts
 
 MOST = 5
 """A run asks for at most this many times the texts that it would need if each were accepted."""
@@ -77,7 +78,10 @@ def _inputs(settings: GenerateSettings, task: TaskSpec) -> int:
     """How many inputs there are at most; a text task wants none."""
     if task.kind == "text":
         return MOST * (settings.until or 0)
-    every = chain.from_iterable(read_texts(source, columns=settings.column) for source in settings.inputs)
+    every = chain.from_iterable(
+        read_texts(source, columns=settings.column, remedy=naming_texts("column"))
+        for source in settings.inputs
+    )
     count = sum(1 for _ in every)
     return count if settings.limit is None else min(count, settings.limit)
 

@@ -45,7 +45,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.settings import AskSettings
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 _NAMES = {
     "encoder-decoder": "a model with an encoder and a decoder",
@@ -139,7 +139,7 @@ def texts(settings: AskSettings) -> Iterator[Document]:
 def _every(settings: AskSettings) -> Iterator[Document]:
     """All texts, each with the number of its input as its group."""
     for number, source in enumerate(settings.inputs):
-        for document in read_documents(source, column=settings.column):
+        for document in read_documents(source, column=settings.column, remedy=naming_texts("column")):
             yield replace(document, group=str(number))
 
 
@@ -213,7 +213,7 @@ def _checked_kind(settings: AskSettings) -> Kind:
     for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
         if getattr(settings, name) != AskSettings.model_fields[name].default:
             way = f" and --decoding {settings.decoding}" if kind != "cloze" else ""
-            raise SettingsError(f"{option_name(name)} does nothing with {_NAMES[kind]}{way}; leave it out")
+            raise SettingsError(f"{option_name(name)} has no effect with {_NAMES[kind]}{way}; leave it out")
     return kind
 
 

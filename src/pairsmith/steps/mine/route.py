@@ -102,8 +102,9 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         )
         if left_out:
             run.progress.say(
-                f"{left_out:,} nearer neighbours are left out, as they or their answers stand in the "
-                f"other text word for word; the {settings.k} nearest of each text are counted without them"
+                f"{left_out:,} nearer neighbours are left out, as meant: a pair of which one text (or its "
+                "answer) stands in the other word for word teaches only copying; the "
+                f"{settings.k} nearest of each text are counted without them"
             )
         # All of them, or those of a retrieval rule.
         choose_from_files(

@@ -168,8 +168,7 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
             f"{comparison['difference']:+.2f}",
             "{:+.2f} to {:+.2f}".format(*comparison["difference_ci"]),
         )
-        for name, comparison in beside.items()
-        if isinstance(comparison, Mapping)
+        for name, comparison in _comparisons(beside)
     ]
     if not rows:
         return
@@ -179,10 +178,26 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
         ["figure", "verdict", "difference", "95 % interval"],
         rows,
         texts=2,
-        note="Each difference is the mean over the same queries, so that hard and easy ones weigh on both. "
-        "Within noise: the interval holds 0.",
+        note=f"{_HOW_COMPARED['suites' in beside]} Within noise: the interval holds 0.",
         title=f"Compared with {shown(name, 60)} ({shown(model, 60)})",
     )
+
+
+_HOW_COMPARED = {
+    False: "Each difference is the mean over the same queries, so that hard and easy ones weigh on both.",
+    True: "Each difference is that of correlations over the same pairs, so that hard and easy ones weigh on "
+    "both.",
+}
+"""What a difference is, by whether test sets of pairs were compared, or rankings for queries."""
+
+
+def _comparisons(beside: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The compared figures by name; those of a test set of pairs are named after it, too."""
+    for name, comparison in beside.items():
+        if isinstance(comparison, Mapping) and "verdict" in comparison:
+            yield name, comparison
+    for suite, figures in beside.get("suites", {}).items():
+        yield from ((f"{suite} · {name}", figure) for name, figure in figures.items())
 
 
 def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:

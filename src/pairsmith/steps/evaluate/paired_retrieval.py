@@ -1,0 +1,93 @@
+"""An evaluation of retrieval beside an earlier one of the same data: differences over the same queries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.core.errors import FolderError, redacted
+from pairsmith.core.paths import Place
+from pairsmith.data.beir import RetrievalSet
+from pairsmith.metrics.ranking import MEASURES
+from pairsmith.steps.evaluate.paired import (
+    earlier_folder,
+    paired_table,
+    predictions_in,
+    too_old,
+    with_verdict,
+)
+from pairsmith.steps.evaluate.results import Record, mean_intervals
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+
+EachQuery = Mapping[str, Sequence[float]]
+"""The figures of n queries, ×100, by the names of ``MEASURES``; all in the order of the same queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An evaluation to compare with: its folder, the name of its model, and its figures."""
+
+    folder: Place
+    model: str
+    figures: EachQuery
+
+
+def read_earlier(settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str) -> Earlier | None:
+    """The evaluation that ``against`` names, if any; one of other data, or measured otherwise, is refused.
+
+    ``digest`` is that of ``data``.
+    """
+    if settings.against is None:
+        return None
+
+    def refuse_other(option: str, about: Record, results: Mapping[str, Any]) -> None:
+        if about.inputs.get("data") != digest:
+            counts = [f"{results[name]:,} {name}" for name in ("queries", "documents") if name in results]
+            raise FolderError(
+                f"{option}: measured on other queries, documents or relevance (there {', '.join(counts)}; "
+                f"here {len(data.queries):,} queries, {len(data.documents):,} documents); give a result on "
+                "the same data, or evaluate its model on these"
+            )
+        for name in ("depth", "exclude_own"):
+            there, own = about.settings.get(name), getattr(settings, name)
+            if there != own:
+                raise FolderError(
+                    f"{option}: measured with {name} {there}, here it is {own}; figures depend on it, so "
+                    "give the same to both"
+                )
+
+    folder, model = earlier_folder(settings.against, "evaluate retrieval", refuse_other)
+    return Earlier(folder, model, figures_in(folder, list(data.queries)))
+
+
+def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
+    """The figures of the queries, in their order, that an evaluation wrote into its folder."""
+    rows = {row["query"]: row for row in predictions_in(folder)}
+    if not all(name in rows.get(query, ()) for query in queries for name in MEASURES):
+        raise too_old(folder, "has not all figures of each query")
+    return {name: [float(rows[query][name]) for query in queries] for name in MEASURES}
+
+
+def compared(earlier: Earlier, figures: EachQuery, *, bootstrap: int, seed: int) -> dict[str, Any]:
+    """How much the figures are above those of the earlier evaluation, for ``results.json``.
+
+    For each measure the mean ``difference`` over the queries, ×100, and ``difference_ci``, its 95 % interval:
+    each of the ``bootstrap`` resamples draws queries, and both evaluations are averaged over the same ones.
+    The ``verdict`` is ``NOISE`` where the interval contains 0.
+    """
+    differences = {
+        name: [figure - there for figure, there in zip(figures[name], earlier.figures[name], strict=True)]
+        for name in MEASURES
+    }
+    limits = mean_intervals(differences, bootstrap=bootstrap, seed=seed)
+    comparison: dict[str, Any] = {"folder": redacted(str(earlier.folder)), "model": earlier.model}
+    for name, per_query in differences.items():
+        spread = limits[f"{name}_ci"]
+        assert spread is not None, "the settings want resamples"
+        comparison[name] = with_verdict(sum(per_query) / len(per_query), (spread[0], spread[1]))
+    return comparison
+
+
+def retrieval_comparison(against: Mapping[str, Any]) -> str:
+    """What ``compared`` returned as a plain table, a line for each measure."""
+    figures = {name: against[name] for name in MEASURES}
+    return paired_table(against["folder"], against["model"], "queries", figures)

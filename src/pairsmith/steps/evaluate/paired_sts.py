@@ -1,0 +1,128 @@
+"""An evaluation of sentence similarity beside an earlier one: differences over the same pairs (D11)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pairsmith.core.errors import FolderError, redacted
+from pairsmith.core.paths import Place
+from pairsmith.data.sts import StsSuite
+from pairsmith.methods.dino.evaluation import CosinesOfSuites, Figure, SuiteDifferences, score_differences
+from pairsmith.steps.evaluate.paired import (
+    earlier_folder,
+    paired_table,
+    predictions_in,
+    too_old,
+    with_verdict,
+)
+from pairsmith.steps.evaluate.results import Record
+from pairsmith.steps.evaluate.settings import EvaluateStsSettings
+
+WHOLE_RANGE = (-200.0, 200.0)
+"""Where two correlations ×100 can differ, if no resample of a handful of pairs can be ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An evaluation to compare with: its folder, the name of its model, and its cosines."""
+
+    folder: Place
+    model: str
+    cosines: CosinesOfSuites
+
+
+def read_earlier(settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str) -> Earlier | None:
+    """The evaluation that ``against`` names, if any; one of other pairs is refused.
+
+    ``digest`` is that of the pairs of ``suites``.
+    """
+    if settings.against is None:
+        return None
+
+    def refuse_other(option: str, about: Record, results: Mapping[str, Any]) -> None:
+        if about.inputs.get("data") == digest:
+            return
+        there = {
+            name: figures["pairs"]
+            for name, figures in results.items()
+            if isinstance(figures, Mapping) and isinstance(figures.get("pairs"), int)
+        }
+        here = {suite.name: len(suite.pairs) for suite in suites}
+        raise FolderError(
+            f"{option}: measured on other pairs (there {_counts(there)}; here {_counts(here)}); give a "
+            "result on the same file or test sets, or evaluate its model on these"
+        )
+
+    folder, model = earlier_folder(settings.against, "evaluate sts", refuse_other)
+    return Earlier(folder, model, cosines_in(folder, suites))
+
+
+def _counts(pairs: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} pairs of {name}" for name, count in pairs.items())
+
+
+def predictions(suites: Sequence[StsSuite], cosines: CosinesOfSuites) -> Iterator[dict[str, Any]]:
+    """The rows of ``predictions.jsonl``: each pair, people's score of it, and its cosine."""
+    for suite in suites:
+        for name, pairs in suite.subsets.items():
+            for pair, cosine in zip(pairs, cosines[suite.name][name].tolist(), strict=True):
+                yield {
+                    "suite": suite.name,
+                    "subset": name,
+                    "sentence1": pair.sentence1,
+                    "sentence2": pair.sentence2,
+                    "score": pair.score,
+                    "cosine": cosine,
+                }
+
+
+def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
+    """The cosines that an evaluation of these suites wrote into its folder."""
+    cosines = [row["cosine"] for row in predictions_in(folder)]
+    if len(cosines) != sum(len(suite.pairs) for suite in suites):
+        raise too_old(folder, "has not the cosine of each pair")
+    in_order = iter(cosines)
+    return {
+        suite.name: {
+            name: np.array([next(in_order) for _ in pairs], np.float64)
+            for name, pairs in suite.subsets.items()
+        }
+        for suite in suites
+    }
+
+
+def compared(
+    earlier: Earlier, suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int, seed: int
+) -> dict[str, Any]:
+    """How much the figures are above those of the earlier evaluation, for ``results.json``.
+
+    ``suites`` has for each suite, under ``all`` and ``mean`` as in ``SuiteScores``, what ``with_verdict``
+    returns of ``score_differences``.
+    """
+    differences = score_differences(suites, cosines, earlier.cosines, bootstrap=bootstrap, seed=seed)
+    return {
+        "folder": redacted(str(earlier.folder)),
+        "model": earlier.model,
+        "suites": {name: _of_suite(difference) for name, difference in differences.items()},
+    }
+
+
+def _of_suite(differences: SuiteDifferences) -> dict[str, Any]:
+    figures: dict[str, Figure | None] = {"all": differences.all, "mean": differences.mean}
+    return {
+        name: with_verdict(figure.value, figure.interval or WHOLE_RANGE)
+        for name, figure in figures.items()
+        if figure is not None
+    }
+
+
+def sts_comparison(against: Mapping[str, Any]) -> str:
+    """What ``compared`` returned as a plain table, a line for each figure of each suite."""
+    figures = {
+        suite if name == "all" else f"{suite}, mean of subsets": difference
+        for suite, by_figure in against["suites"].items()
+        for name, difference in by_figure.items()
+    }
+    return paired_table(against["folder"], against["model"], "pairs", figures)
