@@ -67,8 +67,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         models={"model": model_revision(settings.model)},
         compute=partial(_compute, settings, suites, run.progress),
         table=lambda results: _table(results, suites),
-        compares=not named_against,
-        beside=partial(_beside, earlier, settings, suites, run) if earlier else None,
+        compare=None if named_against else partial(_compared_with, earlier, settings, suites, run),
     )
 
 
@@ -77,9 +76,11 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
     return f"{table}\n{sts_comparison(results[AGAINST])}" if "suites" in results.get(AGAINST, ()) else table
 
 
-def _beside(
-    earlier: Earlier, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
-) -> dict[str, Any]:
+def _compared_with(
+    earlier: Earlier | None, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
+) -> dict[str, Any] | None:
+    if earlier is None:
+        return None
     own = cosines_in(run.out, suites)
     return compared(earlier, suites, own, bootstrap=settings.bootstrap, seed=settings.seed)
 
