@@ -74,7 +74,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     per_text = sum(len(model.encode(string)) + 1 for string in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
     size = len(encode_table(sample)) + len(encode_table(rejects))
-    shards = -(-items // settings.shard_size)
+    shards = -(-items // (settings.shard_size or settings.shard_bounds.pick(items)))
     workers = min(settings.workers, shards)
     one = sharded(
         loading=loading,
@@ -121,11 +121,12 @@ def _inputs(
     """The number of items there will be, and some of them to calibrate on."""
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
+    size = settings.shard_size or settings.shard_bounds.most
     by_source: list[tuple[int, list[str]]] = []
     left = math.inf if settings.limit is None else settings.limit
     for source in settings.inputs:
         if source not in before:
-            shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding)
+            shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding, size)
             texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
             number = len(texts)
         elif (rows := before[source].sample) is not None:
@@ -141,6 +142,6 @@ def _inputs(
     sample: list[str] = []
     for number, some in by_source:
         # Each source in proportion, from all over it: a file may begin with its shortest lines.
-        wanted = max(1, -(-settings.shard_size * number // max(count, 1)))
+        wanted = max(1, -(-size * number // max(count, 1)))
         sample += some[:: max(1, -(-len(some) // wanted))]
     return count, sample

@@ -97,7 +97,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
         shared=shared,
         size=round(sample.nbytes * text_count / len(some)),
         rows=question_count,
-        shards=-(-count // settings.shard_size),
+        shards=-(-count // (settings.shard_size or settings.shard_bounds.pick(count))),
         tokens=question_count * 20,
         sample=sample,
     )
@@ -167,6 +167,6 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
         shared=per_question * count,
         size=rows.nbytes * count // len(sample),
         rows=count,
-        shards=-(-count // settings.shard_size),
+        shards=-(-count // (settings.shard_size or settings.shard_bounds.pick(count))),
         sample=rows,
     )

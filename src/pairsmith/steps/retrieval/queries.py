@@ -30,6 +30,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import (
     ProgressScaler,
@@ -67,6 +68,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
+    shard_size = shard_size_of(settings, run, count)
+    settings = settings.model_copy(update={"shard_size": shard_size})
     writer = FolderWriter.start(
         run,
         step="queries",
@@ -74,7 +77,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         settings=_identifying(settings),
         inputs=hashes("chunks", sources[:1]) | hashes("examples", sources[1:]),
         models=models,
-        planned=-(-count // settings.shard_size),
+        planned=-(-count // shard_size),
     )
     if writer.finished:
         return nothing_to_do(writer, run)
@@ -85,7 +88,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         partial(_load_worker, settings, models),
         partial(chunks, settings),
         count,
-        settings.shard_size,
+        shard_size,
         ExecutorChoice.of(settings),
         run,
         title="write queries",

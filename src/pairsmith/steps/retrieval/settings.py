@@ -1,7 +1,7 @@
 """Settings of the steps from documents to the training data of a retriever."""
 
 from dataclasses import fields
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from pairsmith.core.fields import (
     JudgeOfQueries,
     Rank,
     RayAddress,
+    ShardBounds,
     Workers,
     WorldSize,
 )
@@ -138,11 +139,13 @@ class QueriesSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_size: int = Field(
-        default=25,
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=8, most=25)
+    shard_size: int | None = Field(
+        default=None,
         ge=1,
         le=100_000,
-        description="Number of chunks that are processed and saved together. A GPU is faster with more.",
+        description="Number of chunks that are processed and saved together. A GPU is faster with more. "
+        f"{shard_bounds.unset}",
     )
 
     @field_validator("kinds", "against")
