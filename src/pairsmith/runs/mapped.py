@@ -103,8 +103,8 @@ def start_part(
     )
     try:
         return start(replace(run, fresh=False))
-    except OtherWorkError:
-        run.progress.say(f"{run.out} was made with other settings or inputs; it is made again from the start")
+    except OtherWorkError as error:
+        run.progress.say(f"{run.out} is made again from the start, as its {error.changed} changed")
         return start(replace(run, fresh=True))
 
 
