@@ -132,6 +132,12 @@ class QueriesSettings(Settings):
         description="Use the model's chat template, with the instruction as the user's message.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling.")
+    reuse: str | None = Field(
+        default=None,
+        description="A finished folder of queries, made with the same settings and model. Chunks that are as "
+        "they were then, with their title and neighbours, keep their queries; only others are written.",
+        json_schema_extra=NO_EFFECT,
+    )
     device: Device = "auto"
     dtype: Dtype = "auto"
     executor: Executor = "local"
