@@ -10,7 +10,7 @@ from tests.runs.test_array_job import files, one_rank
 from pairsmith.core.errors import OtherWorkError
 from pairsmith.core.fields import ShardBounds
 from pairsmith.core.progress import Silent
-from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs import DatasetFolder, Run, model_display_name
 from pairsmith.runs.status import status_of
 from pairsmith.steps.generate.plan import plan_generate
 from pairsmith.steps.generate.route import generate
@@ -138,3 +138,13 @@ def test_ask_is_saved_in_parts_too_and_goes_on_with_old_folders(tmp_path):
     assert ask(AskSettings(**given), Run(tmp_path / "whole", Silent())).table() == parts.table()
     assert len(DatasetFolder.open(tmp_path / "whole").manifest.shards) == 1
 
+
+def test_a_model_is_named_before_it_is_loaded_and_not_for_finished_work(world):
+    tmp, settings = world
+    heard = Heard()
+    generate(settings(limit=1), Run(tmp / "out", heard))
+    (named,) = [line for line in heard.lines if line.startswith("loading ")]
+    assert named == f"loading {model_display_name(settings().model)}"
+    again = Heard()
+    generate(settings(limit=1), Run(tmp / "out", again))
+    assert not any("loading" in line for line in again.lines)

@@ -75,6 +75,7 @@ def judge_shards(
         ExecutorChoice.of(settings),
         run,
         title="judge",
+        model=settings.model,
         unit="texts",
         done=writer.counts.rows,
         total=texts,

@@ -29,7 +29,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
-from pairsmith.runs.mapped import finished, nothing_to_do
+from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, remarks, steering_of
 from pairsmith.steps.generate.closing import Examples, closing_lines
@@ -95,6 +95,8 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     left = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
     # The tables of an earlier run for part of a shard are read when its turn comes.
     todo = (replace(shard, earlier=_earlier(writer, shard)) for shard in left)
+    if left and not remote:
+        say_loading(run, settings.model)
     lost: list[LostItem[Shard]] = []
     shown = Examples(task, run.progress)
     where = ExecutorChoice.of(settings)

@@ -116,6 +116,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         run,
         title="ask",
         unit="texts",
+        model="" if settings.model == CLOZE else settings.model,
     )
     return completed(writer, run, commit, _card(settings))
 

@@ -73,6 +73,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         run,
         title="answer",
         unit="questions",
+        model=settings.model,
     )
     return completed(writer, run, commit, _card(settings))
 

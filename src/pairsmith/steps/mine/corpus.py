@@ -204,6 +204,7 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         run,
         title=f"encode {corpus.title or corpus.name}",
         unit="texts",
+        model=settings.encoder,
     )
     return writer.finish(_card(corpus, settings))
 

@@ -298,6 +298,7 @@ def _scores(
             run,
             title="score",
             unit="pairs",
+            model=settings.model or "",
         )
         writer.finish(_scores_card(settings))
     if run.rank is not None:

@@ -39,6 +39,7 @@ from pairsmith.runs.mapped import (
     finished,
     nothing_to_do,
     record_shards,
+    say_loading,
 )
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
@@ -94,6 +95,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
+    say_loading(run, settings.model)
     if warning := hardly_known(settings):
         run.progress.say(warning)
     contents = contents_of(settings, chunks(settings))
