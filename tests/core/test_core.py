@@ -58,10 +58,17 @@ class TestProgress:
 
     def test_the_first_seconds_say_nothing_of_the_time_left(self):
         bar = progress.Task("w", "p", 900, done=45, started=0.0)
-        assert bar.line(4.9) == "w: 45/900 p · 5 % · 9.2/s"
-        assert bar.line(5.0) == "w: 45/900 p · 5 % · 9.0/s · 1 min 35 s left"
-        # Nor do the first twentieth of the units.
-        assert progress.Task("w", "p", 900, done=44, started=0.0).line(5.0) == "w: 44/900 p · 5 % · 8.8/s"
+        assert bar.line(9.9) == "w: 45/900 p · 5 % · 4.5/s"
+        assert bar.line(10.0) == "w: 45/900 p · 5 % · 4.5/s · 3 min 10 s left"
+        # Nor do the first twentieth of the units, or the first two.
+        assert progress.Task("w", "p", 900, done=44, started=0.0).line(10.0) == "w: 44/900 p · 5 % · 4.4/s"
+        assert (
+            progress.Task("w", "p", 10, done=2, started=0.0).line(60.0) == "w: 2/10 p · 20 % · 2.0 a minute"
+        )
+        bar = progress.Task("w", "p", 10, started=0.0)
+        bar.skip(5)  # which an earlier run did
+        bar.advance(3)
+        assert bar.line(60.0) == "w: 8/10 p · 80 % · 3.0 a minute · 40 s left"
 
     def test_no_line_shows_a_password(self, capsys):
         stream = io.StringIO()
@@ -82,7 +89,7 @@ class TestProgress:
                 clock[0] += 6
                 bar.advance()
         assert stream.getvalue().splitlines() == [
-            "writing: 1/4 pairs · 25 % · 10.0 a minute · 18 s left",
+            "writing: 1/4 pairs · 25 % · 10.0 a minute",
             "writing: 3/4 pairs · 75 % · 10.0 a minute · 6 s left",
             "writing: 4/4 pairs · 100 % · 10.0 a minute",
         ]

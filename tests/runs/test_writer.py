@@ -179,16 +179,25 @@ class TestRefusing:
 
     def test_parts_that_a_fresh_run_uses_again_are_named(self, refusal, work, done):
         for part in ("outputs", "inputs"):
-            work.start(done / part)
+            work.start(done / part, settings={"part": part})
         assert refusal(done, settings={}).endswith(
-            "or --fresh to start over in this one; of inputs, outputs it uses again what is unchanged"
+            "or --fresh to start over in this one; what is unchanged in its folders inputs, outputs is used again"
+        )
+
+    def test_a_part_that_depends_on_all_that_the_step_does_is_not_named(self, refusal, work, done):
+        work.start(done / "cut")
+        assert refusal(done, inputs={"sentences.txt": "a" * 64}).endswith(
+            "or --fresh to start over in this one"
         )
 
     def test_other_inputs_and_models(self, refusal, work, out):
         work.commit(work.start(out), 0)
         message = refusal(out, inputs={"sentences.txt": "a" * 64}, models={"gpt2-xl": "main"})
         assert "holds an unfinished run of generate" in message
-        assert "input sentences.txt: 000000000000… there, aaaaaaaaaaaa… here" in message
+        assert (
+            "input sentences.txt is another, or has changed: 000000000000… there, aaaaaaaaaaaa… here"
+            in message
+        )
         assert (
             "model gpt2-xl: absent there, main here; model pairsmith:tiny: 111111111111… there, absent here"
             in message

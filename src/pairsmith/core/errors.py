@@ -99,7 +99,11 @@ class FolderError(UserError):
 
 
 class OtherWorkError(FolderError):
-    """An output folder holds this step's work with other settings or inputs."""
+    """An output folder holds this step's work with other settings or inputs; ``changed`` says which."""
+
+    def __init__(self, message: str, changed: str = "settings or inputs") -> None:
+        super().__init__(message)
+        self.changed = changed
 
 
 class BusyError(FolderError):

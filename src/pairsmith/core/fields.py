@@ -1,6 +1,6 @@
 """Settings that many steps share, with bounds and help texts; each step sets its own defaults."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -79,6 +79,31 @@ BatchTokens = Annotated[
         json_schema_extra=NO_EFFECT,
     ),
 ]
+
+
+class ShardBounds(NamedTuple):
+    """How many items a step saves together where its settings do not say: a tenth of all, within bounds."""
+
+    least: int  # with fewer, a batch of the model would hardly be filled
+    most: int
+
+    @property
+    def counted(self) -> int:
+        """Of more items than this, the number makes no difference."""
+        return 10 * self.most
+
+    def pick(self, count: int) -> int:
+        """The size of a shard of ``count`` items, so that a stop loses about a tenth of the work at most."""
+        return min(self.most, max(self.least, -(-count // 10)))
+
+    @property
+    def unset(self) -> str:
+        """The end of the setting's help text."""
+        return (
+            f"Unset: a tenth of all, but at least {self.least} and at most {self.most:,}. A folder that was "
+            "begun keeps its number."
+        )
+
 
 Executor = Annotated[
     Literal["local", "ray", "array"],

@@ -10,7 +10,8 @@ from typing import TextIO
 
 from pairsmith.core.errors import redacted
 
-_WARM_SECONDS = 5.0
+_WARM_SECONDS = 10.0
+_WARM_UNITS = 3
 _WARM_SHARE = 0.05
 """No time left is shown in the first seconds and for the first units, which the rate of loading decides."""
 
@@ -48,7 +49,9 @@ class Task:
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
         parts.append(f"{rate:,.1f}/s" if rate >= 1 or not rate else f"{60 * rate:,.1f} a minute")
-        representative = self.done - self.skipped >= _WARM_SHARE * (self.total - self.skipped)
+        representative = self.done - self.skipped >= max(
+            _WARM_UNITS, _WARM_SHARE * (self.total - self.skipped)
+        )
         if rate and self.done < self.total and representative and seconds >= _WARM_SECONDS:
             parts.append(f"{clock((self.total - self.done) / rate)} left")
         if self.note:

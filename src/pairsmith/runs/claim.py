@@ -5,6 +5,7 @@ Every step leaves a record of its identity in its folder (``manifest.json``, ``t
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -13,7 +14,7 @@ from pairsmith.core.paths import MANIFEST, Place, inside, place, same_place, siz
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST_COPY, M, Manifest
+from pairsmith.runs.folder import MANIFEST_COPY, M, Manifest, read_manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
@@ -101,7 +102,7 @@ def claim(
         if earlier is not None and not run.fresh:
             changes = differences(earlier, identity)
             if changes and not extends(earlier):
-                raise OtherWorkError(_other_work(run.out, earlier, identity, changes))
+                raise _other_work(run.out, earlier, identity, changes)
     except FolderError:
         lock.release(run.out)
         raise
@@ -149,19 +150,30 @@ def _refuse_foreign(out: Place, record: str) -> None:
         )
 
 
-def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list[str]) -> str:
+def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list[str]) -> OtherWorkError:
     shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
     state = "a finished" if earlier.complete else "an unfinished"
-    other = (
-        "on other inputs" if all(change.startswith("input ") for change in changes) else "with other settings"
-    )
+    changed = "inputs" if all(change.startswith("input ") for change in changes) else "settings"
+    other = "on other inputs" if changed == "inputs" else "with other settings"
     told = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
     if earlier.step != identity.step:
-        return told
-    parts = [
-        folder.name
-        for folder in inside(out)
-        if not is_rank_folder(folder) and size_of(folder / MANIFEST) is not None
-    ]
-    kept = f"; of {', '.join(sorted(parts))} it uses again what is unchanged" if parts else ""
-    return f"{told}, or --fresh to start over in this one{kept}"
+        return OtherWorkError(told, changed)
+    parts = _parts_of_their_own(out, earlier)
+    kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
+    return OtherWorkError(f"{told}, or --fresh to start over in this one{kept}", changed)
+
+
+def _parts_of_their_own(out: Place, earlier: Manifest) -> list[str]:
+    """The names of those parts of a step's work that may stay when the step starts over.
+
+    A part that depends on all settings and inputs of the step is always made again.
+    """
+    names = []
+    for folder in inside(out):
+        if is_rank_folder(folder) or size_of(folder / MANIFEST) is None:
+            continue
+        with suppress(FolderError):  # a damaged part is made again
+            part = read_manifest(folder)
+            if (part.settings, part.inputs) != (earlier.settings, earlier.inputs):
+                names.append(folder.name)
+    return sorted(names)

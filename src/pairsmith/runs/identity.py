@@ -78,6 +78,8 @@ def differences(earlier: Manifest, identity: Identity) -> list[str]:
             what = f"{_label(key)}{_source(other)}"
             if key[0] == "models" and _ABSENT not in (one, other):
                 what += " is another, or was trained again"
+            if key[0] == "inputs" and _ABSENT not in (one, other):
+                what += " is another, or has changed"
             changes.append(f"{what}: {_show(one)} there, {_show(other)} here")
     return changes or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.errors import OtherWorkError, WorkerError
+from pairsmith.runs.attribution import model_display_name
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import ExecutorChoice, execute
@@ -103,9 +104,15 @@ def start_part(
     )
     try:
         return start(replace(run, fresh=False))
-    except OtherWorkError:
-        run.progress.say(f"{run.out} was made with other settings or inputs; it is made again from the start")
+    except OtherWorkError as error:
+        run.progress.say(f"{run.out} is made again from the start, as its {error.changed} changed")
         return start(replace(run, fresh=True))
+
+
+def say_loading(run: Run, model: str) -> None:
+    """Say that a model is loaded, which may take a minute; with ``model`` empty nothing is said."""
+    if model:
+        run.progress.say(f"loading {model_display_name(model)}")
 
 
 def commit_each(
@@ -119,8 +126,14 @@ def commit_each(
     unit: str,
     done: int,
     total: int,
+    model: str = "",
 ) -> None:
-    """Process the items and commit each, with a progress bar that starts at ``done`` of ``total``."""
+    """Process the items and commit each, with a progress bar that starts at ``done`` of ``total``.
+
+    ``model`` is the name of the model that ``load`` loads, to be told if anything is left to do.
+    """
+    if done < total:
+        say_loading(run, model)
     with run.progress.task(title, total, unit) as bar:
         bar.skip(done)
         for outcome in execute(load, items, bar.advance, where, lambda text: run.tell("worker", text)):
@@ -144,11 +157,12 @@ def commit_rows(
     *,
     title: str,
     unit: str,
+    model: str = "",
 ) -> None:
     """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``."""
     remaining, done = _left(writer, shard_count(table, size), table.num_rows, size)
     shards, total = row_shards(table, size, remaining), table.num_rows
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=total)
+    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=total, model=model)
 
 
 def commit_records(
@@ -162,11 +176,12 @@ def commit_records(
     *,
     title: str,
     unit: str,
+    model: str = "",
 ) -> None:
     """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``."""
     remaining, done = _left(writer, -(-count // size), count, size)
     shards = record_shards(records, size, remaining)
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count)
+    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
 
 
 def _left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:

@@ -1,15 +1,12 @@
 """The number format that a step computes in, where its settings leave it open."""
 
-from contextlib import suppress
 from typing import TypeVar
 
-from pairsmith.core.errors import FolderError, PairsmithError
 from pairsmith.core.model_files import multiplies_fast, pick_device, pick_dtype
-from pairsmith.core.paths import Place, reaching
+from pairsmith.core.paths import Place
 from pairsmith.core.settings import Settings
+from pairsmith.runs.begun import begun_with
 from pairsmith.runs.claim import Run
-from pairsmith.runs.journal import read_run
-from pairsmith.runs.status import record_of
 
 S = TypeVar("S", bound=Settings)
 
@@ -48,12 +45,5 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
 
 def _begun(folder: Place) -> str | None:
     """The number format that the work in a folder was begun in; None without such work."""
-    settings: object = None
-    # Faults of a record are reported when the folder is claimed, or repaired from the journal.
-    with suppress(PairsmithError), reaching(folder, FolderError):
-        settings = (record_of(folder) or {}).get("settings")
-    with suppress(PairsmithError), reaching(folder, FolderError):
-        if run := read_run(folder):
-            settings = run.settings
-    dtype = settings.get("dtype") if isinstance(settings, dict) else None
+    dtype = begun_with(folder, "dtype")
     return dtype if dtype in ("float32", "bfloat16", "float16") else None

@@ -72,6 +72,7 @@ def judge_shards(
         ExecutorChoice.of(options),
         run,
         title="judge",
+        model=options.model,
         unit="texts",
         done=writer.counts.rows,
         total=texts,

@@ -160,7 +160,7 @@ def test_two_columns_are_first_texts_in_turn(world):
     tmp, settings = world
     (tmp / "in.tsv").write_text("first\tsecond\nyou\tthey\n\twe\nthey\tit\nI\t\n")
     given = settings(inputs=str(tmp / "in.tsv"), column=["first", "second"], limit=5)
-    shards = shards_of(given, read_task(tmp / "task.yaml").decoding)
+    shards = shards_of(given, read_task(tmp / "task.yaml").decoding, 5)
     assert [list(shard.items) for shard in shards] == [["you", "they", "we", "it"]]
     assert [json.loads(duplicate.row) for duplicate in shards[0].duplicates] == [
         {"sentence1": "they", "where": "in.tsv:4"}
@@ -375,7 +375,10 @@ def test_more_lines_in_the_file_are_more_work_and_other_lines_are_refused(world)
     generate(settings(), Run(tmp / "whole", Silent()))
     assert files(tmp / "out") == files(tmp / "whole")
     (tmp / "in.txt").write_text("".join(lines[1:]))
-    with pytest.raises(FolderError, match=r"on other inputs: input inputs 1 \(.*in.txt\): .* there, .* here"):
+    with pytest.raises(
+        FolderError,
+        match=r"on other inputs: input inputs 1 \(.*in.txt\) is another, or has changed: .* there, .* here",
+    ):
         generate(settings(), Run(tmp / "out", Silent()))
     assert files(tmp / "out") == files(tmp / "whole"), "a refusal leaves everything as it was"
 

@@ -176,6 +176,21 @@ def test_the_same_bytes_under_another_name_are_other_work(tmp_path):
         run([one, tmp_path / "three.txt"], tmp_path / "both")
 
 
+def test_documents_that_changed_are_told_and_cut_again(library, tmp_path):
+    out = tmp_path / "out"
+    run(library, out)
+    (library / "c.txt").write_text("Dora drums.")
+    with pytest.raises(OtherWorkError) as refused:
+        run(library, out)
+    assert "on other inputs: input documents 1 (" in str(refused.value)
+    assert ") is another, or has changed: " in str(refused.value)
+    assert str(refused.value).endswith("or --fresh to start over in this one")
+    heard = Heard()
+    again = chunk(ChunkSettings(documents=[str(library)]), Run(out, heard, fresh=True))
+    assert f"{out / 'cut'} is made again from the start, as its inputs changed" in heard.lines
+    assert "Dora drums." in {row["text"] for row in rows(again)}
+
+
 def test_a_folder_that_was_moved_is_the_same_work(library, tmp_path):
     run(library, tmp_path / "out")
     heard = Heard()

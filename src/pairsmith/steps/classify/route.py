@@ -68,6 +68,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         ExecutorChoice.of(settings),
         run,
         title="classify",
+        model=settings.model,
         unit="texts",
     )
     folder = completed(writer, run, commit, _card(settings, names))

@@ -73,7 +73,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     per_text = sum(len(model.encode(string)) + 1 for string in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
     size = len(encode_table(sample)) + len(encode_table(rejects))
-    shards = -(-items // settings.shard_size)
+    shards = -(-items // (settings.shard_size or settings.shard_bounds.pick(items)))
     workers = min(settings.workers, shards)
     alone = sharded(
         loading=loading,
@@ -115,12 +115,13 @@ def _inputs(
     """The number of items there will be, and some of them to calibrate on."""
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
+    size = settings.shard_size or settings.shard_bounds.most
     by_source: list[tuple[int, list[str]]] = []
     remaining = math.inf if settings.limit is None else settings.limit
     for source in settings.inputs:
         if has_no_sample(source, before):
             continue
-        shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding)
+        shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding, size)
         texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
         number = counted(source, before, len(texts))
         share = int(min(number, remaining))
@@ -130,6 +131,6 @@ def _inputs(
     sample: list[str] = []
     for share, texts in by_source:
         # Each source in proportion, from all over it: a file may begin with its shortest lines.
-        number = max(1, -(-settings.shard_size * share // max(count, 1)))
-        sample += texts[:: max(1, -(-len(texts) // number))]
+        wanted = max(1, -(-size * share // max(count, 1)))
+        sample += texts[:: max(1, -(-len(texts) // wanted))]
     return count, sample

@@ -5,6 +5,7 @@ inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and
 
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,15 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
-from pairsmith.runs.mapped import finished, nothing_to_do
+from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, remarks, steering_of
 from pairsmith.steps.generate.closing import Examples, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
+from pairsmith.steps.generate.shards import Shard, first_items, growth, items_of, shards_of
 from pairsmith.steps.generate.until import generate_until
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
@@ -61,7 +63,10 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         refuse_sources(run, model=settings.model, inputs=settings.inputs)
     # Hashed before they are read, so that the next run picks up lines that are added in between.
     inputs = hashes("inputs", settings.inputs)
-    shards = shards_of(settings, decoding)
+    count = sum(1 for _ in islice(items_of(settings, decoding), settings.shard_bounds.counted))
+    shard_size = shard_size_of(settings, run, count)
+    settings = settings.model_copy(update={"shard_size": shard_size})
+    shards = shards_of(settings, decoding, shard_size)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
         examples = first_items(shards, settings.preview)
@@ -90,6 +95,8 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     left = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
     # The tables of an earlier run for part of a shard are read when its turn comes.
     todo = (replace(shard, earlier=_earlier(writer, shard)) for shard in left)
+    if left and not remote:
+        say_loading(run, settings.model)
     lost: list[LostItem[Shard]] = []
     shown = Examples(task, run.progress)
     where = ExecutorChoice.of(settings)

@@ -1,12 +1,12 @@
 """Settings of ``generate`` and ``postprocess``: their defaults, bounds and help texts."""
 
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
-from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, WorldSize
+from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, ShardBounds, WorldSize
 from pairsmith.core.settings import ADDED, BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
@@ -116,10 +116,12 @@ class GenerateSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_size: int = Field(
-        default=200,
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=8, most=200)
+    shard_size: int | None = Field(
+        default=None,
         ge=1,
-        description="Number of inputs (in a text task, of texts) that are processed and saved together.",
+        description="Number of inputs (in a text task, of texts) that are processed and saved together. "
+        f"{shard_bounds.unset}",
     )
 
     @field_validator("labels", mode="before")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pairsmith.core.batches import in_batches
 from pairsmith.data.filters import DUPLICATE
-from pairsmith.data.readers import read_texts, text_id
+from pairsmith.data.readers import TextRecord, read_texts, text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
@@ -55,24 +55,32 @@ class Shard:
         return pair_requests(task, self.items, decoding.per_input)
 
 
-def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
-    """All shards of a run, in order."""
+def items_of(settings: GenerateSettings, decoding: Decoding) -> Iterator[str | int]:
+    """The distinct inputs of a run; in a text task, the numbers of its texts."""
+    if not settings.inputs:
+        yield from range(decoding.per_input)
+        return
+    seen: set[str] = set()
+    for record in _records(settings):
+        if (name := text_id(record.text)) not in seen:
+            seen.add(name)
+            yield record.text
+
+
+def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list[Shard]:
+    """All shards of a run, in order, of ``size`` inputs or texts each."""
     if not settings.inputs:
         demand = f"1 text in {decoding.tries} tries"
-        shares = in_batches(range(decoding.per_input), settings.shard_size)
+        shares = in_batches(range(decoding.per_input), size)
         return [
             Shard(number, items, (), tuple(map(str, items)), demand) for number, items in enumerate(shares)
         ]
     demand = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
-    sources = (
-        read_texts(source, columns=settings.column, remedy=naming_texts("column"))
-        for source in settings.inputs
-    )
-    for record in islice(chain.from_iterable(sources), settings.limit):
+    for record in _records(settings):
         name = text_id(record.text)
-        if name not in seen and (not drafts or len(drafts[-1][0]) == settings.shard_size):
+        if name not in seen and (not drafts or len(drafts[-1][0]) == size):
             drafts.append(([], [], []))
         texts, duplicates, names = drafts[-1]
         names.append(name)
@@ -86,6 +94,15 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
         Shard(number, texts, tuple(duplicates), tuple(names), demand)
         for number, (texts, duplicates, names) in enumerate(drafts)
     ]
+
+
+def _records(settings: GenerateSettings) -> Iterator[TextRecord]:
+    """The inputs up to the limit, those that repeat an earlier one included."""
+    sources = (
+        read_texts(source, columns=settings.column, remedy=naming_texts("column"))
+        for source in settings.inputs
+    )
+    return islice(chain.from_iterable(sources), settings.limit)
 
 
 def first_items(shards: Sequence[Shard], count: int) -> list[str] | range:

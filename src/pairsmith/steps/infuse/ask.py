@@ -38,6 +38,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, completed
 from pairsmith.runs.ranks import rank_folders
@@ -80,6 +81,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     count, twice = _counts(settings)
     if twice:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
+    shard_size = shard_size_of(settings, run, count)
+    settings = settings.model_copy(update={"shard_size": shard_size})
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*batch, *_unused(settings, kind)}
@@ -96,10 +99,10 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         settings=deciding,
         inputs=inputs,
         models=models,
-        planned=-(-count // settings.shard_size),
+        planned=-(-count // shard_size),
     )
     limits = None
-    shards = -(-count // settings.shard_size)
+    shards = -(-count // shard_size)
     if settings.sample and not all(map(writer.is_done, range(shards))):
         limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
     commit = partial(
@@ -108,11 +111,12 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         partial(_load_worker, settings, models, limits),
         partial(texts, settings),
         count,
-        settings.shard_size,
+        shard_size,
         where,
         run,
         title="ask",
         unit="texts",
+        model="" if settings.model == CLOZE else settings.model,
     )
     return completed(writer, run, commit, _card(settings))
 

@@ -78,7 +78,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         shared=shared,
         size=round(sample.nbytes * text_count / len(documents)),
         rows=question_count,
-        shards=-(-count // settings.shard_size),
+        shards=-(-count // (settings.shard_size or settings.shard_bounds.pick(count))),
         tokens=question_count * 20,
         sample=sample,
     )
@@ -150,6 +150,6 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
         shared=per_question * count,
         size=rows.nbytes * count // len(sample),
         rows=count,
-        shards=-(-count // settings.shard_size),
+        shards=-(-count // (settings.shard_size or settings.shard_bounds.pick(count))),
         sample=rows,
     )

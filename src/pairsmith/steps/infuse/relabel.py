@@ -29,6 +29,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
 from pairsmith.runs.work import Advance, Work
@@ -50,6 +51,8 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     count = sum(1 for _ in questions(settings))
     if not count:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
+    shard_size = shard_size_of(settings, run, count)
+    settings = settings.model_copy(update={"shard_size": shard_size})
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
@@ -58,7 +61,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         settings=settings.deciding(),
         inputs=hashes("data", settings.data),
         models={"model": revision},
-        planned=-(-count // settings.shard_size),
+        planned=-(-count // shard_size),
     )
     commit = partial(
         commit_records,
@@ -66,11 +69,12 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         partial(_load_teacher, settings, revision),
         partial(questions, settings),
         count,
-        settings.shard_size,
+        shard_size,
         where,
         run,
         title="answer",
         unit="questions",
+        model=settings.model,
     )
     return completed(writer, run, commit, _card(settings))
 

@@ -1,7 +1,7 @@
 """Settings of ``ask`` and ``relabel``: their defaults, bounds and help texts."""
 
 from dataclasses import fields
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from pairsmith.core.fields import (
     Executor,
     Rank,
     RayAddress,
+    ShardBounds,
     Workers,
     WorldSize,
 )
@@ -114,8 +115,12 @@ class AskSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_size: int = Field(
-        default=200, ge=1, le=100_000, description="Number of texts that are processed and saved together."
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=8, most=200)
+    shard_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description=f"Number of texts that are processed and saved together. {shard_bounds.unset}",
     )
 
     @property
@@ -194,9 +199,10 @@ class RelabelSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_size: int = Field(
-        default=2_000,
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=64, most=2_000)
+    shard_size: int | None = Field(
+        default=None,
         ge=1,
         le=100_000,
-        description="Number of questions that are processed and saved together.",
+        description=f"Number of questions that are processed and saved together. {shard_bounds.unset}",
     )

@@ -200,6 +200,7 @@ def encode_corpus(corpus: Corpus, options: EncodingOptions, revision: str, run: 
         run,
         title=f"encode {corpus.title or corpus.name}",
         unit="texts",
+        model=options.encoder,
     )
     return writer.finish(_card(corpus, options))
 

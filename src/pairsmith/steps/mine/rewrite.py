@@ -73,6 +73,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         ExecutorChoice.of(settings),
         run,
         title="write",
+        model=settings.model,
         unit="texts",
     )
     return completed(writer, run, commit, _card(settings, source))

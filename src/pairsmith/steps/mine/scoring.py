@@ -70,6 +70,7 @@ def scores_by_judge(
             run,
             title="score",
             unit="pairs",
+            model=options.model,
         )
         writer.finish(_card(options))
     if run.rank is not None:

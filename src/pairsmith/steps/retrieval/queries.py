@@ -8,7 +8,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pairsmith.core.citations import CITATION
@@ -16,7 +15,6 @@ from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_files import META
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.chunk_rows import ChunkRow, read_chunks, read_query_examples
-from pairsmith.data.schemas import REJECT, text_schema, to_table
 from pairsmith.methods.retrieval.queries import QueryWriter
 from pairsmith.models.heads import writes_as
 from pairsmith.models.language.loading import load_model
@@ -30,7 +28,9 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
@@ -38,13 +38,22 @@ from pairsmith.runs.mapped import (
     commit_records,
     finished,
     nothing_to_do,
+    record_shards,
+    say_loading,
 )
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.retrieval.reused import (
+    QUERY,
+    ChunkInput,
+    EarlierQueries,
+    contents_of,
+    in_order,
+    write_contents,
+)
 from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
-QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
 _TOKENIZED = 1_000
 """How many chunks are tokenized to see whether the model's tokenizer was made for their language."""
 _FEW_BYTES = 3
@@ -62,35 +71,58 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
     models = {"model": model_revision(settings.model)}
     sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
-    refuse_sources(run, chunks=settings.chunks, model=settings.model, examples=sources[1:])
+    refuse_sources(
+        run, chunks=settings.chunks, model=settings.model, examples=sources[1:], reuse=settings.reuse or []
+    )
     count = sum(1 for _ in chunks(settings))
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
+    shard_size = shard_size_of(settings, run, count)
+    settings = settings.model_copy(update={"shard_size": shard_size})
+    deciding = _identifying(settings)
+    given = hashes("chunks", sources[:1]) | hashes("examples", sources[1:])
+    identity = Identity.of("queries", deciding, given, models)
+    earlier = EarlierQueries.open(settings.reuse, identity) if settings.reuse else None
     writer = FolderWriter.start(
         run,
         step="queries",
         schema=QUERY,
-        settings=_identifying(settings),
-        inputs=hashes("chunks", sources[:1]) | hashes("examples", sources[1:]),
+        settings=deciding,
+        inputs=given,
         models=models,
-        planned=-(-count // settings.shard_size),
+        planned=-(-count // shard_size),
     )
     if writer.finished:
         return nothing_to_do(writer, run)
+    say_loading(run, settings.model)
     if warning := hardly_known(settings):
         run.progress.say(warning)
+    contents = contents_of(settings, chunks(settings))
+    inputs = partial(_inputs, settings, contents, earlier)
+    if earlier is not None:
+        unchanged = earlier.count(contents)
+        run.progress.say(
+            f"{unchanged:,} of {count:,} chunks are as in {settings.reuse} and keep their queries"
+        )
+        left = [number for number in range(-(-count // shard_size)) if not writer.is_done(number)]
+        for shard in record_shards(inputs, shard_size, left):
+            if all(entry.earlier for entry in shard.records):  # which needs no model
+                rows, rejects = in_order(shard.records, [], [])
+                writer.commit(shard.number, {"train": rows}, rejects)
     commit_records(
         writer,
         partial(_load_worker, settings, models),
-        partial(chunks, settings),
+        inputs,
         count,
-        settings.shard_size,
+        shard_size,
         ExecutorChoice.of(settings),
         run,
         title="write queries",
         unit="chunks",
     )
+    if run.rank is None:
+        write_contents(run.out, identity.fingerprint, contents)
     counts = _count_chunks(writer, count, settings.queries, run) if run.rank is None else {}
     return finished(writer, _card(settings, sources, counts), run)
 
@@ -145,6 +177,14 @@ def chunks(settings: QueriesSettings) -> Iterator[ChunkRow]:
     return islice(_once(settings), settings.limit)
 
 
+def _inputs(
+    settings: QueriesSettings, contents: Mapping[str, int], earlier: EarlierQueries | None
+) -> Iterator[ChunkInput]:
+    """The chunks with what an earlier run made for them."""
+    for chunk in chunks(settings):
+        yield earlier.of(chunk, contents[chunk.id]) if earlier else ChunkInput(chunk)
+
+
 def _once(settings: QueriesSettings) -> Iterator[ChunkRow]:
     texts: dict[int, int] = {}  # the key of a chunk's text by that of its id
     for chunk in read_chunks(settings.chunks, settings.column):
@@ -168,18 +208,17 @@ def load_writer(settings: QueriesSettings) -> QueryWriter:
 
 def _load_worker(
     settings: QueriesSettings, models: Mapping[str, str], worker: int
-) -> Work[RecordShard[ChunkRow], RowsAndRejects]:
+) -> Work[RecordShard[ChunkInput], RowsAndRejects]:
     """Load the model; what is returned makes the rows and rejects of a shard of chunks."""
     check_revision(settings.model, models["model"], worker)
     writer = load_writer(settings)
 
-    def work(shard: RecordShard[ChunkRow], advance: Advance) -> RowsAndRejects:
-        tries = len(shard.records) * settings.queries * settings.tries
-        scaler = ProgressScaler(len(shard.records), tries, advance)
-        written, rejects = writer.write(shard.records, scaler)
+    def work(shard: RecordShard[ChunkInput], advance: Advance) -> RowsAndRejects:
+        new = [entry.chunk for entry in shard.records if entry.earlier is None]
+        scaler = ProgressScaler(len(shard.records), len(new) * settings.queries * settings.tries, advance)
+        written, rejects = writer.write(new, scaler)
         scaler.finish()
-        rows = [query.columns() for query in written]
-        return pa.Table.from_pylist(rows, schema=QUERY), to_table(rejects, REJECT)
+        return in_order(shard.records, [query.columns() for query in written], rejects)
 
     return work
 

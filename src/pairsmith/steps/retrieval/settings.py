@@ -1,7 +1,7 @@
 """Settings of the steps from documents to the training data of a retriever."""
 
 from dataclasses import fields
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,7 @@ from pairsmith.core.fields import (
     JudgeOfQueries,
     Rank,
     RayAddress,
+    ShardBounds,
     Workers,
     WorldSize,
 )
@@ -132,6 +133,12 @@ class QueriesSettings(Settings):
         description="Use the model's chat template, with the instruction as the user's message.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling.")
+    reuse: str | None = Field(
+        default=None,
+        description="A finished folder of queries, made with the same settings and model. Chunks that are as "
+        "they were then, with their title and neighbours, keep their queries; only others are written.",
+        json_schema_extra=NO_EFFECT,
+    )
     device: Device = "auto"
     dtype: Dtype = "auto"
     executor: Executor = "local"
@@ -139,11 +146,13 @@ class QueriesSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_size: int = Field(
-        default=25,
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=8, most=25)
+    shard_size: int | None = Field(
+        default=None,
         ge=1,
         le=100_000,
-        description="Number of chunks that are processed and saved together. A GPU is faster with more.",
+        description="Number of chunks that are processed and saved together. A GPU is faster with more. "
+        f"{shard_bounds.unset}",
     )
 
     @field_validator("kinds", "against")

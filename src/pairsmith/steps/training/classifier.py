@@ -68,7 +68,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         card = classifier_card(settings, history.to_json(), folder)
         return partial(save_classifier, classifier, card=card), history
 
-    return train_once(run, Processes.current(), claim, fit)
+    return train_once(run, Processes.current(), claim, fit, settings.base)
 
 
 def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> TrainClassifierSettings:

@@ -74,7 +74,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         card = encoder_card(settings, rows, history.to_json(), folder.sources)
         return partial(save_encoder, encoder, card=card, pairs=pairs["train"], base=settings.base), history
 
-    return train_once(run, processes, claim, train)
+    return train_once(run, processes, claim, train, settings.base)
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:

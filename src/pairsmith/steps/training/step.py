@@ -15,6 +15,7 @@ from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.mapped import say_loading
 from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import QuestionData, SeedData, at_splits
@@ -129,7 +130,9 @@ class TrainingStep(Generic[S, D]):
             card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
             return partial(trained.save, card), trained.history
 
-        return train_once(run, processes, partial(self._claim, settings, sources, run), trained_in)
+        return train_once(
+            run, processes, partial(self._claim, settings, sources, run), trained_in, settings.base
+        )
 
     def plan(self, settings: S, before: Before) -> Estimate:
         """What the step will cost; errors as for the step."""
@@ -171,11 +174,12 @@ def train_once(
     processes: Processes,
     claim: Callable[[], ModelFolder],
     train: Callable[[ModelFolder], tuple[Save, History]],
+    base: str,
 ) -> Place:
     """Claim the run's folder, train and save the model there; a folder that holds the model is left as it is.
 
     Only the process that writes calls ``claim``; the others join its folder. ``train`` returns a function
-    that saves the model, and how the training went.
+    that saves the model, and how the training went. ``base`` is the name of the model that it begins with.
     """
     folder = claim() if processes.writes else None
     processes.wait()
@@ -184,6 +188,7 @@ def train_once(
         run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
         processes.leave()
         return run.out
+    say_loading(run, base)
     save, history = train(folder)
     if processes.writes:
         folder.finish(save, history.to_json())

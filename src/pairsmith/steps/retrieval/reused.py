@@ -1,0 +1,139 @@
+"""Queries that an earlier run wrote for chunks that are unchanged, which ``queries --reuse`` takes over.
+
+finished folder of queries -> the hash of what decides a chunk's queries -> rows and rejects of chunks with
+the same hash -> in the order in which a run without them writes rows and rejects
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import pyarrow as pa
+
+from pairsmith.core.errors import DamagedError, FolderError
+from pairsmith.core.paths import Place, size_of
+from pairsmith.data.chunk_rows import ChunkRow
+from pairsmith.data.schemas import REJECT, Reject, text_schema, to_table
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.folder import check_files
+from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.mapped import RowsAndRejects
+from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.storage import write_json
+from pairsmith.steps.retrieval.settings import QueriesSettings
+
+QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
+CONTENTS = "contents.json"
+"""Beside the manifest: the hash of what of each chunk decides its queries, by the chunk's id."""
+
+_ABOUT_ALL = ("shard_size", "limit")
+"""Settings that decide which chunks there are and how they are saved, but no query."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInput:
+    """A chunk, and the rows and rejects that an earlier run made for it; None if they have to be made."""
+
+    chunk: ChunkRow
+    earlier: tuple[list[dict[str, str]], list[Reject]] | None = None
+
+
+def contents_of(settings: QueriesSettings, chunks: Iterable[ChunkRow]) -> dict[str, int]:
+    """A hash of what of each chunk enters its prompts and its random draws, by the chunk's id."""
+    beside = settings.decay > 0 and "neighbours" in settings.against
+    return {
+        chunk.id: stream_key(chunk.text, chunk.title, *(chunk.neighbours if beside else ()))
+        for chunk in chunks
+    }
+
+
+def write_contents(out: Place, fingerprint: str, contents: Mapping[str, int]) -> None:
+    """Keep the hashes for a later run with ``--reuse``."""
+    write_json(out / CONTENTS, {"fingerprint": fingerprint, "contents": dict(contents)})
+
+
+class EarlierQueries:
+    """The queries and rejects of a finished folder, by chunk."""
+
+    def __init__(self, contents: Mapping[str, int], rows: pa.Table, rejects: pa.Table) -> None:
+        self._contents = contents
+        self._rows, self._rejects = rows.combine_chunks(), rejects.combine_chunks()
+        self._row_numbers = _positions(rows["chunk"].to_pylist())
+        self._reject_numbers = _positions(json.loads(row)["chunk"] for row in rejects["row"].to_pylist())
+
+    @classmethod
+    def open(cls, path: str, identity: Identity) -> Self:
+        """Open the folder ``path`` for the run with this identity.
+
+        Raises:
+            FolderError: the folder is unfinished or damaged, or its queries were made with other settings.
+        """
+        folder = DatasetFolder.open(path)
+        there = folder.manifest
+        settings = {name: value for name, value in identity.settings.items() if name not in _ABOUT_ALL}
+        settings |= {name: there.settings[name] for name in _ABOUT_ALL if name in there.settings}
+        inputs = {**identity.inputs, "chunks 1": there.inputs.get("chunks 1", "")}
+        if changes := differences(there, replace(identity, settings=settings, inputs=inputs)):
+            raise FolderError(f"--reuse {path}: its queries were made otherwise: {'; '.join(changes[:8])}")
+        try:
+            file = folder.path / CONTENTS
+            record = json.loads(file.read_bytes()) if size_of(file) is not None else {}
+        except ValueError:
+            raise DamagedError(f"--reuse {path}: its file {CONTENTS} is damaged") from None
+        if record.get("fingerprint") != there.fingerprint:
+            raise FolderError(
+                f"--reuse {path}: it was written by an older version, which did not note what its queries "
+                "were written from"
+            )
+        files = {file.path: file.sha256 for shard in there.shards for file in shard.files}
+        check_files(folder.path, f"--reuse {path}", files, "queries")
+        return cls(record["contents"], folder.table(), folder.rejects())
+
+    def count(self, contents: Mapping[str, int]) -> int:
+        """How many of the chunks with these hashes are unchanged."""
+        return sum(self._contents.get(chunk) == content for chunk, content in contents.items())
+
+    def of(self, chunk: ChunkRow, content: int) -> ChunkInput:
+        """The chunk with what is there for it, if it is unchanged."""
+        if self._contents.get(chunk.id) != content:
+            return ChunkInput(chunk)
+        rows = self._rows.take(pa.array(self._row_numbers[chunk.id], pa.int64()))
+        rejects = self._rejects.take(pa.array(self._reject_numbers[chunk.id], pa.int64()))
+        return ChunkInput(chunk, (rows.to_pylist(), [Reject(**row) for row in rejects.to_pylist()]))
+
+
+def _positions(chunks: Iterable[str]) -> Mapping[str, list[int]]:
+    """Where in a table the entries of each chunk are."""
+    positions = defaultdict[str, list[int]](list)
+    for position, chunk in enumerate(chunks):
+        positions[chunk].append(position)
+    return positions
+
+
+def in_order(
+    inputs: Sequence[ChunkInput], new_rows: Iterable[dict[str, str]], new_rejects: Iterable[Reject]
+) -> RowsAndRejects:
+    """Earlier rows and rejects together with new ones, as a run that makes all of them orders them.
+
+    Rows are ordered by chunk; rejects by try, chunk and query, which their ids name (``QueryWriter.write``).
+    """
+    by_chunk = defaultdict[str, list[dict[str, str]]](list)
+    for row in new_rows:
+        by_chunk[row["chunk"]].append(row)
+    rejects = list(new_rejects)
+    place = {entry.chunk.id: number for number, entry in enumerate(inputs)}
+    for entry in inputs:
+        if entry.earlier:
+            by_chunk[entry.chunk.id] = entry.earlier[0]
+            rejects += entry.earlier[1]
+
+    def turn(reject: Reject) -> tuple[int, int, int]:
+        query, _, number = reject.id.rpartition("-try-")
+        chunk, _, of_chunk = query.rpartition("-")
+        return int(number), place[chunk], int(of_chunk)
+
+    rejects.sort(key=turn)
+    rows = [row for entry in inputs for row in by_chunk[entry.chunk.id]]
+    return pa.Table.from_pylist(rows, schema=QUERY), to_table(rejects, REJECT)
