@@ -163,7 +163,7 @@ LIGHT = (
     ("torch", "cli.app steps.evaluate.settings steps.training.settings steps.evaluate.qa"),
     (
         "transformers",
-        "steps.infuse.ask steps.infuse.relabel steps.mine.route steps.mine.filter steps.mine.rewrite "
+        "steps.questions.ask steps.questions.relabel steps.mine.route steps.mine.filter steps.mine.rewrite "
         "steps.mine.neighbours tools.report.route",
     ),
     (

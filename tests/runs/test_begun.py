@@ -15,8 +15,8 @@ from pairsmith.runs.status import status_of
 from pairsmith.steps.generate.plan import plan_generate
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.infuse.ask import ask
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.questions.ask import ask
+from pairsmith.steps.questions.settings import AskSettings
 
 pytestmark = pytest.mark.slow
 

@@ -20,12 +20,12 @@ from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.work import Done
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.infuse.ask import ask
-from pairsmith.steps.infuse.relabel import relabel
-from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.filter import filter_pairs
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+from pairsmith.steps.questions.ask import ask
+from pairsmith.steps.questions.relabel import relabel
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.training.teacher import save_teacher
 
 pytest.importorskip("ray")

@@ -23,10 +23,10 @@ from pairsmith.steps.evaluate.transfer_settings import (
     EvaluateSentimentSettings,
 )
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
 from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
@@ -150,9 +150,9 @@ STEPS: Steps = {
     ),
     "ask": Step(
         AskSettings,
-        "pairsmith.steps.infuse.ask:ask",
+        "pairsmith.steps.questions.ask:ask",
         "Generate questions on passages.",
-        plan="pairsmith.steps.infuse.plan:plan_ask",
+        plan="pairsmith.steps.questions.plan:plan_ask",
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
@@ -161,9 +161,9 @@ STEPS: Steps = {
     ),
     "relabel": Step(
         RelabelSettings,
-        "pairsmith.steps.infuse.relabel:relabel",
+        "pairsmith.steps.questions.relabel:relabel",
         "Have a teacher predict the answers to questions.",
-        plan="pairsmith.steps.infuse.plan:plan_relabel",
+        plan="pairsmith.steps.questions.plan:plan_relabel",
     ),
     "infuse": Step(
         InfuseSettings,

@@ -35,9 +35,9 @@ from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.infuse.ask import ask, load_generator
-from pairsmith.steps.infuse.plan import plan_ask
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.questions.ask import ask, load_generator
+from pairsmith.steps.questions.plan import plan_ask
+from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training import question_generator
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings

@@ -11,7 +11,7 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import Reject
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.steps.infuse.plan import _were_all_asked
+from pairsmith.steps.questions.plan import _were_all_asked
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.infuse.settings import RelabelSettings
+from pairsmith.steps.questions.settings import RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 

@@ -45,7 +45,7 @@ from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 _NAMES = {

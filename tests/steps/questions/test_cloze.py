@@ -16,8 +16,8 @@ from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeG
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.runs import Run
 from pairsmith.runs.storage import write_json
-from pairsmith.steps.infuse.ask import ask
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.questions.ask import ask
+from pairsmith.steps.questions.settings import AskSettings
 
 PASSAGE = (
     "The bridge over the river was built in 1894 by Anna Berg. It was closed for two years. "
@@ -92,7 +92,7 @@ def test_a_rank_takes_the_passages_that_another_has_drawn(corpora, tmp_path, mon
     one = ask(given.model_copy(update={"executor": "local"}), Run(tmp_path / "one", Silent()))
     drawn = []
     monkeypatch.setattr(
-        "pairsmith.steps.infuse.ask.write_json",
+        "pairsmith.steps.questions.ask.write_json",
         lambda file, content: drawn.append(file) or write_json(file, content),
     )
     for number in (1, 0):

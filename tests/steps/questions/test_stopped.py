@@ -9,10 +9,10 @@ from pairsmith.methods.quip.cloze_generator import ClozeGenerator
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import Run
-from pairsmith.steps.infuse import relabel as relabelling
-from pairsmith.steps.infuse.ask import ask
-from pairsmith.steps.infuse.relabel import relabel
-from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.steps.questions import relabel as relabelling
+from pairsmith.steps.questions.ask import ask
+from pairsmith.steps.questions.relabel import relabel
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.training.teacher import save_teacher
 
 pytestmark = pytest.mark.slow

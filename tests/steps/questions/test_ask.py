@@ -23,8 +23,8 @@ from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
 from pairsmith.models.summarizer import add_marker, document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.infuse.ask import ask, load_generator
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.questions.ask import ask, load_generator
+from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 

@@ -27,10 +27,10 @@ from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERAT
 from pairsmith.models.reader import load_reader
 from pairsmith.models.summarizer import add_marker, load_summarizer
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.infuse.ask import load_generator, shown_examples, texts
-from pairsmith.steps.infuse.relabel import rows_of
-from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.planning import counted, first_items, sharded, spread, timed
+from pairsmith.steps.questions.ask import load_generator, shown_examples, texts
+from pairsmith.steps.questions.relabel import rows_of
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 8

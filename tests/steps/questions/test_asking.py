@@ -21,8 +21,8 @@ from pairsmith.models.language.sequences import search_sequences
 from pairsmith.models.question_generator import SEPARATOR
 from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run
-from pairsmith.steps.infuse.ask import ask, shown_examples
-from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.questions.ask import ask, shown_examples
+from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 

@@ -15,10 +15,10 @@ from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import predict_spans
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.steps.infuse import relabel as relabelling
-from pairsmith.steps.infuse.plan import plan_relabel
-from pairsmith.steps.infuse.relabel import relabel
-from pairsmith.steps.infuse.settings import RelabelSettings
+from pairsmith.steps.questions import relabel as relabelling
+from pairsmith.steps.questions.plan import plan_relabel
+from pairsmith.steps.questions.relabel import relabel
+from pairsmith.steps.questions.settings import RelabelSettings
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,1 @@
+"""Questions about texts: generated on passages (`ask`), answered by a teacher (`relabel`)."""
