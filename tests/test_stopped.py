@@ -58,6 +58,7 @@ def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, wor
         start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
+    assert process.stderr.readline().startswith("loading ")
     assert process.stderr.readline().startswith("generate: ")  # the first prompts are done
     sent = time.monotonic()
     # A terminal sends Ctrl-C to the workers too; SIGTERM is for the command alone.

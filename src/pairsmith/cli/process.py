@@ -19,7 +19,9 @@ _STOPPED = (
     "again without --fresh"
 )
 
-_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+_CANNOT_WRITE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN, errno.ESTALE, errno.ENXIO,
+}  # fmt: skip
 """Numbers of errors in writing."""
 
 

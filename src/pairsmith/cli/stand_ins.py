@@ -26,19 +26,18 @@ def plan_step(
     The planner finds the estimates in ``before`` by these names.
     """
     references = {text for _, value in settings for text in texts_in(value) if text in before}
-    if any(
-        value in references and _is_empty(before[value].sample)
-        for _, value in settings
-        if isinstance(value, str)
-    ):
-        return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={"train": 0})
+    for _, value in settings:
+        if isinstance(value, str) and value in references and _is_empty(before[value].sample):
+            # Nothing can be tried: as many rows as there will be, at most, in no time.
+            rows, empty = before[value].rows, before[value].sample
+            return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows=rows, sample=empty)
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
         stand_ins = {}
         for reference in references:
             sample = before[reference].sample
             if bases and reference in bases:
                 stand_ins[reference] = bases[reference]
-            elif sample is not None:
+            elif sample is not None and sample.num_rows:  # of several sources an empty one only counts
                 stand_ins[reference] = _write(sample, Path(folder) / reference.partition(":")[0])
         changes = {
             name: map_texts(value, lambda text: stand_ins.get(text, text))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
@@ -53,6 +52,8 @@ def load_text_encoder(
     settings: ClassifySettings | EvaluateClassificationSettings,
 ) -> Callable[[Sequence[str]], object]:
     """What encodes texts as a classifier does; the head on top of the vectors takes little."""
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+
     encoder = load_sentence_encoder(settings.model, **load_options(settings))
     return partial(encode_texts, encoder, batch_size=settings.batch_size)
 
@@ -62,6 +63,8 @@ def load_search_encoder(
 ) -> tuple[Callable[[Sequence[str]], NDArray[np.float32]], int, float]:
     """What encodes the texts of a search, the width of its vectors, and the seconds that loading it took."""
     begun = time.monotonic()
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+
     encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
     encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
     return encode, encoder.get_embedding_dimension() or 1, time.monotonic() - begun

@@ -243,7 +243,12 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
     ("source", "old", "new", "expected"),
     [
         (GOOD, "kind: pair\n", "", "task.yaml:1: kind: missing; it has no default, so add it"),
-        (GOOD, "kind: pair", "kind: pairs", "task.yaml:2: kind: should be 'pair' or 'text', not 'pairs'"),
+        (
+            GOOD,
+            "kind: pair",
+            "kind: pairs",
+            "task.yaml:2: kind: should be 'pair' or 'text', not 'pairs'; did you mean 'pair'?",
+        ),
         (GOOD, "name: mine", "name: 3", "task.yaml:1: name: should be a valid string, not 3"),
         (
             GOOD,

@@ -135,3 +135,14 @@ def test_the_tokenizer_never_sees_a_text_of_megabytes(text):
 def test_white_space_does_not_count_against_what_follows_it():
     assert is_within("a" + " " * 5_000 + "b", 2, count_words)
     assert not is_within("a" + " " * 5_000 + "b", 1, count_words)
+
+
+def test_a_long_word_is_not_taken_for_many_tokens():
+    """WordPiece makes one token of a word of more than 100 letters, and many of its beginning."""
+
+    def length(text):
+        return sum(1 if len(word) > 100 else -(-len(word) // 4) for word in text.split())
+
+    text = " ".join(["word", "x" * 120, *["word"] * 5, "y" * 300, "end"])
+    found = windows(text, 8, length)
+    assert [window.text for window in found] == [" ".join(text.split()[:8]), "end"]

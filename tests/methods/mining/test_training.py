@@ -33,10 +33,14 @@ def test_a_crossencoder_is_trained_on_pairs(tiny_bert):
 @pytest.mark.parametrize(
     ("options", "given", "message"),
     [
-        (BiencoderOptions, {"style_weight": 2.0}, "style_weight does nothing of kind pairs"),
+        (BiencoderOptions, {"style_weight": 2.0}, "style_weight has no effect with --kind pairs"),
         (BiencoderOptions, {"seeds": "pairs.jsonl"}, "Extra inputs are not permitted"),
         (CrossencoderOptions, {"kind": "scored", "loss": "listwise"}, "loss listwise is for positives"),
-        (CrossencoderOptions, {"kind": "scored", "negatives": 2}, "negatives does nothing of kind scored"),
+        (
+            CrossencoderOptions,
+            {"kind": "scored", "negatives": 2},
+            "negatives has no effect with --kind scored",
+        ),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, given, message):

@@ -85,7 +85,7 @@ def test_results_lie_in_the_folder_and_are_not_computed_again(
     with pytest.raises(FolderError, match=r"pooling: .*cls.*\n.*--fresh to start over"):
         evaluate_mteb(settings(tiny_bert, graded, pooling="cls"), Run(out, Silent()))
     graded.write_text(PAIRS.replace("3.5", "3.6"))
-    with pytest.raises(FolderError, match="input data: "):
+    with pytest.raises(FolderError, match="input data is another, or has changed: "):
         evaluate_mteb(settings(tiny_bert, graded), Run(out, Silent()))
 
 

@@ -121,7 +121,7 @@ def test_results_that_were_not_finished_are_computed_again(evaluated, tiny_bert,
     ("change", "message"),
     [
         ("seed", "seed: 0 there, 3 here"),
-        ("data", "input data: "),
+        ("data", "input data is another, or has changed: "),
         ("model", "model model is another, or was trained again: sha256"),
     ],
 )

@@ -267,7 +267,7 @@ def test_fresh_computes_again(evaluated, bart, data):
     [
         ({"beams": 3}, "beams: 2 there, 3 here"),
         ({"model": "lead:2"}, "model model is another, or was trained again: sha256"),
-        ({"limit": 3}, "input data: "),
+        ({"limit": 3}, "input data is another, or has changed: "),
     ],
 )
 def test_results_of_other_settings_are_kept(evaluated, bart, data, change, message):

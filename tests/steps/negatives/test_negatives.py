@@ -410,8 +410,8 @@ def test_rows_that_are_no_pairs_are_rejects_with_a_reason(world):
     ]  # fmt: skip
     folder = dataset(tmp, settings(pairs=lines(tmp / "bad.jsonl", [*pairs, *bad])))
     assert folder.manifest.counts.rejects_by_reason == {
-        "blank: the positive is blank": 1,
-        "blank: the query is blank": 1,
+        "empty: the positive is blank": 1,
+        "empty: the query is blank": 1,
         "duplicate: repeats an earlier pair": 1,
         "zero vector: the encoder's vector of the positive is zero": 1,
         "zero vector: the encoder's vector of the query is zero": 1,

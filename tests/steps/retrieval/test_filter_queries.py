@@ -619,7 +619,7 @@ def test_a_plan_tries_a_judge_on_what_there_is(world, tiny_gpt2):
     from pairsmith.steps.query_judge import seconds_to_judge
 
     how = by_judge(world[1], tiny_gpt2, share=0.5).judging()
-    assert seconds_to_judge(how, {}, [], ["a text"], "") == seconds_to_judge(how, {}, ["?"], [], "") == (0, 0)
-    assert seconds_to_judge(how, {}, ["which?"], ["a text"], "")[1] > 0
+    assert seconds_to_judge(how, {}, [], ["a text"]) == seconds_to_judge(how, {}, ["?"], []) == (0, 0)
+    assert seconds_to_judge(how, {}, ["which?"], ["a text"])[1] > 0
     # A judge that an earlier step trains is a language model, as the encoder that stands in for others is not.
-    assert seconds_to_judge(how, {str(how.model): None}, ["which?"], ["a text"], "no model")[1] > 0
+    assert seconds_to_judge(how, {str(how.model): None}, ["which?"], ["a text"])[1] > 0

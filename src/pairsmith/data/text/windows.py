@@ -88,11 +88,14 @@ def is_within(text: str, limit: int, length: Callable[[str], int]) -> bool:
 def _measured(text: str, limit: int, length: Callable[[str], int]) -> int:
     """The length of a text, or of its beginning if that is above the limit already.
 
-    Tokenizers take minutes for a text of megabytes, and a longer text never counts less.
+    Tokenizers take minutes for a text of megabytes, and a longer text never counts less. The beginning is one
+    of whole words, as a part of a word may have more tokens than the word, which WordPiece gives up if it is
+    long.
     """
     end = _CHARACTERS * limit
     while end < len(text):
-        if (measured := length(text[:end])) > limit:
+        beginning = text[:end].rsplit(maxsplit=1)
+        if (measured := length(beginning[0] if len(beginning) == 2 else text[:end])) > limit:
             return measured
         end *= 8
     return length(text)

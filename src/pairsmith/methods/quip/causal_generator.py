@@ -167,7 +167,7 @@ class CausalGenerator:
         found = self._search_texts(
             prompts, GENERATED_QUESTION_TOKENS, QUESTION_BEAMS, count=1, length_penalty=1.0
         )
-        return [question for (question,) in found]
+        return [questions[0] if questions else Continuation() for questions in found]
 
     def _search_texts(
         self, prompts: Iterable[Prompt], max_tokens: int, beams: int, count: int, length_penalty: float

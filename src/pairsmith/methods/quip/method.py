@@ -118,7 +118,7 @@ def distil(
     if "data" in options:
         raise SettingsError("distil: data: give the questions themselves, as the first argument")
     if options.get("keep_base") and not validation:
-        raise SettingsError("distil: keep_base does nothing without validation questions; leave it out")
+        raise SettingsError("distil: keep_base has no effect without validation questions; leave it out")
     try:
         how = StudentOptions(base=base, device=device, **options)
     except ValidationError as error:

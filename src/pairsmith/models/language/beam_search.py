@@ -1,4 +1,4 @@
-"""Beam search in the sessions of a causal language model, whose prompts are computed once and shared.
+"""Beam search in the sessions of a causal language model, whose prompts are computed once and shared (Q2).
 
 A continuation ends with any of many tokens, such as all those that hold a quotation mark. The search of
 transformers, which ``shared_beams.py`` uses for summaries, computes each prompt anew, even where ten of them
@@ -82,7 +82,7 @@ def search_continuations(
     Args:
         model: computes the logits of next tokens.
         prompts: of 1 token or more; each has room for ``max_tokens`` more in the model's context.
-        beams: number of beams of a prompt, 1 or more.
+        beams: number of beams of a prompt, 1 or more; so many rows are computed even if fewer fit the memory.
         count: most continuations to return for a prompt, 1 to ``beams``.
         max_tokens: longest continuation, its end token included; 1 or more.
         ends: tokens that end a continuation.

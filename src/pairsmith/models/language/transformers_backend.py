@@ -141,10 +141,11 @@ class TransformersSession:
         different = set(self._start_of.values()) - {()}
         starts = len(different), max(map(len, different), default=0)
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
-        self._cache = SharedCache(rows, starts, rest, tail, shared=self._shared)
+        slots = max(1, min(rows, len(self._start_of)))  # rows that begin from one prompt share its slot
+        self._cache = SharedCache(rows, starts, rest, tail, slots=slots, shared=self._shared)
         self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
         self._slots: dict[Prompt, int] = {}
-        self._free = list(range(rows))  # a heap: low slots first, as steps multiply all up to the last
+        self._free = list(range(slots))  # a heap: low slots first, as steps multiply all up to the last
         self._logits: dict[Prompt, Tensor] = {}
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:

@@ -202,7 +202,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before) -> Estimate:
 def plan_evaluate_summaries(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     """Summarise a sample of the documents."""
     settings = at_splits(settings)
-    documents = labelled_documents(settings.data)
+    documents = labelled_documents(settings.data, None if settings.data in before else settings.limit)
     count = counted(settings.data, before, len(documents))
 
     def load() -> Callable[[Sequence[Document]], object]:

@@ -224,7 +224,10 @@ def _checked_kind(settings: AskSettings) -> Kind:
 def _unused(settings: AskSettings, kind: Kind) -> set[str]:
     if kind == "cloze":
         return _UNUSED[kind]
-    return _UNUSED[kind] | ({"top_p", "seed", "tries"} if settings.decoding == "beams" else {"beams"})
+    if settings.decoding == "nucleus":
+        return _UNUSED[kind] | {"beams"}
+    # Of searches the seed decides only which passages are drawn.
+    return _UNUSED[kind] | {"top_p", "tries"} | (set() if settings.sample else {"seed"})
 
 
 def _models(settings: AskSettings) -> dict[str, str]:
