@@ -25,6 +25,12 @@ def numbered(path, count):
     path.write_text("".join(f"text number {number}\n" for number in range(count)))
 
 
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    for settings in (GenerateSettings, AskSettings):
+        monkeypatch.setattr(settings, "shard_bounds", ShardBounds(least=8, most=200))
+
+
 @pytest.fixture
 def world(tmp_path, tiny_gpt2):
     numbered(tmp_path / "in.txt", 22)

@@ -99,10 +99,10 @@ class ShardBounds(NamedTuple):
     @property
     def unset(self) -> str:
         """The end of the setting's help text."""
-        return (
-            f"Unset: a tenth of all, but at least {self.least} and at most {self.most:,}. A folder that was "
-            "begun keeps its number."
-        )
+        number = f"a tenth of all, but at least {self.least} and at most {self.most:,}"
+        if self.least == self.most:
+            number = str(self.most)
+        return f"Unset: {number}. A folder that was begun keeps its number."
 
 
 Executor = Annotated[

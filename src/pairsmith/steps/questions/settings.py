@@ -115,7 +115,7 @@ class AskSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=8, most=200)
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
     shard_size: int | None = Field(
         default=None,
         ge=1,

@@ -146,7 +146,7 @@ class QueriesSettings(Settings):
     ray_address: RayAddress = None
     rank: Rank = None
     world_size: WorldSize = None
-    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=8, most=25)
+    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=25, most=25)
     shard_size: int | None = Field(
         default=None,
         ge=1,
