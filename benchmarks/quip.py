@@ -79,6 +79,7 @@ CLAIMS = {
 COMPARED = {
     "teacher's distributions and its best answers (Table 7)": ("squad-student:f1", "squad-hard:f1"),
     "each passage alone and passages joined (Table 7)": ("squad-student:f1", "squad-joined:f1"),
+    "sampled questions and those of two beam searches (Table 7)": ("squad-student:f1", "squad-beamed:f1"),
     "CoNLL, student and people's questions alone, both from questions": (
         "student-conll2003:questions.f1",
         "direct-conll2003:questions.f1",
