@@ -278,12 +278,16 @@ def test_a_causal_model_that_samples_is_identified_as_before_it_could_search(tin
         some = AskSettings(
             inputs=[texts], model=str(tiny_gpt2), questions=1, device="cpu", instruction="{passage}", **rest
         )  # fmt: skip
-        return ask(some, Run(tmp_path / rest.get("decoding", "plain"), Silent())).manifest.settings
+        return ask(
+            some, Run(tmp_path / "-".join(map(str, rest.values())) / "out", Silent())
+        ).manifest.settings
 
     assert not {"decoding", "beams", "separator"} & settings().keys()
     searched = settings(decoding="beams", beams=3)
     assert (searched["decoding"], searched["beams"]) == ("beams", 3)
     assert not {"top_p", "seed", "tries"} & searched.keys()
+    drawn = settings(decoding="beams", beams=4, sample=1)
+    assert "seed" in drawn  # it draws the passages
 
 
 class Chat(ScriptedModel):
