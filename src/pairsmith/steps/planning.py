@@ -103,8 +103,8 @@ def first_items(items: Iterable[T], most: int) -> tuple[list[T], int]:
 def counted(source: str, before: Before, number: int, split: str | None = None) -> int:
     """How many items a source will have, of which there are ``number`` now.
 
-    These are all of a source that exists. Of one that an earlier step will make they are those in the sample
-    that stands in for it, which has some of the rows of that step, or of its ``split``.
+    ``number`` items were read: all of a source that exists, or those in the sample that stands in for what an
+    earlier step will make. A sample has some of the rows of that step, or of its ``split``.
     """
     if source not in before:
         return number

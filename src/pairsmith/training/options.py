@@ -12,7 +12,7 @@ from pairsmith.core.model_names import PoolingName
 from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
 
 FEW_STEPS = 10
-"""With fewer steps a training is said to be short."""
+"""A warning says that a training is short if it has fewer steps than this."""
 
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """A single number may be given in place of a list."""
