@@ -15,7 +15,8 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to groups of processes"),
 ]
 
-SECONDS = 5.0
+SHARDS = 12  # of five texts each
+SECONDS = 60.0  # on a machine that is busy with other things
 
 # What a shell starts in the background ignores Ctrl-C, and so would what it starts in turn.
 COMMAND = """
@@ -28,7 +29,7 @@ main(sys.argv[1:])
 
 @pytest.fixture
 def command(tiny_gpt2, tmp_path):
-    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(60)))
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(5 * SHARDS)))
 
     def make(out, *more):
         options = ["--model", tiny_gpt2, "--inputs", tmp_path / "in.txt", "--shard-size", "5"]
@@ -51,22 +52,23 @@ def files(out):
     ],
 )
 def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, workers):
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", COMMAND, *command("out", "--workers", str(workers))],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert process.stderr.readline().startswith("loading ")
-    assert process.stderr.readline().startswith("generate: ")  # the first prompts are done
-    sent = time.monotonic()
-    # A terminal sends Ctrl-C to the workers too; SIGTERM is for the command alone.
-    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-    said = process.stderr.read()  # to its end: no worker holds it open any more
-    assert process.wait() == code
+    ) as process:
+        assert process.stderr.readline().startswith("loading ")
+        assert process.stderr.readline().startswith("generate: ")  # the first prompts are done
+        sent = time.monotonic()
+        # A terminal sends Ctrl-C to the workers too; SIGTERM is for the command alone.
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        said = process.stderr.read()  # to its end: no worker holds it open any more
+    assert process.returncode == code
     assert time.monotonic() - sent < SECONDS
-    process.stderr.close()
+    finished = len(list((tmp_path / "out" / "data").glob("train-*.parquet")))
+    assert finished <= SHARDS // 2, "it went on with its work"
     assert (
         "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh"
         in said
