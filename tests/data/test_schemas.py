@@ -51,6 +51,12 @@ def test_every_row_type_survives_a_table(row, schema):
     assert from_table(to_table([row, row], schema), type(row)) == [row, row]
 
 
+def test_a_reject_holds_the_beginning_of_a_text_of_megabytes():
+    row = {"text": "some words " * 400_000, "where": "a.jsonl:1", "score": 0.5, "other": "é" * 100_000}
+    stored = json.loads(Reject.of("1", "too long", "more tokens than the model reads", row).row)
+    assert stored == row | {"text": row["text"][:10_000] + " [… 4,390,000 more characters]"}
+
+
 def test_no_rows_make_an_empty_table_with_the_columns():
     table = to_table([], LABELLED_TEXT)
     assert table.num_rows == 0

@@ -96,6 +96,11 @@ class MinedAnswer(MinedPair):
     answers: Mapping[str, Sequence[Any]]
 
 
+LONGEST_REJECTED = 100_000
+"""Longest text in characters that a reject holds as a whole: a line of 40 MB would be stored twice."""
+_KEPT = 10_000  # characters of a longer text
+
+
 @dataclass(frozen=True, slots=True)
 class Reject:
     """A row that was made and not kept: which filter, why, and the row itself as JSON."""
@@ -107,8 +112,19 @@ class Reject:
 
     @classmethod
     def of(cls, id: str, filter: str, reason: str, row: Mapping[str, Any]) -> Self:  # noqa: A002 - the column is called id
-        """A reject whose ``row`` is given as columns; they are stored as JSON with sorted keys."""
-        return cls(id, filter, reason, json.dumps(dict(row), ensure_ascii=False, sort_keys=True))
+        """A reject whose ``row`` is given as columns; they are stored as JSON with sorted keys.
+
+        Of a text of more than ``LONGEST_REJECTED`` characters the beginning is stored.
+        """
+        columns = {name: _beginning(value) for name, value in row.items()}
+        return cls(id, filter, reason, json.dumps(columns, ensure_ascii=False, sort_keys=True))
+
+
+def _beginning(value: Any) -> Any:
+    """The value, or the beginning of a long text and how many characters were left out."""
+    if not isinstance(value, str) or len(value) <= LONGEST_REJECTED:
+        return value
+    return f"{value[:_KEPT]} [… {len(value) - _KEPT:,} more characters]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,11 +202,14 @@ def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if getattr(tokenizer, "truncation_side", "") != "right" or not encoder.max_seq_length:
         return texts
-    return [_beginning(tokenizer, text, encoder.max_seq_length) for text in texts]
+    return [beginning(tokenizer, text, encoder.max_seq_length) for text in texts]
 
 
-def _beginning(tokenizer: Any, text: str, limit: int) -> str:
-    """Twice the shortest beginning that was tried and has ``limit`` tokens; else the whole text."""
+def beginning(tokenizer: Any, text: str, limit: int) -> str:
+    """A beginning of a text that surely has its first ``limit`` tokens, special tokens not counted.
+
+    It is twice the shortest beginning that was tried and has so many; else the whole text.
+    """
     end = _CHARACTERS * limit
     while 2 * end < len(text):
         tokens = tokenizer(text[:end], add_special_tokens=False, verbose=False)["input_ids"]

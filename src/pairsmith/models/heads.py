@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
 from pairsmith.core.model_names import DtypeName
+from pairsmith.models.encode import beginning
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
 
 Task = Literal[
@@ -62,9 +63,15 @@ class TextModel:
         return [len(ids) for ids in self.tokenized(*texts)["input_ids"]]
 
     def tokenized(self, *texts: Sequence[str], **options: Any) -> Any:
-        """What the tokenizer makes of texts or pairs, none longer than ``max_length``."""
+        """What the tokenizer makes of texts or pairs, none longer than ``max_length``.
+
+        Of a text of megabytes it gets the beginning, unless the windows of the whole text are wanted.
+        """
+        sides = [list(side) for side in texts]
+        if not options.get("return_overflowing_tokens"):
+            sides = [[beginning(self.tokenizer, text, self.max_length) for text in side] for side in sides]
         return self.tokenizer(
-            *map(list, texts),
+            *sides,
             truncation=True,
             max_length=self.max_length,
             split_special_tokens=True,  # a text may hold what looks like a special token

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import resolve_model
-from pairsmith.models.encode import batches_by_length, moved, not_finite, padded, padded_inputs
+from pairsmith.models.encode import batches_by_length, beginning, moved, not_finite, padded, padded_inputs
 from pairsmith.models.heads import Loading, TextModel, load_with_head, score_in_float32
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
@@ -365,7 +365,7 @@ def features_of(encoded: Any, texts: Sequence[str], part: int, first: int = 0) -
 def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
     """The questions, each cut off after its first ``longest`` tokens."""
     encoded = tokenizer(
-        questions,
+        [beginning(tokenizer, question, longest) for question in questions],
         add_special_tokens=False,
         truncation=True,
         max_length=longest,

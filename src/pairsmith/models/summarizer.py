@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.encode import moved, padded_inputs, results_by_length
+from pairsmith.models.encode import beginning, moved, padded_inputs, results_by_length
 from pairsmith.models.heads import Loading, TextModel, load_with_head, writes_as
 
 BEAMS = 6
@@ -176,7 +176,7 @@ def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: i
     if summarizer.cue is None:
         return _encode(summarizer, text_target=list(summaries), max_length=longest)
     encoded = summarizer.tokenizer(
-        [f"{summarizer.cue} {text.strip()}" for text in summaries],
+        [f"{summarizer.cue} {beginning(summarizer.tokenizer, text.strip(), longest)}" for text in summaries],
         add_special_tokens=False,
         return_offsets_mapping=True,
         verbose=False,
@@ -189,7 +189,11 @@ def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: i
 
 
 def _encode(summarizer: Summarizer, *, max_length: int, **texts: list[str]) -> list[list[int]]:
-    encoded = summarizer.tokenizer(**texts, truncation=True, max_length=max_length, verbose=False)
+    cut = {
+        name: [beginning(summarizer.tokenizer, text, max_length) for text in side]
+        for name, side in texts.items()
+    }
+    encoded = summarizer.tokenizer(**cut, truncation=True, max_length=max_length, verbose=False)
     return list(encoded["input_ids"])
 
 

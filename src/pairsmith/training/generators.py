@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import padded, tokens_at_once
+from pairsmith.models.heads import load_config, written_by
 from pairsmith.models.language.prefix_batches import (
     places_and_targets,
     predict_some,
@@ -77,6 +78,22 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
     return losses.view_as(labels).sum(dim=1)
 
 
+def refuse_both_ways(base: str) -> None:
+    """Refuse a decoder-only model, by its config, whose tokens attend to later ones, as in an encoder.
+
+    Such a model would learn to write from the very tokens that it is to write.
+    """
+    config = load_config(base)
+    if written_by(config) != "decoder":
+        return
+    both_ways = getattr(config.get_text_config(), "use_bidirectional_attention", False)
+    if not getattr(config, "is_causal", True) or both_ways in (True, "all"):
+        raise ModelError(
+            f"model {base}: cannot learn to write, as its tokens attend to those after them, as in an "
+            "encoder; give the language model that it was made from"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """A prompt and its target text as tokens; the first ``prompt_length`` of them are the prompt's."""
@@ -93,12 +110,6 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
     def __init__(self, model: Any, label_smoothing: float, *, shares: bool = False) -> None:
         super().__init__(model, label_smoothing)
-        both_ways = getattr(model.config.get_text_config(), "use_bidirectional_attention", False)
-        if not getattr(model.config, "is_causal", True) or both_ways in (True, "all"):
-            raise ModelError(
-                "the base cannot learn to write: its tokens attend to those after them, as in an encoder; "
-                "give the language model that it was made from"
-            )
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
         self.predictions = predict_some(model) if shares else None
 

@@ -181,6 +181,14 @@ def test_an_input_longer_than_the_context_is_a_counted_reject(world):
     assert "long " not in "".join(out.table()["sentence1"].to_pylist())
 
 
+def test_rejects_of_an_input_of_megabytes_hold_its_beginning(world):
+    tmp, settings = world
+    (tmp / "in.txt").write_text("short one\n" + "long " * 200_000 + "\n")
+    out = generate(settings(), Run(tmp / "out", Silent()))
+    rows = [json.loads(row["row"]) for row in out.rejects().to_pylist() if row["filter"] == "too long"]
+    assert [row["sentence1"] for row in rows] == ["long " * 2_000 + " [… 989,999 more characters]"] * 2
+
+
 def test_x1_from_scratch_feeds_pairs(tmp_path, tiny_gpt2):
     first = GenerateSettings(task="sts-x1", model=str(tiny_gpt2), per_input=6, max_tokens=20)
     texts = generate(first, Run(tmp_path / "x1", Silent()))

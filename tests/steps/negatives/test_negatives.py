@@ -1,6 +1,7 @@
 """The step ``negatives``: against the definition, against sentence-transformers, killed, and on bad input."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -293,6 +294,25 @@ def test_a_cross_encoder_scores_ranks_and_limits(world, encoder, cross_encoder):
         if row:
             assert row["scores"] == pytest.approx([scores[text] for text in allowed], abs=1e-5)
             assert row["score"] == pytest.approx(of_own[own.index(pair["positive"])], abs=1e-5)
+
+
+def test_a_cross_encoder_reads_as_many_tokens_as_its_folder_says(world, cross_encoder, tmp_path):
+    """Not as many as --max-length says, which is for the encoder."""
+    from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+
+    _, settings, *_ = world
+    judge = tmp_path / "judge"
+    shutil.copytree(cross_encoder, judge)
+    saved = json.loads((judge / "tokenizer_config.json").read_text())
+    (judge / "tokenizer_config.json").write_text(json.dumps(saved | {"model_max_length": 12}))
+    row = rows_of(dataset(tmp_path, settings(judge=str(judge))))[0]
+    scores = {}
+    for longest in (12, 64):
+        cross = load_cross_encoder(str(judge), device="cpu", max_length=longest)
+        scores[longest] = score_pairs(cross, [row["query"]] * 3, row["negatives"]).tolist()
+    assert row["scores"] == pytest.approx(scores[12], abs=1e-5)
+    assert row["scores"] != pytest.approx(scores[64], abs=1e-3)
+    assert settings(judge=str(judge), max_length=9).judging().max_length is None
 
 
 def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):

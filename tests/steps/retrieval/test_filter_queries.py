@@ -483,6 +483,30 @@ def test_a_share_of_the_queries_with_the_highest_scores_is_kept(world, tiny_gpt2
     assert dropped == set(scores) - set(best)
 
 
+def test_a_cross_encoder_reads_as_many_tokens_as_its_folder_says(world, tiny_bert):
+    """Not as many as --max-length says, which is for the encoder."""
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, set_seed
+
+    from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+
+    tmp_path, settings = world
+    set_seed(1)
+    config = BertConfig.from_pretrained(tiny_bert, num_labels=1, initializer_range=0.5)
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "judge")
+    AutoTokenizer.from_pretrained(tiny_bert, model_max_length=8).save_pretrained(tmp_path / "judge")
+    given = by_judge(settings, tmp_path / "judge", judge_kind="cross-encoder", share=1)
+    rows = kept(run(given, tmp_path / "out"))
+    texts = {name: text for name, text, _ in QUERIES}
+    scores = {}
+    for longest in (8, 64):
+        cross = load_cross_encoder(str(tmp_path / "judge"), device="cpu", max_length=longest)
+        pairs = [texts[name] for name in rows], [LED_BACK[name] for name in rows]
+        scores[longest] = score_pairs(cross, *pairs).tolist()
+    assert [row["judge_score"] for row in rows.values()] == pytest.approx(scores[8], abs=1e-5)
+    assert scores[8] != pytest.approx(scores[64], abs=1e-3)
+    assert given.model_copy(update={"max_length": 9}).judging().max_length is None
+
+
 def test_a_run_that_is_stopped_while_it_judges_ends_with_the_same_bytes(world, tiny_gpt2, monkeypatch):
     from pairsmith.steps import query_judge
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -31,6 +32,8 @@ from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.steps.evaluate.summaries import evaluate_summaries
 from pairsmith.steps.mine.rewrite import rewrite
 from pairsmith.steps.mine.settings import RewriteSettings
+from pairsmith.steps.training.question_generator import train_question_generator
+from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training import chunks
@@ -51,10 +54,24 @@ def tokens_of(summarizer, text):
     return summarizer.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def test_a_model_whose_tokens_see_those_after_them_does_not_learn_to_write(summarizer):
-    summarizer.model.config.is_causal = False  # as an encoder of train-encoder --attention bidirectional
-    with pytest.raises(ModelError, match="attend to those after them"):
-        DecoderOnlySummarizer(summarizer, 0.0)
+@pytest.mark.parametrize("command", ["train-summarizer", "train-asker"])
+@pytest.mark.parametrize("changed", [{"is_causal": False}, {"use_bidirectional_attention": True}])
+def test_a_base_whose_tokens_see_those_after_them_is_refused_by_name_before_data_are_read(
+    command, changed, tiny_llama, tmp_path
+):
+    """Such as an encoder of ``train-encoder --attention bidirectional``."""
+    shutil.copytree(tiny_llama, tmp_path / "encoder")
+    config = json.loads((tmp_path / "encoder" / "config.json").read_text())
+    (tmp_path / "encoder" / "config.json").write_text(json.dumps(config | changed))
+    (tmp_path / "broken.jsonl").write_text("{\n")
+    base, data = str(tmp_path / "encoder"), str(tmp_path / "broken.jsonl")
+    step, given = {
+        "train-summarizer": (train_summarizer, TrainSummarizerSettings(base=base, seeds=data)),
+        "train-asker": (train_question_generator, TrainQuestionGeneratorSettings(base=base, data=[data])),
+    }[command]
+    with pytest.raises(ModelError, match=rf"^model {re.escape(base)}: cannot learn to write"):
+        step(given, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
 
 
 # What is read and written.

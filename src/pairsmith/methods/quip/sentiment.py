@@ -19,7 +19,7 @@ from torch import Tensor
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.models.encode import not_finite, results_by_length
+from pairsmith.models.encode import beginning, not_finite, results_by_length
 from pairsmith.models.heads import TextModel
 from pairsmith.models.reader import (
     Reader,
@@ -306,7 +306,7 @@ def _cut(tokenizer: Any, text: str, room: int) -> str:
     """The text cut to ``room`` tokens, without any mask token in it."""
     text = text.replace(tokenizer.mask_token, " ")  # so that the rest forms no new mask
     encoded = tokenizer(
-        text,
+        beginning(tokenizer, text, max(1, room)),
         truncation=True,
         max_length=max(1, room),
         return_offsets_mapping=True,

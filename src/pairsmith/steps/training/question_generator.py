@@ -14,6 +14,7 @@ from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSet
 from pairsmith.steps.training.reading import Counted, QuestionData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
+from pairsmith.training.generators import refuse_both_ways
 
 _USE = """```
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -21,6 +22,7 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 
 
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[GeneratorExamples]:
+    refuse_both_ways(settings.base)
     if most is None:  # streamed, as there may be more than fit into memory
         questions, unread = Counted(chain.from_iterable(map(read_questions, settings.data))), 0
     else:

@@ -13,6 +13,7 @@ from pairsmith.steps.training.reading import SeedData, read_seeds
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
+from pairsmith.training.generators import refuse_both_ways
 
 _WHAT = {
     "summaries": "A model that writes summaries of documents",
@@ -45,6 +46,7 @@ _READ = {"summaries": "A long document …", "reading": "the answer: The passage
 def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]:
     if settings.validation:
         check_rouge()
+    refuse_both_ways(settings.base)
     originals = read_seeds(settings.seeds, settings.kind)
     seeds = replace(
         originals, examples=[generation_example(example, settings.kind) for example in originals.examples]
