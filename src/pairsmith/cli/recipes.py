@@ -32,7 +32,7 @@ from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
 from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
-RUN = "@"
+RUN_REFERENCE = "@"
 """The reference to the folder of the run itself, with all earlier steps."""
 
 MOST_STEPS = 10_000
@@ -239,7 +239,7 @@ class _Reader:
         of_all = self._those_of_all(name, step, values)
         self.overrides |= {(name, key): value for key, value in of_all.items()}
         self.idle -= of_all.keys()
-        earlier = [RUN, *self.names] if step.of_runs and self.names else self.names
+        earlier = [RUN_REFERENCE, *self.names] if step.of_runs and self.names else self.names
         for key, value in values.items():
             if (name, key) not in self.overrides:
                 for text in _text_faults(value, earlier, f"{_REMEDY} with --set {name}.{key}=PATH"):
@@ -330,9 +330,9 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
         if "\0" in text:
             yield f"{shown(text)} holds a NUL character, which no name can hold; remove it"
         elif text.startswith("@"):
-            name = RUN if text == RUN else re.split("[/:]", text[1:], maxsplit=1)[0]
+            name = RUN_REFERENCE if text == RUN_REFERENCE else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
-                names = [step for step in earlier if step != RUN]
+                names = [step for step in earlier if step != RUN_REFERENCE]
                 earlier_names = choices(name, names) if names else "this is the first step"
                 yield f"{text} refers to no earlier step; {earlier_names}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):

@@ -186,7 +186,7 @@ def column_text(row: Columns, name: str, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InputError(f"{where}: column {name!r} holds {kind_of(value)}, not text")
+        raise InputError(f"{where}: column {name!r} holds {type_in_words(value)}, not text")
     refuse_half_characters(value, name, where)
     return value.strip()
 
@@ -227,7 +227,7 @@ def parse_score(value: object, where: str) -> float:
     return number
 
 
-def kind_of(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """The type of a value, in words."""
     names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -16,16 +16,16 @@ from pairsmith.models.loading import seeded
 
 FILE = "heads.safetensors"
 
-Kind = Literal["tokens", "questions"]
+HeadKind = Literal["tokens", "questions"]
 """What the heads read: each token of a question and its text, or only the first token of a question."""
 
-KINDS: tuple[Kind, ...] = ("tokens", "questions")
+HEAD_KINDS: tuple[HeadKind, ...] = ("tokens", "questions")
 
 
 class SpanHeads(nn.Module):
     """Two perceptrons, for starts and for ends, each of two layers with tanh between them (Q3, Q4)."""
 
-    def __init__(self, width: int, kind: Kind, seed: int = 0) -> None:
+    def __init__(self, width: int, kind: HeadKind, seed: int = 0) -> None:
         """Heads with random weights, for vectors of this width, which is also the hidden layer's.
 
         Heads of kind ``tokens`` map each token's vector to a number, those of kind ``questions`` map a
@@ -58,7 +58,7 @@ def save_heads(heads: SpanHeads, folder: Path) -> None:
     save_file(weights, folder / FILE, metadata={"kind": heads.kind})
 
 
-def heads_kind(where: str) -> Kind | None:
+def heads_kind(where: str) -> HeadKind | None:
     """The kind of the heads saved beside the model at ``where``; None where there are none."""
     path = file_of(where, FILE)
     if path is None:
@@ -68,13 +68,13 @@ def heads_kind(where: str) -> Kind | None:
             kind = (file.metadata() or {}).get("kind")
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path} cannot be read ({first_line(error)}); copy the model again") from error
-    for name in KINDS:
+    for name in HEAD_KINDS:
         if kind == name:
             return name
     raise ModelError(f"{path} does not say whether its heads read tokens or questions")
 
 
-def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
+def load_heads(where: str, width: int, kind: HeadKind) -> SpanHeads:
     """Load the heads saved beside a model whose vectors have this width, and check their kind."""
     saved_kind = heads_kind(where)
     if saved_kind != kind:

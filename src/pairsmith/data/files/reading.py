@@ -33,7 +33,7 @@ NO_TEXT = Fault(EMPTY, "it has no text")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourceDocument:
     """A document before it is read: a file, or a row of a table with its title and text.
 
     ``name`` is the file's path relative to the folder that was given, or the row's id; ``where`` is its
@@ -86,9 +86,9 @@ def _unknown(kind: str) -> Fault:
     return Fault(UNKNOWN, f"{what}; known are {', '.join(READERS)}")
 
 
-def read_given(
+def source_documents(
     sources: Sequence[str], *, column: str | None = None, title_column: str | None = None
-) -> Iterator[Given]:
+) -> Iterator[SourceDocument]:
     """All documents of the sources, one at a time, in a fixed order.
 
     Args:
@@ -102,10 +102,12 @@ def read_given(
     for source, name in zip(sources, names, strict=True):
         if files := _files(source):
             for path, file in files.items():
-                yield Given(_under(name, shown(path), source), shown(str(file)), file)
+                yield SourceDocument(_under(name, shown(path), source), shown(str(file)), file)
         else:
             for row in read_titled(source, column=column, title_column=title_column):
-                yield Given(f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text)
+                yield SourceDocument(
+                    f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text
+                )
 
 
 def _under(name: str, path: str, source: str) -> str:
@@ -114,7 +116,7 @@ def _under(name: str, path: str, source: str) -> str:
     return f"{name}/{path}" if is_folder(place(source)) else name
 
 
-def given_names(sources: Sequence[str]) -> list[str]:
+def source_names(sources: Sequence[str]) -> list[str]:
     """What names of documents have of the names of their sources; empty where they have nothing of them."""
     if len(sources) > 1:
         return _names(sources)
@@ -147,7 +149,7 @@ def _files(source: str) -> Mapping[str, Place]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class DocumentCounts:
     """How many documents there are, and how many files of each unknown kind among them."""
 
     documents: int
@@ -164,7 +166,7 @@ class Counted:
         return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in order)
 
 
-def count_given(documents: Iterator[Given]) -> Counted:
+def count_documents(documents: Iterator[SourceDocument]) -> DocumentCounts:
     """Count documents, and check that what reads them is installed.
 
     Raises:
@@ -176,7 +178,7 @@ def count_given(documents: Iterator[Given]) -> Counted:
         total += 1
         if document.file is not None:
             kinds[document.kind] += 1
-    counted = Counted(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
+    counted = DocumentCounts(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
     if counted.of_unknown_kind == total:
         raise InputError(
             f"no document can be read: {counted.named() or 'there are none'}; known are the files "

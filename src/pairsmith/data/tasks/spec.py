@@ -19,7 +19,7 @@ from pairsmith.core.validation import ValidationFault, shown
 PLACEHOLDER = "<X1>"
 QUOTE = '"'
 
-Kind = Literal["pair", "text"]
+TaskKind = Literal["pair", "text"]
 Format = Literal["plain", "chat"]
 SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class TaskSpec(Settings):
     description: str = Field(
         default="", description="One sentence for people; it goes into the data set's card."
     )
-    kind: Kind = Field(
+    kind: TaskKind = Field(
         description="`pair`: a first text is given, the second is written. `text`: one text is written."
     )
     format: Format = Field(

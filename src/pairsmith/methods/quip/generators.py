@@ -12,10 +12,10 @@ from pairsmith.models.heads import writes_as
 from pairsmith.models.language.remote import is_remote
 from pairsmith.models.summarizer import load_summarizer
 
-Kind = Literal["encoder-decoder", "causal", "cloze"]
+GeneratorKind = Literal["encoder-decoder", "causal", "cloze"]
 
 
-def generator_kind(model: str) -> Kind:
+def generator_kind(model: str) -> GeneratorKind:
     """The kind of question generator that a model makes, if it writes texts and is not a server's."""
     if model == CLOZE:
         return "cloze"

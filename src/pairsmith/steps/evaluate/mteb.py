@@ -15,7 +15,7 @@ from pairsmith.runs import Run, hash_file, lock, resolve_dtype, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
-from pairsmith.steps.evaluate.results import RESULTS, Record, begin, read_about, read_finished
+from pairsmith.steps.evaluate.results import RESULTS, EvaluationRecord, begin, read_about, read_finished
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
 from pairsmith.steps.evaluate.sts import hash_pairs
 from pairsmith.steps.shared import load_options
@@ -103,7 +103,7 @@ def mteb_table(results: Mapping[str, Any]) -> str:
 
 
 def _evaluated(
-    tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: Record | None
+    tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: EvaluationRecord | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
     from pairsmith.steps.evaluate import mteb_tasks

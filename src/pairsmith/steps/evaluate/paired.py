@@ -7,13 +7,13 @@ from typing import Any
 from pairsmith.core.errors import DamagedError, FolderError, InputError
 from pairsmith.core.paths import Place, place, reaching, size_of
 from pairsmith.runs import model_display_name
-from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, Record, is_whole, read_about
+from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
 
 
 def earlier_folder(
-    against: str, step: str, refuse_other: Callable[[str, Record, Mapping[str, Any]], None]
+    against: str, step: str, refuse_other: Callable[[str, EvaluationRecord, Mapping[str, Any]], None]
 ) -> tuple[Place, str]:
     """The folder that ``--against`` names, and the display name of the model that was evaluated there.
 
@@ -35,7 +35,7 @@ def earlier_folder(
     refuse_other(option, about, results)
     if not about.complete:
         raise FolderError(f"{option}: this evaluation is not finished; give its command again")
-    if not is_whole(folder, about):
+    if not is_intact(folder, about):
         raise DamagedError(
             f"{option}: {PREDICTIONS} has changed since it was written; evaluate its model again, with "
             "--fresh"

@@ -15,7 +15,7 @@ from pairsmith.steps.evaluate.paired import (
     too_old,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import Record, mean_intervals
+from pairsmith.steps.evaluate.results import EvaluationRecord, mean_intervals
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]
@@ -39,7 +39,7 @@ def read_earlier(settings: EvaluateRetrievalSettings, data: RetrievalSet, digest
     if settings.against is None:
         return None
 
-    def refuse_other(option: str, about: Record, results: Mapping[str, Any]) -> None:
+    def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
         if about.inputs.get("data") != digest:
             counts = [f"{results[name]:,} {name}" for name in ("queries", "documents") if name in results]
             raise FolderError(

@@ -17,7 +17,7 @@ from pairsmith.steps.evaluate.paired import (
     too_old,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import Record
+from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
 WHOLE_RANGE = (-200.0, 200.0)
@@ -41,7 +41,7 @@ def read_earlier(settings: EvaluateStsSettings, suites: Sequence[StsSuite], dige
     if settings.against is None:
         return None
 
-    def refuse_other(option: str, about: Record, results: Mapping[str, Any]) -> None:
+    def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
         if about.inputs.get("data") == digest:
             return
         there = {

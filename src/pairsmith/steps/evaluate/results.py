@@ -78,7 +78,7 @@ class Kept(Protocol):
         """Remove what was kept."""
 
 
-class Record(Manifest):
+class EvaluationRecord(Manifest):
     """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
 
     files: dict[str, str] = Field(default_factory=dict)
@@ -146,15 +146,15 @@ def evaluate_once(
     return results
 
 
-def read_about(out: Place) -> Record:
+def read_about(out: Place) -> EvaluationRecord:
     """The record of what the results in ``out`` were computed from."""
     try:
-        return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
+        return EvaluationRecord.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error
 
 
-def is_whole(out: Place, record: Record) -> bool:
+def is_intact(out: Place, record: EvaluationRecord) -> bool:
     """Whether the results are complete and the files beside them unchanged."""
     with reaching(out, StorageError):
         return record.complete and all(
@@ -163,12 +163,12 @@ def is_whole(out: Place, record: Record) -> bool:
         )
 
 
-def read_finished(run: Run, there: Record | None) -> dict[str, Any] | None:
+def read_finished(run: Run, there: EvaluationRecord | None) -> dict[str, Any] | None:
     """The results that the run's folder holds; None if they are to be computed.
 
     ``there`` is the record that ``claim`` found in the folder.
     """
-    if there is None or run.fresh or not is_whole(run.out, there):
+    if there is None or run.fresh or not is_intact(run.out, there):
         return None
     run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
     results: dict[str, Any] = json.loads((run.out / RESULTS).read_bytes())

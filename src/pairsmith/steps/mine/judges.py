@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import KindName, read_examples
+from pairsmith.data.examples import ExampleKind, read_examples
 from pairsmith.data.schemas import rows_at
 from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.metrics.similarity import cosine_similarity_rows
@@ -191,7 +191,7 @@ def _vectors(
 
 def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) -> JudgeExamples:
     """The seeds, which ``source`` holds, and some of the pairs; ``task`` is that of the pairs' folder."""
-    kind: KindName = "summaries" if task == "summarization" else "pairs"
+    kind: ExampleKind = "summaries" if task == "summarization" else "pairs"
     if {"context", "answers"} <= set(pairs.column_names):
         kind = "reading"
     labelled = read_examples(source, kind)

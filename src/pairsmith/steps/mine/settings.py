@@ -20,13 +20,13 @@ from pairsmith.core.fields import (
     WorldSize,
 )
 from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
-from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, KindName, UnitOptions
+from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
 
 
 class MineSettings(Settings):
     """Find pairs of an input and an output in two corpora by the margin score of their vectors (M3)."""
 
-    kind: KindName = Field(
+    kind: MiningKind = Field(
         default="pairs",
         description="What a pair consists of. pairs: any two texts; reading: a question and an answer in a "
         "passage; summaries: a document and a sentence of another document.",

@@ -26,7 +26,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import END, QuestionExample
-from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
+from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
 from pairsmith.runs import (
@@ -211,7 +211,7 @@ def _load_worker(
     return work
 
 
-def _checked_kind(settings: AskSettings) -> Kind:
+def _checked_kind(settings: AskSettings) -> GeneratorKind:
     """The kind of question generator (Q2, Q6) that the model is; it has to use all given settings."""
     kind = generator_kind(settings.model)
     for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
@@ -221,7 +221,7 @@ def _checked_kind(settings: AskSettings) -> Kind:
     return kind
 
 
-def _unused(settings: AskSettings, kind: Kind) -> set[str]:
+def _unused(settings: AskSettings, kind: GeneratorKind) -> set[str]:
     if kind == "cloze":
         return _UNUSED[kind]
     if settings.decoding == "nucleus":

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from pairsmith.data.files.reading import count_given
+from pairsmith.data.files.reading import count_documents
 from pairsmith.data.schemas import CHUNK
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs.estimate import Before, Estimate
@@ -36,7 +36,7 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     begun = time.monotonic()
     sources = [source for source in settings.documents if not has_no_sample(source, before)]
     readable = settings.model_copy(update={"documents": sources})
-    number = count_given(documents(readable)).documents if sources else 0
+    number = count_documents(documents(readable)).documents if sources else 0
     sample = list(islice(documents(readable), 0, None, max(1, number // CALIBRATION_DOCUMENTS)))
     count = number + beyond_samples(settings.documents, before)
     loading = time.monotonic() - begun

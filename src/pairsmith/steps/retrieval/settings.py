@@ -28,7 +28,7 @@ from pairsmith.core.settings import (
     Settings,
     refuse,
 )
-from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
+from pairsmith.methods.retrieval.query_options import AgainstName, QueryKind, QueryOptions
 from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
 
 
@@ -98,7 +98,7 @@ class QueriesSettings(Settings):
     )
     shown: int = Field(default=4, ge=1, le=32, description="Use the first N of --examples.")
     queries: int = Field(default=3, ge=1, le=100, description="Number of queries for each chunk.")
-    kinds: Annotated[list[KindName], Listed] = Field(
+    kinds: Annotated[list[QueryKind], Listed] = Field(
         default=["question", "keywords", "statement"],
         min_length=1,
         description="Kinds of query, which take turns.",

@@ -11,7 +11,7 @@ from pairsmith.methods.quip.generator_training import (
     train_question_generator_on,
 )
 from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.steps.training.reading import Counted, QuestionData, first_of
+from pairsmith.steps.training.reading import CountingIterable, QuestionData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
@@ -22,10 +22,10 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[GeneratorExamples]:
     if most is None:  # streamed, as there may be more than fit into memory
-        questions, unread = Counted(chain.from_iterable(map(read_questions, settings.data))), 0
+        questions, unread = CountingIterable(chain.from_iterable(map(read_questions, settings.data))), 0
     else:
         some, unread = first_of(settings.data, read_questions, most)
-        questions = Counted(some)
+        questions = CountingIterable(some)
     examples = GeneratorExamples(generator_examples(questions, settings))
     others = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(others, settings))

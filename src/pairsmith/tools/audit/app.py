@@ -40,7 +40,7 @@ _HEADERS = {
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
-class Given(BaseModel):
+class LabelChoice(BaseModel):
     """A label for a row."""
 
     model_config = ConfigDict(extra="forbid")
@@ -122,10 +122,10 @@ def make_app(session: Session) -> FastAPI:
         return JSONResponse(session.state())
 
     @app.post("/answer")
-    def give(given: Given) -> JSONResponse:
-        if given.row >= len(rows) or given.place >= len(labels):
+    def give(choice: LabelChoice) -> JSONResponse:
+        if choice.row >= len(rows) or choice.place >= len(labels):
             raise HTTPException(422, "there is no such row or label")
-        answer = Answer(session.annotator, rows[given.row].id, labels[given.place])
+        answer = Answer(session.annotator, rows[choice.row].id, labels[choice.place])
         return JSONResponse(session.state(counted=session.answers.give(answer)))
 
     @app.post("/back")

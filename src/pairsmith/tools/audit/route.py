@@ -22,7 +22,7 @@ from pairsmith.tools.audit.rows import Audit, draw
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import AuditSettings
 
-RECORD = "audit.json"
+AUDIT_RECORD = "audit.json"
 RESULTS = "results.json"
 
 
@@ -47,7 +47,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("audit", settings.deciding(), inputs=inputs, models={})
     stopped: KeyboardInterrupt | None = None
-    with recorded(run, identity, RECORD) as save:
+    with recorded(run, identity, AUDIT_RECORD) as save:
         if run.fresh:
             _set_aside(run.out)
         save()

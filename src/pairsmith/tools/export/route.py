@@ -6,7 +6,7 @@ from functools import partial
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
-from pairsmith.data.kinds import WITH_NEGATIVES, is_whole, kind_of, what_is_missing
+from pairsmith.data.kinds import WITH_NEGATIVES, is_complete, row_kind, what_is_missing
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official, one_a_row
@@ -21,7 +21,7 @@ from pairsmith.tools.export.table import csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
-RECORD = "export.json"
+EXPORT_RECORD = "export.json"
 Content = Callable[[], bytes]
 
 
@@ -34,7 +34,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         written = _table(settings, run) if settings.form == "csv" else _rows(settings, run)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("export", settings.deciding(), inputs=inputs, models={})
-    with recorded(run, identity, RECORD) as save:
+    with recorded(run, identity, EXPORT_RECORD) as save:
         earlier = [name for name in _files_there(run.out) if name not in written]
         save(files=[*written, *earlier])
         for name, content in written.items():
@@ -51,7 +51,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 def _files_there(out: Place) -> list[str]:
     """The files that an earlier call wrote into a folder, according to its record there."""
     try:
-        record = json.loads((out / RECORD).read_bytes())
+        record = json.loads((out / EXPORT_RECORD).read_bytes())
     except (OSError, ValueError):
         return []
     files = record.get("files") if isinstance(record, dict) else None
@@ -76,9 +76,9 @@ def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Conten
 
 def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     """The files of a row format; made before anything is written, as rows may not suit the format."""
-    kind = kind_of(settings.data)
+    kind = row_kind(settings.data)
     by_split = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
-    rows = {split: [row for row in own if is_whole(row, kind)] for split, own in by_split.items()}
+    rows = {split: [row for row in own if is_complete(row, kind)] for split, own in by_split.items()}
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
         run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")

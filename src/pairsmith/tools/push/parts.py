@@ -17,7 +17,7 @@ from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import check_files, read_manifest
 from pairsmith.tools.push.names import Names
-from pairsmith.training.folder import RECORD, Record
+from pairsmith.training.folder import TRAINING_RECORD, TrainingRecord
 
 CARD = "README.md"
 
@@ -62,7 +62,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
         folder = (fetched(location) if isinstance(location, UPath) else location).resolve()
         if (folder / MANIFEST).is_file():
             return Parts("dataset", _dataset(folder, data, repo, endpoint))
-        if any((folder / name).is_file() for name in (RECORD, "config.json", "modules.json")):
+        if any((folder / name).is_file() for name in (TRAINING_RECORD, "config.json", "modules.json")):
             return Parts("model", _model(folder, data))
         if (folder / "run.json").is_file():
             steps = [step.name for step in sorted(folder.iterdir()) if (step / MANIFEST).is_file()]
@@ -97,8 +97,8 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Con
 
 def _model(folder: Path, name: str) -> dict[str, Content]:
     record: dict[str, Any] = {}
-    if (folder / RECORD).is_file():
-        training = read_manifest(folder, RECORD, Record)
+    if (folder / TRAINING_RECORD).is_file():
+        training = read_manifest(folder, TRAINING_RECORD, TrainingRecord)
         if not training.complete:
             raise FolderError(
                 f"{name} is unfinished; run the command that trains it ({training.step}) again to finish"
@@ -107,7 +107,7 @@ def _model(folder: Path, name: str) -> dict[str, Content]:
         hashes = {path: digest for path, digest in training.files.items() if path != CARD}
         check_files(folder, name, hashes, training.step)
         chosen: Iterable[str] = training.files
-        record = json.loads((folder / RECORD).read_bytes())
+        record = json.loads((folder / TRAINING_RECORD).read_bytes())
     else:
         chosen = [path for path in files_below(folder) if _is_model_file(path)]
         if any(path.endswith(".safetensors") for path in chosen):

@@ -16,7 +16,7 @@ from pairsmith.tools.push.parts import Content, Parts, parts_of
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import PushSettings
 
-RECORD = "push.json"
+PUSH_RECORD = "push.json"
 
 
 def push(settings: PushSettings, run: Run) -> str | None:
@@ -75,7 +75,7 @@ def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
     hashes = {name: _hash(content) for name, content in parts.files.items()}
     identity = Identity.of("push", settings.deciding(), inputs=hashes, models={})
     # Every call uploads again: the files on the Hub may have been changed there.
-    with recorded(run, identity, RECORD, any_work=True) as save:
+    with recorded(run, identity, PUSH_RECORD, any_work=True) as save:
         save()
         run.on_begun()
         address = send(parts, settings)

@@ -13,7 +13,7 @@ from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, Section, Table, number, shown
 from pairsmith.tools.report.words import STEPS
 
-RUN, TRAINING, RESULTS = "run.json", "training.json", "results.json"
+RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.json"
 OWN_PAGES = ("report.json", "audit.json")
 """Records of the steps that have pages or results of their own."""
 
@@ -40,7 +40,7 @@ class StepOfRun:
 
 def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     """The page about the run in ``folder``; ``page_of`` makes the page about the folder of a step."""
-    record = read_record(folder / RUN)
+    record = read_record(folder / RUN_RECORD)
     warn: list[Finding] = []
     steps = list(_steps(folder, record, page_of, warn))
     spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
@@ -88,7 +88,7 @@ def _steps(
 
 def _outcome(step: Place) -> tuple[str, str]:
     """The kind of a step and what it made, in words; empty where its record cannot be read."""
-    for file in (MANIFEST, TRAINING, RESULTS):
+    for file in (MANIFEST, TRAINING_RECORD, RESULTS):
         if size_of(step / file) is None:
             continue
         try:
@@ -99,7 +99,7 @@ def _outcome(step: Place) -> tuple[str, str]:
             counts = record.get("counts", {})
             rejects = f", {counts['rejects']:,} not kept" if counts.get("rejects") else ""
             return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
-        if file == TRAINING:
+        if file == TRAINING_RECORD:
             said = "; ".join(gains(record))
             if isinstance(record.get("texts"), dict):  # a classifier has no steps
                 texts = record["texts"]
