@@ -10,7 +10,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.reader import answer, encode_questions, load_reader
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
-from pairsmith.models.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
+from pairsmith.models.span_heads import HEADS_FILE, SpanHeads, heads_kind, load_heads, save_heads
 from pairsmith.models.span_reader import answer_by_vectors, text_vectors, text_windows
 
 pytestmark = pytest.mark.slow
@@ -77,7 +77,7 @@ def test_heads_of_the_same_weights_are_the_same_bytes(tmp_path):
     written = set()
     for _ in range(10):
         save_heads(heads, tmp_path)
-        written.add((tmp_path / FILE).read_bytes())
+        written.add((tmp_path / HEADS_FILE).read_bytes())
     assert len(written) == 1
 
 
@@ -90,7 +90,7 @@ def test_faulty_heads_are_told(tmp_path):
         load_heads(str(tmp_path), 4, "questions")
     with pytest.raises(ModelError, match="do not fit the model, whose vectors have 5"):
         load_heads(str(tmp_path), 5, "tokens")
-    torch.save({}, tmp_path / FILE)
+    torch.save({}, tmp_path / HEADS_FILE)
     with pytest.raises(ModelError, match="cannot be read"):
         heads_kind(str(tmp_path))
 

@@ -12,7 +12,7 @@ from pairsmith import __version__
 from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
-from pairsmith.cli.step import Step, Steps, command_of
+from pairsmith.cli.step import Step, StepTable, command_of
 from pairsmith.cli.steps import SOURCES, STEPS
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.paths import place
@@ -89,7 +89,7 @@ class _Commands(TyperGroup):
                     )
 
 
-def make_app(steps: Steps = STEPS) -> typer.Typer:
+def make_app(steps: StepTable = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
     app = _group(_HELP, epilog=_START, cls=_Commands, add_completion=True)
     app.callback()(_version_option)

@@ -23,13 +23,13 @@ from pydantic import Field, ValidationError, field_validator
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.step import Step, Steps
+from pairsmith.cli.step import Step, StepTable
 from pairsmith.cli.steps import SOURCES, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, choices
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
-from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 RUN_REFERENCE = "@"
@@ -122,7 +122,7 @@ def find_recipe(name_or_path: str) -> Path:
 
 
 def load_recipe(
-    path: Path, steps: Steps = STEPS, *, seed: int | None = None, overrides: Sequence[str] = ()
+    path: Path, steps: StepTable = STEPS, *, seed: int | None = None, overrides: Sequence[str] = ()
 ) -> Recipe:
     """Read and check the recipe at ``path``: every step, setting, reference and result.
 
@@ -153,7 +153,7 @@ class _Reader:
     """One pass over a recipe file, which collects the planned steps and the faults."""
 
     file: YamlFile
-    step_table: Steps
+    step_table: StepTable
     overrides: Overrides
     of_all: Overrides = field(default_factory=dict, init=False)  # those of all steps that have the setting
     idle: set[str] = field(default_factory=set, init=False)  # settings of these that no step has taken
@@ -201,13 +201,13 @@ class _Reader:
                     self._fault(("results", key), text)
                 self.results[str(key)] = source
 
-    def _fault(self, keys: Keys, text: str) -> None:
+    def _fault(self, keys: KeyPath, text: str) -> None:
         what = text.partition(_REMEDY)[0]
         # Several steps may be made from one entry.
         if not any(fault.where == keys and fault.text.partition(_REMEDY)[0] == what for fault in self.faults):
             self.faults.append(ValidationFault(keys, text))
 
-    def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
+    def _entry(self, keys: KeyPath, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
             text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
@@ -233,7 +233,7 @@ class _Reader:
             values = self._values((*keys, "settings"), name, step, settings)
             self.planned.append(PlannedStep(name, kind, step, values))
 
-    def _values(self, keys: Keys, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(self, keys: KeyPath, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
         values = {key: map_texts(value, self._beside) for key, value in settings.items()}
         of_all = self._those_of_all(name, step, values)
@@ -280,7 +280,7 @@ class _Reader:
                     continue
             return overrides
 
-    def place_name(self, keys: Keys) -> str:
+    def place_name(self, keys: KeyPath) -> str:
         """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
         entries = self.file.data.get("steps")
         if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from pairsmith.core.errors import SettingsError, choices, did_you_mean
 
-Keys = tuple[str | int | float, ...]
+KeyPath = tuple[str | int | float, ...]
 
 _SHOWN = 60
 _QUOTED = re.compile(r"'([^']*)'")
@@ -25,11 +25,11 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 class ValidationFault:
     """One fault: its place, as a path of keys from the root, and its description."""
 
-    where: Keys
+    where: KeyPath
     text: str
 
 
-def dotted(keys: Keys) -> str:
+def dotted(keys: KeyPath) -> str:
     """``keys`` joined by dots."""
     return ".".join(map(str, keys))
 

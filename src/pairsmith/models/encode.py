@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 
@@ -39,7 +39,7 @@ def encode_texts(
     batch_size: int = 1_024,
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """The vectors of texts, none of them blank, ``(n, d)`` float32. Long texts are encoded first.
 
     The encoder is put into evaluation mode.
@@ -56,16 +56,16 @@ def encode_texts(
     task = {"task": side} if side else {}
     prompt = prompt_of(encoder, side)
     width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
-    vectors: NDArray[np.float32] = np.empty((len(texts), width or 0), np.float32)
+    vectors: Float32s = np.empty((len(texts), width or 0), np.float32)
 
     def features(rows: list[int]) -> dict[str, Any]:
         inputs: dict[str, Any] = encoder.preprocess([texts[row] for row in rows], prompt=prompt, **task)
         return inputs
 
-    def encoded(features: dict[str, Any]) -> NDArray[np.float32]:
+    def encoded(features: dict[str, Any]) -> Float32s:
         with torch.inference_mode():
             embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
-            numbers: NDArray[np.float32] = embedded.float().cpu().numpy()
+            numbers: Float32s = embedded.float().cpu().numpy()
             return numbers
 
     for rows, batch_vectors in results_by_length(

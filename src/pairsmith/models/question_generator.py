@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import EMPTY, NO_END, TOO_LONG
-from pairsmith.models.language.faults import Fault
+from pairsmith.models.language.faults import TextFault
 from pairsmith.models.summarizer import Summarizer
 
 SEPARATOR = "<sep>"
@@ -26,7 +26,7 @@ class WrittenQuestion:
 
     answer: str
     question: str
-    fault: Fault | None  # why they are rejected
+    fault: TextFault | None  # why they are rejected
     start: int | None = None  # where the answer starts in the passage; None if that has still to be found
 
 
@@ -65,7 +65,7 @@ def parse(
     return WrittenQuestion(answer, question, _fault(answer, question, parts, complete=complete))
 
 
-def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool) -> Fault | None:
+def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool) -> TextFault | None:
     if len(parts) != 2:
         return "no separator", "not an answer, one separator and a question"
     if not complete:

@@ -14,7 +14,7 @@ from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.model_names import file_of
 from pairsmith.models.loading import seeded
 
-FILE = "heads.safetensors"
+HEADS_FILE = "heads.safetensors"
 
 HeadKind = Literal["tokens", "questions"]
 """What the heads read: each token of a question and its text, or only the first token of a question."""
@@ -55,12 +55,12 @@ def save_heads(heads: SpanHeads, folder: Path) -> None:
     """Save heads beside the model in ``folder``."""
     weights = {name: value.contiguous() for name, value in heads.state_dict().items()}
     # Only one entry: the order of several in the file would differ from process to process.
-    save_file(weights, folder / FILE, metadata={"kind": heads.kind})
+    save_file(weights, folder / HEADS_FILE, metadata={"kind": heads.kind})
 
 
 def heads_kind(where: str) -> HeadKind | None:
     """The kind of the heads saved beside the model at ``where``; None where there are none."""
-    path = file_of(where, FILE)
+    path = file_of(where, HEADS_FILE)
     if path is None:
         return None
     try:
@@ -79,12 +79,13 @@ def load_heads(where: str, width: int, kind: HeadKind) -> SpanHeads:
     saved_kind = heads_kind(where)
     if saved_kind != kind:
         present = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"
-        raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {present}")
+        raise ModelError(f"model {where}: expected heads that read {kind} in {HEADS_FILE}, but {present}")
     heads = SpanHeads(width, kind)
     try:
-        heads.load_state_dict(load_file(str(file_of(where, FILE))))
+        heads.load_state_dict(load_file(str(file_of(where, HEADS_FILE))))
     except RuntimeError as error:
         raise ModelError(
-            f"model {where}: the heads in {FILE} do not fit the model, whose vectors have {width} numbers"
+            f"model {where}: the heads in {HEADS_FILE} do not fit the model, whose vectors have {width} "
+            "numbers"
         ) from error
     return heads

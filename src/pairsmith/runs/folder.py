@@ -52,7 +52,7 @@ class ShardEntry(_Model):
     asked: str = ""  # what was generated for each input (see ``writer.ShardSpec``)
 
 
-class Counts(_Model):
+class ShardTotals(_Model):
     """Totals over the finished shards; ``rejects_by_reason`` maps ``"filter: reason"`` to a number."""
 
     rows: int = 0
@@ -97,7 +97,7 @@ class Manifest(_Model):
     planned: int | None = None
     asked: str = ""
     shards: tuple[ShardEntry, ...] = ()
-    counts: Counts = Counts()
+    counts: ShardTotals = ShardTotals()
     about: Provenance = Provenance()
     pairsmith: str
     created: str = ""

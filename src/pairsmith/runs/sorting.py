@@ -22,7 +22,7 @@ MOST = 2**32
 
 Column = NDArray[np.uint32]
 Rows = NDArray[np.uint32]
-Keys = Callable[[Rows], Sequence[Column]]
+SortColumns = Callable[[Rows], Sequence[Column]]
 N = TypeVar("N", bound=np.generic)
 
 
@@ -58,7 +58,7 @@ def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
 
 
 def sorted_rows(
-    parts: Iterable[Rows], keys: Keys, folder: Place, name: str, *, rows: int = ROWS
+    parts: Iterable[Rows], keys: SortColumns, folder: Place, name: str, *, rows: int = ROWS
 ) -> Iterator[Rows]:
     """All rows of the parts, sorted by the columns that ``keys`` gives; equal rows stay in their order.
 
@@ -89,7 +89,7 @@ def sorted_rows(
         yield from _merged(runs, rows)
 
 
-def sorted_within(parts: Iterable[Rows], keys: Keys, column: int) -> Iterator[Rows]:
+def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iterator[Rows]:
     """Rows in the order of one column, sorted by the columns that ``keys`` gives, of which it is the first.
 
     Memory holds a part, and the rows with the column's last value in it, which may go on in the next part.
@@ -112,7 +112,7 @@ class _SortedRun:
     ``first`` and ``last`` are the values of the columns in the first and the last row.
     """
 
-    def __init__(self, file: BinaryIO, rows: Rows, keys: Keys) -> None:
+    def __init__(self, file: BinaryIO, rows: Rows, keys: SortColumns) -> None:
         self._file, self._next, self.keys = file, file.tell(), keys
         file.write(np.ascontiguousarray(rows).tobytes())
         self._stop = file.tell()

@@ -35,11 +35,11 @@ from pairsmith.runs.existing import (
 from pairsmith.runs.folder import (
     JOURNAL,
     REJECTS,
-    Counts,
     DatasetFolder,
     FileEntry,
     Manifest,
     ShardEntry,
+    ShardTotals,
     check_columns,
     file_name,
     read_parquet,
@@ -90,7 +90,7 @@ class FolderWriter:
         self._manifest = manifest
         self._journal = journal
         self._entries = dict(entries)
-        self._counts = Counts().plus(*self._entries.values())
+        self._counts = ShardTotals().plus(*self._entries.values())
         # Of a rank: shards that the folder of all ranks holds already.
         self._elsewhere = made_before(run, manifest.fingerprint) if run.rank else {}
 
@@ -203,7 +203,7 @@ class FolderWriter:
         return tuple(sorted(self._entries))
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ShardTotals:
         """Rows and rejects of the finished shards."""
         return self._counts
 
@@ -349,7 +349,7 @@ class FolderWriter:
         same = earlier.fingerprint == manifest.fingerprint and len(sound) == len(self._entries)
         if earlier.complete and same and not card_missing:
             return
-        self._entries, self._counts = sound, Counts().plus(*sound.values())
+        self._entries, self._counts = sound, ShardTotals().plus(*sound.values())
         # The journal comes first: as long as the manifest says complete, its own list of shards counts.
         listed = self._journal.entries
         self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])

@@ -17,7 +17,7 @@ from torch import Tensor
 from pairsmith.core.errors import MissingExtra, SettingsError
 from pairsmith.search.exact import ROUNDING, Neighbours, merged, products_with
 
-EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
+INDEX_EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
 
 PER_CENTROID = 39
 """Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
@@ -212,7 +212,7 @@ class FaissIndex:
     def _refusal(self, reason: str) -> SettingsError:
         return SettingsError(
             f"index {self._name!r} cannot be built from vectors of width {self._width} ({reason}); "
-            f"try {EXAMPLES}"
+            f"try {INDEX_EXAMPLES}"
         )
 
     @contextmanager

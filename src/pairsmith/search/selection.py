@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.paths import Place
-from pairsmith.runs.sorting import ROWS, Column, Keys, Rows, changes, sorted_rows, sorted_within
+from pairsmith.runs.sorting import ROWS, Column, Rows, SortColumns, changes, sorted_rows, sorted_within
 from pairsmith.runs.storage import storage_errors
 from pairsmith.search.margin import RetrievalName, ScoredCandidates, UsedTexts
 
@@ -96,7 +96,7 @@ def choose_from_files(
         rows: most pairs that are sorted at once.
     """
 
-    def sort(parts: Iterable[Rows], keys: Keys, name: str) -> Iterator[Rows]:
+    def sort(parts: Iterable[Rows], keys: SortColumns, name: str) -> Iterator[Rows]:
         return sorted_rows(parts, keys, folder, f"sort-{name}", rows=rows)
 
     every = chain(forward.parts(), backward.parts())
@@ -120,7 +120,7 @@ def choose_from_files(
     into.extend(_head(sort(chosen, _RANK, "rank"), best))
 
 
-def _by(*names: int) -> Keys:
+def _by(*names: int) -> SortColumns:
     """The columns by which rows are sorted; the margin is sorted from the largest down."""
     return partial(_columns, names)
 

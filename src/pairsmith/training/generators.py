@@ -78,7 +78,7 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation:
+class PromptAndTarget:
     """A prompt and its target text as tokens; the first ``prompt_length`` of them are the prompt's."""
 
     tokens: Sequence[int]
@@ -102,7 +102,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
         self.predictions = predict_some(model) if shares else None
 
-    def continuations(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
+    def continuations(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
         """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
 
         ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
@@ -123,7 +123,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
         return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
 
-    def behind_prompts(self, rows: Sequence[Continuation], texts: Sequence[Hashable]) -> Mapping[str, Any]:
+    def behind_prompts(self, rows: Sequence[PromptAndTarget], texts: Sequence[Hashable]) -> Mapping[str, Any]:
         """As ``continuations``, with the rows that have the same of these ``texts`` behind one prompt.
 
         ``labels`` are ``(1, targets)``; ``places``, ``(targets, 2)``, are the row and the column at which
@@ -165,7 +165,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         return logits if self._keeps else logits[:, chunk["kept"]]
 
 
-def _labels(row: Continuation) -> list[int]:
+def _labels(row: PromptAndTarget) -> list[int]:
     """The next token at each position, or ``IGNORED`` where that is not part of the target."""
     ignored = max(row.prompt_length - 1, 0)
     return [IGNORED] * ignored + [*row.tokens[ignored + 1 :], IGNORED]

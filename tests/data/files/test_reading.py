@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pairsmith.core.errors import InputError, MissingExtra
 from pairsmith.data.files import reading
 from pairsmith.data.files.folders import shown, written_by_pairsmith
-from pairsmith.data.files.parsed import Fault, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Unreadable
 from pairsmith.data.files.reading import READERS, SourceDocument, source_documents
 from pairsmith.runs import hash_source
 
@@ -64,7 +64,7 @@ def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
     monkeypatch.setattr(reading, "READERS", {".txt": reader})
     with pytest.raises(Unreadable) as caught:
         SourceDocument("a", "a", Data("a.txt", b"text")).read()
-    assert caught.value.fault == Fault(
+    assert caught.value.fault == DocumentFault(
         "unreadable file", "the library that reads it failed", {"error": "no such thing"}
     )
     with pytest.raises(MissingExtra):  # this is for the user to mend, and stops the step

@@ -16,7 +16,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import MINED_PAIR, MinedPair
-from pairsmith.methods.mining.summarizer import DecoderOnlySummarizer, rows_of
+from pairsmith.methods.mining.summarizer import DecoderOnlySummarizer, generator_rows
 from pairsmith.models.summarizer import (
     add_marker,
     document_features,
@@ -86,7 +86,7 @@ def test_a_document_is_cut_so_that_cue_and_summary_fit(tiny_llama, written):
 def test_the_start_token_of_a_tokenizer_stands_first_and_an_end_token_does_not_stay(tmp_path):
     model = load_summarizer(str(make_llama(tmp_path / "llama", starts=True)), device="cpu")
     add_marker(model, "<mined>")
-    rows = rows_of(model, [Example("A horn.", "Hal.")], [Example("A lute.", "Fin.")], "<mined>", 62)
+    rows = generator_rows(model, [Example("A horn.", "Hal.")], [Example("A lute.", "Fin.")], "<mined>", 62)
     cue = tokens_of(model, model.cue)
     assert rows[0].document == [300, *tokens_of(model, "A horn."), *cue]
     assert rows[1].document == [300, 301, *tokens_of(model, "A lute."), *cue]
@@ -108,7 +108,7 @@ def test_documents_are_padded_on_the_left(summarizer):
 
 def test_the_loss_is_that_of_the_summaries_tokens_alone(summarizer, monkeypatch):
     examples = [Example(document(0), summary(0)), Example("A bell.", "Bell."), Example(document(3), "Lute.")]
-    rows = rows_of(summarizer, examples, [], "", 62)
+    rows = generator_rows(summarizer, examples, [], "", 62)
     model = DecoderOnlySummarizer(summarizer, 0.0).eval()
     total, count = 0.0, 0
     for row in rows:  # each alone, by the library's own loss, which is a mean

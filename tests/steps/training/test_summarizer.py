@@ -15,8 +15,8 @@ from pairsmith.data.examples import Example, read_examples
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.methods.mining.summarizer import (
     EncoderDecoderSummarizer,
+    generator_rows,
     rouge_l,
-    rows_of,
     train_summarizer_on,
 )
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
@@ -143,7 +143,7 @@ def test_a_batch_has_the_mean_loss_of_its_tokens_however_it_is_cut(bart, monkeyp
     summarizer = load_summarizer(str(bart), device="cpu")
     table = summarizer.model.get_input_embeddings().weight
     examples = [Example(document(0), summary(0)), Example("A bell.", "Bell."), Example(document(3), "Lute.")]
-    rows = rows_of(summarizer, examples, [], "", 62)
+    rows = generator_rows(summarizer, examples, [], "", 62)
     tokens = sum(len(row.summary) for row in rows)
     expected = 0.0
     for row in rows:  # each alone, by the library's own loss
@@ -170,7 +170,7 @@ def test_only_added_documents_get_the_marker(bart):
     summarizer = load_summarizer(str(bart), device="cpu", max_length=16)
     add_marker(summarizer, "<mined>")
     seed, added = Example(document(0), summary(0)), Example(document(4), summary(4))
-    rows = rows_of(summarizer, [seed], [added], "<mined>", 8)
+    rows = generator_rows(summarizer, [seed], [added], "<mined>", 8)
     assert rows[0].document[:2] == bart_tokenizer()(document(0))["input_ids"][:2]
     assert rows[1].document[1] == 330
     assert 330 not in rows[0].document

@@ -29,8 +29,8 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.audit.agreement import agreement, confusion, wilson
-from pairsmith.tools.audit.answers import Answer, Answers
-from pairsmith.tools.audit.app import Session, make_app
+from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
+from pairsmith.tools.audit.app import AnnotationSession, make_app
 from pairsmith.tools.audit.export import export
 from pairsmith.tools.audit.route import audit, audit_table, most, results_of
 from pairsmith.tools.audit.rows import Audit, AuditRow, draw, order_of
@@ -110,7 +110,7 @@ def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
     dataset = rows_folder(tmp_path / "in", SCORED_PAIR, rows, {"task": task})
     drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path)))
     assert drawn_audit.meanings["0.5"] == "Two sentences that are somewhat similar."
-    session = Session(drawn_audit, Answers(tmp_path), "ann", 0, TOKEN, lambda: None)
+    session = AnnotationSession(drawn_audit, AnnotatorAnswers(tmp_path), "ann", 0, TOKEN, lambda: None)
     state = session.state()
     assert state["labels"] == ["0", "0.5", "1"]
     assert state["meanings"] == [drawn_audit.meanings[label] for label in state["labels"]]
@@ -148,14 +148,14 @@ def test_data_that_nobody_can_label_are_refused(tmp_path):
 
 
 def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
-    answers = Answers(tmp_path)
-    assert answers.give(Answer("ann", "1", "a"))
-    assert not answers.give(Answer("ann", "1", "b"))  # a second click
-    assert answers.give(Answer("bob", "1", "b"))
-    assert answers.give(Answer("ann", "2", "c"))
+    answers = AnnotatorAnswers(tmp_path)
+    assert answers.give(AnnotatorAnswer("ann", "1", "a"))
+    assert not answers.give(AnnotatorAnswer("ann", "1", "b"))  # a second click
+    assert answers.give(AnnotatorAnswer("bob", "1", "b"))
+    assert answers.give(AnnotatorAnswer("ann", "2", "c"))
     assert answers.take_back("ann") == "2"
-    assert answers.give(Answer("ann", "1", "c"), again=True)
-    for view in (answers, Answers(tmp_path)):
+    assert answers.give(AnnotatorAnswer("ann", "1", "c"), again=True)
+    for view in (answers, AnnotatorAnswers(tmp_path)):
         assert view.of("ann") == {"1": "c"}
         assert view.of("bob") == {"1": "b"}
         assert view.annotators() == ["ann", "bob"]
@@ -164,27 +164,29 @@ def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
 
 
 def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path):
-    Answers(tmp_path).give(Answer("ann", "1", "a"))
+    AnnotatorAnswers(tmp_path).give(AnnotatorAnswer("ann", "1", "a"))
     path = tmp_path / "answers.jsonl"
     whole = path.read_bytes()
     for cut in range(1, len(whole) - 1):
         path.write_bytes(whole + whole[:cut])
-        answers = Answers(tmp_path)
+        answers = AnnotatorAnswers(tmp_path)
         assert answers.of("ann") == {"1": "a"}
-        answers.give(Answer("ann", "2", "b"))
-        assert Answers(tmp_path).of("ann") == {"1": "a", "2": "b"}
+        answers.give(AnnotatorAnswer("ann", "2", "b"))
+        assert AnnotatorAnswers(tmp_path).of("ann") == {"1": "a", "2": "b"}
 
 
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path):
     (tmp_path / "answers.jsonl").write_text("what?\n")
     with pytest.raises(FolderError, match=r"answers.jsonl:1: not a valid answer"):
-        Answers(tmp_path)
+        AnnotatorAnswers(tmp_path)
 
 
 def test_many_windows_at_once_lose_nothing(tmp_path):
-    answers = Answers(tmp_path)
+    answers = AnnotatorAnswers(tmp_path)
     threads = [
-        threading.Thread(target=lambda k=k: [answers.give(Answer("ann", f"{i}", str(k))) for i in range(20)])
+        threading.Thread(
+            target=lambda k=k: [answers.give(AnnotatorAnswer("ann", f"{i}", str(k))) for i in range(20)]
+        )
         for k in range(4)
     ]
     for thread in threads:
@@ -192,14 +194,14 @@ def test_many_windows_at_once_lose_nothing(tmp_path):
     for thread in threads:
         thread.join()
     assert len(answers.of("ann")) == 20
-    assert Answers(tmp_path).of("ann") == answers.of("ann")
+    assert AnnotatorAnswers(tmp_path).of("ann") == answers.of("ann")
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 20
 
 
 def test_a_full_disk_is_named_and_the_label_does_not_count(tmp_path):
-    answers = Answers(tmp_path / "nowhere")
+    answers = AnnotatorAnswers(tmp_path / "nowhere")
     with pytest.raises(StorageError, match=r"answers.jsonl cannot be written: No such file"):
-        answers.give(Answer("ann", "1", "a"))
+        answers.give(AnnotatorAnswer("ann", "1", "a"))
     assert answers.of("ann") == {}
 
 
@@ -266,7 +268,9 @@ def client(tmp_path, annotator="ann", **settings):
         dataset or DatasetFolder.open(tmp_path / "in"), AuditSettings(data="x", rows=6, **settings)
     )
     done = []
-    session = Session(audit_of, Answers(tmp_path), annotator, 0, TOKEN, lambda: done.append(True))
+    session = AnnotationSession(
+        audit_of, AnnotatorAnswers(tmp_path), annotator, 0, TOKEN, lambda: done.append(True)
+    )
     return TestClient(make_app(session), base_url="http://127.0.0.1"), audit_of, done
 
 
@@ -299,7 +303,7 @@ def test_rows_are_labelled_one_by_one_and_blind(tmp_path):
         state = browser.post("/answer", json={"row": state["row"], "place": 2}, **key).json()
         assert state["counted"]
     assert seen == order_of(audit_of, "ann", 0)
-    assert Answers(tmp_path).of("ann") == {audit_of.rows[place].id: "1" for place in seen}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {audit_of.rows[place].id: "1" for place in seen}
     assert not done
     browser.post("/finish", json={}, **key)
     assert done
@@ -317,7 +321,7 @@ def test_a_second_click_a_second_window_and_a_second_annotator(tmp_path):
     again = one.post("/answer", json={"row": row, "place": 1}, **key).json()
     assert not again["counted"]
     assert again["row"] != row
-    assert Answers(tmp_path).of("ann") == {audit_of.rows[row].id: "0"}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {audit_of.rows[row].id: "0"}
     assert bob.get("/state", **key).json()["done"] == 0
     assert window.get("/audit.js", **key).status_code == 200
 
@@ -331,7 +335,10 @@ def test_the_last_label_is_taken_back(tmp_path):
     back = browser.post("/back", json={}, **key).json()
     assert (back["row"], back["done"]) == (second, 1)
     assert browser.post("/answer", json={"row": second, "place": 1}, **key).json()["counted"]
-    assert Answers(tmp_path).of("ann") == {audit_of.rows[first].id: "0", audit_of.rows[second].id: "0.5"}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {
+        audit_of.rows[first].id: "0",
+        audit_of.rows[second].id: "0.5",
+    }
 
 
 @pytest.mark.parametrize(
@@ -349,7 +356,7 @@ def test_the_last_label_is_taken_back(tmp_path):
 def test_labels_that_are_none_are_refused(tmp_path, body):
     browser, _, _ = client(tmp_path)
     assert browser.post("/answer", json=body, params={"token": TOKEN}).status_code == 422
-    assert Answers(tmp_path).annotators() == []
+    assert AnnotatorAnswers(tmp_path).annotators() == []
 
 
 def test_results_hold_what_was_said(tmp_path):
@@ -518,14 +525,14 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert browser.post("/answer", json={"row": 2, "place": 0}, **key).json()["counted"]
     ids = [row.id for row in audit_of.rows]
-    assert Answers(tmp_path).of("ann") == {ids[0]: "0", ids[2]: "0"}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {ids[0]: "0", ids[2]: "0"}
 
 
 def test_starting_over_keeps_what_was_said_aside(tmp_path):
     data(tmp_path)
     settings = AuditSettings(data=str(tmp_path / "in"), rows=5, finish=True)
     audit(settings, Run(tmp_path / "out", Silent()))
-    Answers(tmp_path / "out").give(Answer("ann", "0", "never"))
+    AnnotatorAnswers(tmp_path / "out").give(AnnotatorAnswer("ann", "0", "never"))
     with pytest.raises(FolderError, match=r"answers.jsonl: ann gave row 0 the label 'never'; this audit"):
         audit(settings, Run(tmp_path / "out", Silent()))
     other = settings.model_copy(update={"labels": ["yes", "no"]})
@@ -539,7 +546,7 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
     run = Run(tmp_path / "out", Silent())
 
     def stopped(there_, answers, *_):
-        answers.give(Answer("me", there_.rows[0].id, "1"))
+        answers.give(AnnotatorAnswer("me", there_.rows[0].id, "1"))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pairsmith.tools.audit.app.serve", stopped)

@@ -10,12 +10,12 @@ from pairsmith.tools.report.charts import _ticks, histogram, lines, ridges
 from pairsmith.tools.report.parts import (
     Bars,
     Chart,
-    Examples,
+    ExampleRows,
     Facts,
     Finding,
     Note,
     Page,
-    Section,
+    PageSection,
     Table,
     percent,
     render,
@@ -156,10 +156,10 @@ def test_whatever_a_text_holds_is_text(text):
         Chart(ridges([0, 1], {text: [3]}, text), text),
         Chart(lines({text: [(0, 1)], f"{text} ": [(1, 2)]}, text), text),
         Chart(histogram([0, 1, 2], [3, 4], text), text),
-        Examples(text, [(text, [(text, text)])]),
+        ExampleRows(text, [(text, [(text, text)])]),
         Note(text),
     ]
-    sections = [Section(text, blocks, level=2), Section(text, blocks)]
+    sections = [PageSection(text, blocks, level=2), PageSection(text, blocks)]
     page = render(Page(text, sections, [Finding(text, text)], [text], text, text))
     reader = read(page)
     assert reader.tags <= ALLOWED

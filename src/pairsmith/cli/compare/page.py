@@ -8,7 +8,7 @@ from statistics import fmean
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table, tokens_of
 from pairsmith.tools.report.charts import Point, lines
-from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, render, shown
+from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, PageSection, Table, render, shown
 
 _SPREAD = (
     "Vertical lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
@@ -50,7 +50,7 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     ]
     if any(tokens for line in by_tokens.values() for tokens, _ in line):
         blocks.append(Chart(token_chart, f"{figure} by the tokens that models wrote, {most}"))
-    return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))
+    return render(Page(shown(comparison.name), [PageSection("Comparison", blocks, level=2)]))
 
 
 Lines = dict[str, list[Point]]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -37,12 +37,14 @@ def decode(data: bytes, declared: str | None = None) -> str:
         at = len(mark) + error.start
         bad = f"byte 0x{data[at]:02x}" if at < len(data) else "its end"
         raise Unreadable(
-            Fault("encoding", f"not {encoding.upper()}: {bad}", {"byte": at + 1, "line": _line(data, at)})
+            DocumentFault(
+                "encoding", f"not {encoding.upper()}: {bad}", {"byte": at + 1, "line": _line(data, at)}
+            )
         ) from None
     if "\x00" in text:
         at = len(mark) + len(text[: text.index("\x00")].encode(encoding, "replace"))
         reason = "byte 0x00: a binary file, or UTF-16 without a byte order mark"
-        raise Unreadable(Fault("encoding", reason, {"byte": at + 1, "line": _line(data, at)}))
+        raise Unreadable(DocumentFault("encoding", reason, {"byte": at + 1, "line": _line(data, at)}))
     return _LINE_END.sub("\n", text)
 
 

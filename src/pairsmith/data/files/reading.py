@@ -11,7 +11,7 @@ from pairsmith.core.paths import Place, display_name, is_folder, place, reaching
 from pairsmith.data.documents import read_titled
 from pairsmith.data.files.folders import documents_below, shown
 from pairsmith.data.files.markup import read_html, read_markdown
-from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
 from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
@@ -29,7 +29,7 @@ READERS: Mapping[str, Callable[[bytes], Parsed]] = {
 """How files are read, by the ends of their names."""
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 UNKNOWN = "unknown kind"
-NO_TEXT = Fault(EMPTY, "it has no text")
+NO_TEXT = DocumentFault(EMPTY, "it has no text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SourceDocument:
                 data = self.file.read_bytes()
             except Exception as error:  # a store's client raises many kinds
                 raise Unreadable(
-                    Fault("unreadable file", "it cannot be opened", {"error": first_line(error)})
+                    DocumentFault("unreadable file", "it cannot be opened", {"error": first_line(error)})
                 ) from error
             parsed = _parsed(self.kind, data)
         if not any(section.text.strip() for section in parsed.sections):
@@ -77,13 +77,13 @@ def _parsed(kind: str, data: bytes) -> Parsed:
         raise
     except Exception as error:  # one file that a library does not expect must not stop the others
         raise Unreadable(
-            Fault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
+            DocumentFault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
         ) from error
 
 
-def _unknown(kind: str) -> Fault:
+def _unknown(kind: str) -> DocumentFault:
     what = f"a {kind} file" if kind else "a file without a suffix"
-    return Fault(UNKNOWN, f"{what}; known are {', '.join(READERS)}")
+    return DocumentFault(UNKNOWN, f"{what}; known are {', '.join(READERS)}")
 
 
 def source_documents(

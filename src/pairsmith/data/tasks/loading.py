@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from pairsmith.core.errors import TaskError, choices
-from pairsmith.core.validation import Keys, ValidationFault, errors_of
+from pairsmith.core.validation import KeyPath, ValidationFault, errors_of
 from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _faults_between(file: "YamlFile") -> list[ValidationFault]:
     ]
 
 
-def _named(where: Keys, labels: object) -> Keys:
+def _named(where: KeyPath, labels: object) -> KeyPath:
     """``where`` with the label's position, which pydantic gives, replaced by its key."""
     if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
         return where

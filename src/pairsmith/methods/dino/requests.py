@@ -10,7 +10,7 @@ from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPai
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
 from pairsmith.data.text.instructed import quotable
 from pairsmith.models.language.decoder import Group
-from pairsmith.models.language.faults import Fault, fault_of_text
+from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.runs.seeds import stream_key
@@ -72,7 +72,7 @@ class TextRequest:
                 self.reject(tried, DUPLICATE, "repeats the text of an earlier try", same, task)
                 del self.texts[tried]
 
-    def _fault(self, written: Group) -> Fault | None:
+    def _fault(self, written: Group) -> TextFault | None:
         """The filter that rejects a text, and the reason; None if it is accepted."""
         if fault := fault_of_text(
             written.text, written.ending, lambda character: character not in _UNREADABLE

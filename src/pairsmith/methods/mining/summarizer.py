@@ -32,7 +32,7 @@ from pairsmith.models.summarizer import (
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
-from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
+from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, GeneratorWithLoss, PromptAndTarget
 
 
 def generation_example(example: Example, kind: str) -> Example:
@@ -41,7 +41,7 @@ def generation_example(example: Example, kind: str) -> Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GeneratorRow:
     """The tokens of a document, with the cue if there is one, and those of its summary."""
 
     document: Sequence[int]
@@ -72,7 +72,7 @@ def train_summarizer_on(
                 "summary; choose a --marker that occurs in none"
             )
 
-    def make() -> tuple[EncoderDecoderSummarizer | DecoderOnlySummarizer, TrainingTask[Row]]:
+    def make() -> tuple[EncoderDecoderSummarizer | DecoderOnlySummarizer, TrainingTask[GeneratorRow]]:
         summarizer = load_summarizer(
             options.base,
             options.kind,
@@ -85,7 +85,7 @@ def train_summarizer_on(
             add_marker(summarizer, marker)
         kind = EncoderDecoderSummarizer if summarizer.cue is None else DecoderOnlySummarizer
         model = kind(summarizer, options.label_smoothing)
-        rows = rows_of(summarizer, seeds, added, marker, options.summary_tokens)
+        rows = generator_rows(summarizer, seeds, added, marker, options.summary_tokens)
         measure = partial(rouge_l, summarizer, validation, options) if validation else None
         return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
@@ -97,15 +97,15 @@ def train_summarizer_on(
     return TrainedModel(best, trained.learning_rate, trained.history)
 
 
-def rows_of(
+def generator_rows(
     summarizer: Summarizer, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
-) -> list[Row]:
+) -> list[GeneratorRow]:
     """The seeds, then the added pairs with the marker before their documents (M9)."""
     examples = [*seeds, *added]
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
     summaries = encode_summaries(summarizer, [example.output for example in examples], tokens)
     documents = encode_documents(summarizer, texts, tokens)
-    return [Row(*row) for row in zip(documents, summaries, strict=True)]
+    return [GeneratorRow(*row) for row in zip(documents, summaries, strict=True)]
 
 
 class EncoderDecoderSummarizer(GeneratorWithLoss):
@@ -120,7 +120,7 @@ class EncoderDecoderSummarizer(GeneratorWithLoss):
                 "BART, T5 or the like as --base"
             )
 
-    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+    def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:
         """Documents with the labels of their summaries, in chunks of documents of similar length."""
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
@@ -148,10 +148,10 @@ class DecoderOnlySummarizer(CausalGeneratorWithLoss):
         super().__init__(summarizer.model, label_smoothing)
         self.summarizer = summarizer
 
-    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+    def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:
         """Documents and summaries in one sequence each, in chunks of sequences of similar length."""
         return self.continuations(
-            [Continuation([*row.document, *row.summary], len(row.document)) for row in rows]
+            [PromptAndTarget([*row.document, *row.summary], len(row.document)) for row in rows]
         )
 
 

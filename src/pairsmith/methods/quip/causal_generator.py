@@ -25,7 +25,7 @@ from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.beam_search import Continuation, search_continuations
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
-from pairsmith.models.language.faults import Fault, fault_of_text
+from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
@@ -187,7 +187,7 @@ class CausalGenerator:
     def _text(self, continuation: Continuation) -> str:
         return self.model.decode(continuation.tokens).partition(END)[0].strip()
 
-    def _fault(self, continuation: Continuation) -> Fault | None:
+    def _fault(self, continuation: Continuation) -> TextFault | None:
         return fault_of_text(self._text(continuation), "stop" if continuation.ended else "length")
 
     def _lead(self, answer: Sequence[int]) -> list[int]:

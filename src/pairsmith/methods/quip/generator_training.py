@@ -19,7 +19,7 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, Row, rows_of
+from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, GeneratorRow, generator_rows
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
@@ -38,7 +38,7 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
-from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
+from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, GeneratorWithLoss, PromptAndTarget
 
 _LOOKED_AT = 32
 """Validation examples whose logits over the vocabulary are held in memory at once."""
@@ -183,7 +183,7 @@ def target_text(answer: str, question: str) -> str | None:
     return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
 
 
-def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Continuation]:
+def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[PromptAndTarget]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
         prompt = prompt_of(example.input, ANSWER)
@@ -191,7 +191,7 @@ def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> It
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(prompt)), len(tokens))
         if begin < min(len(tokens), context):
-            yield Continuation(tokens[:context], begin)
+            yield PromptAndTarget(tokens[:context], begin)
 
 
 class SequenceWriter(EncoderDecoderSummarizer):
@@ -204,9 +204,9 @@ class SequenceWriter(EncoderDecoderSummarizer):
         super().__init__(model, options.label_smoothing)
         self.tokenizer = model.tokenizer
 
-    def rows(self, examples: Sequence[Example]) -> list[Row]:
+    def rows(self, examples: Sequence[Example]) -> list[GeneratorRow]:
         """The tokens of passages and of the texts to write."""
-        return rows_of(self.summarizer, examples, [], "", MAX_TOKENS)
+        return generator_rows(self.summarizer, examples, [], "", MAX_TOKENS)
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for some examples, of which there is at least one."""
@@ -235,7 +235,7 @@ class CausalWriter(CausalGeneratorWithLoss):
                 texts.append(example.input)
         return self.behind_prompts(rows, texts)
 
-    def batch(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
+    def batch(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
         """Rows in chunks of similar length."""
         return self.continuations(rows)
 

@@ -30,7 +30,7 @@ from pairsmith.methods.quip.distillation import (
     targets,
 )
 from pairsmith.methods.quip.passage_store import PassageStore
-from pairsmith.methods.quip.training_options import Labels, StudentOptions
+from pairsmith.methods.quip.training_options import StudentLabels, StudentOptions
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
 from pairsmith.models.span_reader import answer_by_vectors
@@ -46,12 +46,12 @@ _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: Labels) -> PassageStore:
+def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: StudentLabels) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
     return PassageStore((question.context, _with_targets(question, labels)) for question in questions)
 
 
-def _with_targets(question: GeneratedQuestion, labels: Labels) -> LabelledQuestion:
+def _with_targets(question: GeneratedQuestion, labels: StudentLabels) -> LabelledQuestion:
     if labels == "answers":
         if question.generated_span is None:
             return LabelledQuestion(question.question, None, None)

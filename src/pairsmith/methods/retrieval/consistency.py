@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.search.exact import nearest, products_with
 
@@ -34,7 +35,7 @@ class OwnPlaces:
     """
 
     ranks: NDArray[np.int64]
-    similarities: NDArray[np.float32]
+    similarities: Float32s
 
 
 def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: int) -> OwnPlaces:
@@ -60,9 +61,9 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
     return OwnPlaces(ranks.numpy(), similarities[:, 0].numpy())
 
 
-def closest(queries: Tensor, others: Tensor) -> NDArray[np.float32]:
+def closest(queries: Tensor, others: Tensor) -> Float32s:
     """The cosine of each query, ``(n, d)``, with the nearest of some others, ``(m, d)``: ``(n,)`` float32."""
-    cosines: NDArray[np.float32] = nearest(queries, others, 1).similarities[:, 0].numpy()
+    cosines: Float32s = nearest(queries, others, 1).similarities[:, 0].numpy()
     return cosines
 
 

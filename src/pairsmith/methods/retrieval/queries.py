@@ -17,7 +17,7 @@ from pairsmith.data.text.instructed import quotable
 from pairsmith.methods.retrieval.query_options import QueryKind, QueryOptions
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
-from pairsmith.models.language.faults import Fault, fault_of_text
+from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
@@ -221,7 +221,9 @@ class QueryWriter:
         main = self._text_prompt(chunk.title, chunk.text, kind)
         return Group(main, self._counter_prompts(chunk, kind), request.stream(number))
 
-    def _fault(self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()) -> Fault | None:
+    def _fault(
+        self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
+    ) -> TextFault | None:
         """As ``_fault_of``; a query must not speak of the invented examples.
 
         A user's own examples are often about what the chunk is about.
@@ -270,7 +272,7 @@ class QueryWriter:
 
 def _fault_of(
     group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
-) -> Fault | None:
+) -> TextFault | None:
     """The name of the filter that rejects a query, and its reason; None if the query is kept.
 
     ``others`` are the chunk's kept queries, ``examples`` those that the query must not speak of.

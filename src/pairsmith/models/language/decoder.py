@@ -20,7 +20,7 @@ from torch import Tensor
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.combine import Combine
 from pairsmith.models.language.prefixes import common
-from pairsmith.models.language.protocols import Prompt, Session, SteerableModel
+from pairsmith.models.language.protocols import DecodingSession, Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling, draw
 from pairsmith.models.language.steering import choose, combined
 from pairsmith.runs.seeds import uniforms
@@ -110,7 +110,7 @@ class MultiPromptDecoder:
         self._planned = frozenset(prompt for prompt in prompts if self.fits(prompt))
         longest = max(map(len, self._planned), default=1)
         self._budget = rows or model.rows_that_fit(longest + self._tail)
-        self._session: Session = model.session(self._budget, self._planned, self._tail)
+        self._session: DecodingSession = model.session(self._budget, self._planned, self._tail)
         self._waiting: deque[Group] = deque()
         self._ready: deque[Group] = deque()  # groups whose prompts are computed
         self._active: list[Group] = []  # those with rows in the batch

@@ -22,7 +22,7 @@ from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, first_l
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.servers import server_of
 
-Way = Literal["plain", "certified", "reranked"]
+RemoteDecoding = Literal["plain", "certified", "reranked"]
 
 KEY = "PAIRSMITH_API_KEY"
 TRIES = 8
@@ -65,7 +65,7 @@ class RemoteModel:
         name: str,
         cache: str | None = None,
         *,
-        way: Way = "certified",
+        way: RemoteDecoding = "certified",
         at_once: int = 16,
         listed: int = 20,
     ) -> None:

@@ -11,8 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.certified import certified
 from pairsmith.models.language.decoder import Group
@@ -117,7 +117,7 @@ class RemoteDecoder:
         group.text = self._model.decode(drawn) if drawn else ""
         return group
 
-    def _number(self, group: Group, place: int) -> NDArray[np.float64]:
+    def _number(self, group: Group, place: int) -> Float64s:
         """The random number of a group's draw at a place, ``(1,)``."""
         return uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([place]))
 

@@ -21,7 +21,7 @@ from pairsmith.steps.evaluate.sts import hash_pairs
 from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
-    from pairsmith.steps.evaluate.mteb_tasks import Encoder, Task
+    from pairsmith.steps.evaluate.mteb_tasks import Encoder, MtebTask
 
 FOLDER = "mteb"
 
@@ -67,7 +67,7 @@ def with_mteb() -> None:
         raise MissingExtra("mteb", "eval")
 
 
-def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, str]]:
+def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["MtebTask"], dict[str, str]]:
     """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``."""
     from pairsmith.steps.evaluate.mteb_tasks import local_task, named_tasks, revisions
 
@@ -103,7 +103,7 @@ def mteb_table(results: Mapping[str, Any]) -> str:
 
 
 def _evaluated(
-    tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: EvaluationRecord | None
+    tasks: "list[MtebTask]", settings: EvaluateMtebSettings, run: Run, there: EvaluationRecord | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
     from pairsmith.steps.evaluate import mteb_tasks

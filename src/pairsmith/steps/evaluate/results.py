@@ -7,12 +7,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from pydantic import Field
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import FolderError, StorageError, redacted_values
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
-from pairsmith.metrics.bootstrap import Floats, interval, rounded
+from pairsmith.metrics.bootstrap import interval, rounded
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -29,8 +30,8 @@ AGAINST = "against"
 """The figures of ``results.json`` that compare an evaluation with another one."""
 
 Figures = Mapping[str, Any]
-Predictions = Iterable[Mapping[str, Any]]
-Evaluated = tuple[Figures, Predictions | None]
+PredictionRows = Iterable[Mapping[str, Any]]
+Evaluated = tuple[Figures, PredictionRows | None]
 """The figures of ``results.json``, and a line of ``predictions.jsonl`` for each row; None: no such file."""
 
 S = TypeVar("S", bound=Settings)
@@ -182,7 +183,7 @@ def begin(run: Run, about: Mapping[str, Any]) -> None:
 
 
 def write_results(
-    run: Run, figures: Figures, predictions: Predictions | None, about: Mapping[str, Any]
+    run: Run, figures: Figures, predictions: PredictionRows | None, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write both files, in an order that lets a run stopped at any moment be continued.
 
@@ -209,10 +210,10 @@ def mean_intervals(
     ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
     resamples, is 0.
     """
-    worth: Floats = np.array(list(figures.values()), np.float64)  # (names, n)
+    worth: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
     count = worth.shape[1]
     rng = np.random.default_rng(seed)
-    draws: Floats = np.empty((bootstrap, len(figures)))
+    draws: Float64s = np.empty((bootstrap, len(figures)))
     for draw in draws:
         draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
     return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(figures)}

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
 from pairsmith.core.model_names import PoolingName, file_of, resolve_model
 from pairsmith.core.progress import Progress
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Places = NDArray[np.int64]
-Scores = NDArray[np.float32]
-Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Scores]]
+Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Float32s]]
 """Ranks documents for queries: from both and a depth to the arrays of ``Rankings``."""
 
 TOGETHER = 20_000
@@ -55,7 +55,7 @@ class Rankings:
 
     documents: Sequence[str]
     places: Places
-    scores: Scores
+    scores: Float32s
 
     def best(self, query: int, count: int) -> Iterator[tuple[str, float]]:
         """The first documents retrieved for a query, each with its score; fewer if fewer were retrieved."""
@@ -190,7 +190,7 @@ def by_vectors(
     batch_size: int,
     progress: Progress,
     kept: KeptSearch | None = None,
-) -> tuple[Places, Scores]:
+) -> tuple[Places, Float32s]:
     """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
 
     The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores; then
@@ -259,7 +259,7 @@ def bm25_revision() -> str:
 
 def by_bm25(
     documents: Sequence[str], queries: Sequence[str], depth: int, *, language: Language, progress: Progress
-) -> tuple[Places, Scores]:
+) -> tuple[Places, Float32s]:
     """The ``depth`` documents with the highest BM25 for each query; only those that share a word with it.
 
     See ``WordIndex``.
@@ -296,7 +296,7 @@ class WordIndex:
 
     def best(
         self, queries: Sequence[str], depth: int, advance: Callable[[int], None] = lambda _: None
-    ) -> tuple[Places, Scores]:
+    ) -> tuple[Places, Float32s]:
         """The ``depth`` documents with the highest BM25 for each query, as the arrays of ``Rankings``."""
         places = np.full((len(queries), depth), -1, np.int64)
         scores = np.full((len(queries), depth), -np.inf, np.float32)

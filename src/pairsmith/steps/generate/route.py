@@ -32,7 +32,7 @@ from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, remarks, steering_of
-from pairsmith.steps.generate.closing import Examples, closing_lines
+from pairsmith.steps.generate.closing import ExamplePrinter, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, items_of, shards_of
@@ -98,7 +98,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     if left and not remote:
         say_loading(run, settings.model)
     lost: list[LostItem[Shard]] = []
-    shown = Examples(task, run.progress)
+    shown = ExamplePrinter(task, run.progress)
     where = ExecutorChoice.of(settings)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(shard.items) for shard in left)) * labels)

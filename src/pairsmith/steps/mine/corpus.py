@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.documents import Document, read_documents
@@ -256,9 +256,9 @@ def _load_encoder(
 
 def encoded(
     units: Sequence[Unit],
-    vectors: NDArray[np.float32],
+    vectors: Float32s,
     options: EncodingOptions,
-    style_probability: NDArray[np.float32] | None = None,
+    style_probability: Float32s | None = None,
     rejects: Sequence[Reject] = (),
 ) -> RowsAndRejects:
     """Make rows of ``encoded_schema``; units of another style (M4) or without a direction become rejects.

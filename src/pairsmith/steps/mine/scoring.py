@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, Run, model_display_name, sources_of
@@ -38,7 +37,7 @@ def scores_by_judge(
     inputs: Mapping[str, str],
     revision: str,
     run: Run,
-) -> NDArray[np.float32] | None:
+) -> Float32s | None:
     """The score of each pair, ``(n,)``, in the order of the pairs; finished shards are kept in ``run.out``.
 
     None for a rank of an array job, which scores only its share.
@@ -75,7 +74,7 @@ def scores_by_judge(
         writer.finish(_card(options))
     if run.rank is not None:
         return None
-    scores: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
+    scores: Float32s = writer.folder().table("train", ["score"])["score"].to_numpy()
     return scores
 
 

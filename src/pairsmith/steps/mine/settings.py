@@ -13,7 +13,7 @@ from pairsmith.core.fields import (
     IndexRows,
     InputColumn,
     OutputColumn,
-    Rank,
+    RankNumber,
     RayAddress,
     VectorDtype,
     Workers,
@@ -127,7 +127,7 @@ class MineSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=500, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
@@ -268,7 +268,7 @@ class FilterSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
@@ -343,7 +343,7 @@ class RewriteSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are generated and saved together."

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
@@ -22,8 +23,8 @@ from pairsmith.steps.search_parts import NO_NEIGHBOUR
 def choose(
     pairs: QueryPairs,
     candidates: NDArray[np.uint32],
-    scores: NDArray[np.float32],
-    of_rows: NDArray[np.float32],
+    scores: Float32s,
+    of_rows: Float32s,
     settings: NegativesSettings,
     files: tuple[Path, Path],
 ) -> Nearest:
@@ -73,7 +74,7 @@ def shard_of_rows(
     part: slice,
     positives: EncodedPositives,
     chosen: Nearest,
-    of_rows: NDArray[np.float32],
+    of_rows: Float32s,
     passages: CorpusTexts,
     settings: NegativesSettings,
 ) -> tuple[dict[str, pa.Table], pa.Table]:

@@ -21,7 +21,7 @@ from pairsmith.data.filters import DUPLICATE, EMPTY, ZERO_VECTOR
 from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import rows_at, text_schema
-from pairsmith.data.text_keys import Keys, copy_keys, keys_of_list
+from pairsmith.data.text_keys import TextKeys, copy_keys, keys_of_list
 from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_keys
 from pairsmith.runs.storage import storage_errors
 from pairsmith.steps.mine.encoded import Encoded
@@ -61,11 +61,11 @@ class QueryPairs:
     fault: NDArray[np.uint8]
     query: NDArray[np.int64]
     first: NDArray[np.int64]
-    positive: Keys
-    copy: Keys
-    rest: Keys
-    whole: Keys
-    query_keys: Keys = field(repr=False)
+    positive: TextKeys
+    copy: TextKeys
+    rest: TextKeys
+    whole: TextKeys
+    query_keys: TextKeys = field(repr=False)
 
     @property
     def good(self) -> NDArray[np.int64]:
@@ -85,7 +85,7 @@ class QueryPairs:
             for row in rows_at(self.table, batch).to_pylist():
                 yield Document(text_id(row[name]), row[name], "", "", row["where"])
 
-    def forbidden(self) -> Keys:
+    def forbidden(self) -> TextKeys:
         """The ``query_text_keys`` of each query with its own texts, sorted: its positives and itself."""
         rows = np.flatnonzero(self.query >= 0)
         queries = np.arange(len(self.first))
@@ -107,7 +107,7 @@ class QueryPairs:
 
 def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> QueryPairs:
     """Read all pairs, and write their texts to ``file``."""
-    held: list[tuple[Keys, ...]] = []
+    held: list[tuple[TextKeys, ...]] = []
     blank: list[NDArray[np.uint8]] = []
     with storage_errors(file), pa.ipc.new_file(str(file), PAIR) as out:
         while rows := list(islice(stream, AT_ONCE)):
@@ -166,7 +166,9 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
     )
 
 
-def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, texts: Keys, source: str) -> None:
+def _refuse_shared_ids(
+    table: pa.Table, good: NDArray[np.int64], ids: TextKeys, texts: TextKeys, source: str
+) -> None:
     """Refuse different queries with one id: the positives of each might become negatives of the other."""
     named = good[ids[good] != keys_of_list([""])[0]]
     order = named[np.lexsort([texts[named], ids[named]])]
@@ -179,7 +181,7 @@ def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, text
         )
 
 
-def corpus_keys(corpus: Encoded, file: Path) -> Keys:
+def corpus_keys(corpus: Encoded, file: Path) -> TextKeys:
     """The ``copy_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
     with storage_errors(file), file.open("wb") as out:
         for table in corpus.texts():
@@ -188,7 +190,7 @@ def corpus_keys(corpus: Encoded, file: Path) -> Keys:
     return np.memmap(file, np.uint64, "r", shape=(len(corpus), 2))
 
 
-def places_in(corpus: Keys, pairs: QueryPairs) -> NDArray[np.int64]:
+def places_in(corpus: TextKeys, pairs: QueryPairs) -> NDArray[np.int64]:
     """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
 
     Of several texts with its key the first counts; those with its title count before those without, and

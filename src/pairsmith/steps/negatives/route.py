@@ -17,7 +17,7 @@ from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
-from pairsmith.data.text_keys import Keys
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -38,7 +38,7 @@ from pairsmith.steps.negatives.encoding import (
     encode_texts_of,
     have_vector,
 )
-from pairsmith.steps.negatives.false_negatives import Labelled
+from pairsmith.steps.negatives.false_negatives import LabelledQueries
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
 from pairsmith.steps.negatives.pairs import AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
@@ -92,9 +92,9 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         columns = {"query_column": settings.query_column, "positive_column": settings.positive_column}
         pairs = collect_pairs(read_query_pairs(source, **columns), scratch("pairs"), source)
 
-        def labelled() -> Labelled | None:
+        def labelled() -> LabelledQueries | None:
             path = settings.labelled
-            return Labelled.of(read_query_pairs(path, **columns), pairs, path) if path else None
+            return LabelledQueries.of(read_query_pairs(path, **columns), pairs, path) if path else None
 
         labelled()  # what is wrong with it is told before hours of encoding
         # Encode the queries, the corpus and the positives.
@@ -182,7 +182,11 @@ def _counts(
 
 
 def _false_negatives(
-    labelled_pairs: Labelled, pairs: QueryPairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
+    labelled_pairs: LabelledQueries,
+    pairs: QueryPairs,
+    candidates: NDArray[np.uint32],
+    chosen: Nearest,
+    copies: TextKeys,
 ) -> str:
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
     labelled = np.flatnonzero(labelled_pairs.queries)

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.data.text_keys import Keys
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.negatives import are_own_or_repeated
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
@@ -167,7 +168,7 @@ class Nearest:
     """
 
     ids: NDArray[np.uint32]
-    similarities: NDArray[np.float32]
+    similarities: Float32s
 
     @classmethod
     def empty(cls, count: int, width: int, files: tuple[Path, Path]) -> Self:
@@ -209,7 +210,7 @@ def gather(folder: DatasetFolder, count: int, width: int, files: tuple[Path, Pat
 
 
 def leave_out(
-    near: Nearest, forbidden: Keys, copies: Keys, queries: VectorFile, corpus: Encoded, ranks: int
+    near: Nearest, forbidden: TextKeys, copies: TextKeys, queries: VectorFile, corpus: Encoded, ranks: int
 ) -> int:
     """Leave the texts of the first ``ranks`` that may be negatives; returns how many nearer ones may not.
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place, is_folder, place
 from pairsmith.data.files.folders import shown
-from pairsmith.data.files.parsed import Fault, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Unreadable
 from pairsmith.data.files.reading import (
     UNKNOWN,
     DocumentCounts,
@@ -181,7 +181,7 @@ def chunks_of(document: SourceDocument, settings: ChunkSettings) -> tuple[pa.Tab
     return pa.Table.from_pylist(rows, _CUT), [_reject(document, fault) for fault in parsed.faults]
 
 
-def _reject(document: SourceDocument, fault: Fault) -> Reject:
+def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
     # What a library says about a file may have half a character of it, which cannot be stored.
     details = {key: shown(value) if isinstance(value, str) else value for key, value in fault.details.items()}
     row = {"document": document.name, "where": document.where, **details}

@@ -23,6 +23,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.consistency import closest, own_places
 from pairsmith.runs import (
     Card,
@@ -43,7 +44,7 @@ from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQuer
 from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
+from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
     KEPT,
     Verdicts,
@@ -177,7 +178,7 @@ class _Rows:
 
     query: NDArray[np.int64]
     own: NDArray[np.int64]
-    chunk: Keys
+    chunk: TextKeys
 
     @classmethod
     def of(
@@ -246,7 +247,7 @@ def _search(
     return writer.folder().table()
 
 
-def held_back(chunk: Keys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
+def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
     """Which rows are held back, ``(n,)``: all queries of a share of the chunks, at random.
 
     With two chunks or more that have queries, at least one is held back and at least one is not.

@@ -7,6 +7,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.steps.mine.filter import share_of
@@ -72,9 +73,7 @@ def verdicts_by_rank(
     return verdicts
 
 
-def leave_out_by_score(
-    verdicts: Verdicts, scores: NDArray[np.float32], settings: FilterQueriesSettings
-) -> None:
+def leave_out_by_score(verdicts: Verdicts, scores: Float32s, settings: FilterQueriesSettings) -> None:
     """Of the queries that are left, leave out those that a judge scores low.
 
     ``scores``, ``(n,)``, are NaN where nothing was judged; of equal scores the first queries are kept.

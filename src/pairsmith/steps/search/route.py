@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
@@ -26,7 +27,6 @@ from pairsmith.steps.evaluate.retrieval_settings import BM25
 from pairsmith.steps.evaluate.retrievers import (
     QUERIES,
     Places,
-    Scores,
     WordIndex,
     nearest_with,
     retrieval_encoder,
@@ -170,7 +170,7 @@ class VectorIndex:
             self._encoder, documents, cache, batch_size=settings.batch_size, progress=progress
         )
 
-    def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Scores]:
+    def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Float32s]:
         """The ``depth`` nearest documents of each query, as the arrays of ``Rankings``."""
         x = side_vectors(self._encoder, queries, "query", batch_size=self._batch_size)
         neighbours: Neighbours | None = None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
-from pairsmith.core.progress import Silent, Task
+from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import beyond_samples, has_no_sample
 from pairsmith.steps.shared import with_sources
@@ -128,7 +128,7 @@ class _Steps(Silent):
         self.ends: list[float] = []
         self.last = 0.0
 
-    def draw(self, bar: Task) -> None:
+    def draw(self, bar: ProgressTask) -> None:
         """A step has ended, or an evaluation before or after one."""
         if bar.label == TRAIN:
             self.last = time.monotonic()

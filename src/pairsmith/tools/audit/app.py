@@ -21,7 +21,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from pairsmith.core.errors import SettingsError, StorageError
 from pairsmith.core.progress import Progress
-from pairsmith.tools.audit.answers import Answer, Answers
+from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
 from pairsmith.tools.audit.rows import Audit, order_of
 from pairsmith.tools.report.parts import column_words, shown
 from pairsmith.tools.settings import AuditSettings
@@ -50,7 +50,7 @@ class LabelChoice(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class AnnotationSession:
     """One annotator's work.
 
     ``seed`` decides the order of rows; every request has to carry the secret ``token``; ``finished`` is
@@ -59,7 +59,7 @@ class Session:
     """
 
     audit: Audit
-    answers: Answers
+    answers: AnnotatorAnswers
     annotator: str
     seed: int
     token: str
@@ -86,7 +86,7 @@ class Session:
         }
 
 
-def make_app(session: Session) -> FastAPI:
+def make_app(session: AnnotationSession) -> FastAPI:
     """The application; its only state is that of ``session.answers``."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"])
@@ -125,7 +125,7 @@ def make_app(session: Session) -> FastAPI:
     def give(choice: LabelChoice) -> JSONResponse:
         if choice.row >= len(rows) or choice.place >= len(labels):
             raise HTTPException(422, "there is no such row or label")
-        answer = Answer(session.annotator, rows[choice.row].id, labels[choice.place])
+        answer = AnnotatorAnswer(session.annotator, rows[choice.row].id, labels[choice.place])
         return JSONResponse(session.state(counted=session.answers.give(answer)))
 
     @app.post("/back")
@@ -150,7 +150,7 @@ def _file(name: str) -> str:
 
 def serve(
     audit: Audit,
-    answers: Answers,
+    answers: AnnotatorAnswers,
     settings: AuditSettings,
     progress: Progress,
     finish: Callable[[], Mapping[str, Any]],
@@ -179,7 +179,7 @@ def serve(
             server.should_exit = True
             return told
 
-        app = make_app(Session(audit, answers, settings.annotator, settings.seed, token, finished))
+        app = make_app(AnnotationSession(audit, answers, settings.annotator, settings.seed, token, finished))
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
         )

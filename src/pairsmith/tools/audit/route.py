@@ -14,8 +14,8 @@ from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
-from pairsmith.tools.audit.agreement import Labels, agreement, confusion
-from pairsmith.tools.audit.answers import FILE, Answers
+from pairsmith.tools.audit.agreement import AnnotatorLabels, agreement, confusion
+from pairsmith.tools.audit.answers import ANSWERS_FILE, AnnotatorAnswers
 from pairsmith.tools.audit.closing import closing
 from pairsmith.tools.audit.export import LABELLED, export
 from pairsmith.tools.audit.rows import Audit, draw
@@ -51,7 +51,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         if run.fresh:
             _set_aside(run.out)
         save()
-        answers = Answers(run.out)
+        answers = AnnotatorAnswers(run.out)
         _check(drawn, answers)
         out = run.out
 
@@ -86,25 +86,25 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
 
 def _set_aside(folder: Path) -> None:
     """Rename the answers of an audit that is started over, so that they are kept."""
-    answers = folder / FILE
+    answers = folder / ANSWERS_FILE
     if answers.exists():
-        number = next(n for n in count(1) if not (folder / f"{FILE}.{n}").exists())
+        number = next(n for n in count(1) if not (folder / f"{ANSWERS_FILE}.{n}").exists())
         with storage_errors(answers):
-            answers.rename(folder / f"{FILE}.{number}")
+            answers.rename(folder / f"{ANSWERS_FILE}.{number}")
 
 
-def _check(drawn: Audit, answers: Answers) -> None:
+def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
     rows, labels = {row.id for row in drawn.rows}, set(drawn.labels)
     for name in answers.annotators():
         for row, label in answers.of(name).items():
             if row not in rows or label not in labels:
                 raise FolderError(
-                    f"{FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row or label; "
-                    "give another folder as --out, or --fresh to start over"
+                    f"{ANSWERS_FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row "
+                    "or label; give another folder as --out, or --fresh to start over"
                 )
 
 
-def results_of(drawn: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
+def results_of(drawn: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, Any]:
     """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
     return {
         "rows": len(drawn.rows),
@@ -115,7 +115,7 @@ def results_of(drawn: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     }
 
 
-def most(row: str, said: Mapping[str, Labels]) -> str | None:
+def most(row: str, said: Mapping[str, AnnotatorLabels]) -> str | None:
     """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
     counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
     tie = len(counts) > 1 and counts[0][1] == counts[1][1]

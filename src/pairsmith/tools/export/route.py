@@ -22,7 +22,7 @@ from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
 EXPORT_RECORD = "export.json"
-Content = Callable[[], bytes]
+MakeContent = Callable[[], bytes]
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:
@@ -60,7 +60,7 @@ def _files_there(out: Place) -> list[str]:
     return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
 
 
-def _table(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
+def _table(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     """The rows as CSV, whatever their kind."""
     splits = table_rows(settings.data)
     if not any(splits.values()):
@@ -70,11 +70,11 @@ def _table(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     return _contents(csv_files(splits))
 
 
-def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Content]:
+def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, MakeContent]:
     return {name: partial(str.encode, "".join(f"{line}\n" for line in lines)) for name, lines in files}
 
 
-def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
+def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     """The files of a row format; made before anything is written, as rows may not suit the format."""
     kind = row_kind(settings.data)
     by_split = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
@@ -95,7 +95,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     return _contents(FORMS[settings.form](rows, kind))
 
 
-def _with_croissant(data: str) -> Mapping[str, Content]:
+def _with_croissant(data: str) -> Mapping[str, MakeContent]:
     """The Parquet files of a dataset folder, unchanged, and their description in Croissant."""
     folder = DatasetFolder.open(data)
     hashes = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}

@@ -21,7 +21,7 @@ from pairsmith.training.folder import TRAINING_RECORD, TrainingRecord
 
 CARD = "README.md"
 
-Content = Path | bytes
+FileContent = Path | bytes
 """A file that is sent unchanged, or the bytes that replace it."""
 
 _MODEL = re.compile(
@@ -45,7 +45,7 @@ class Parts:
     """The files to upload, by their names on the Hub, and whether they are a data set or a model."""
 
     kind: Literal["dataset", "model"]
-    files: Mapping[str, Content]
+    files: Mapping[str, FileContent]
 
 
 def parts_of(data: str, repo: str, endpoint: str) -> Parts:
@@ -74,7 +74,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
     )
 
 
-def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Content]:
+def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, FileContent]:
     opened = DatasetFolder.open(folder)
     hashes = {file.path: file.sha256 for shard in opened.manifest.shards for file in shard.files}
     check_files(folder, name, hashes, opened.manifest.step)
@@ -95,7 +95,7 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Con
     }
 
 
-def _model(folder: Path, name: str) -> dict[str, Content]:
+def _model(folder: Path, name: str) -> dict[str, FileContent]:
     record: dict[str, Any] = {}
     if (folder / TRAINING_RECORD).is_file():
         training = read_manifest(folder, TRAINING_RECORD, TrainingRecord)
@@ -123,7 +123,7 @@ def _is_model_file(path: str) -> bool:
     return len(above) < 2 and all(map(_MODULE.fullmatch, above)) and _MODEL.fullmatch(last) is not None
 
 
-def _cleaned(file: Path, names: Names) -> Content:
+def _cleaned(file: Path, names: Names) -> FileContent:
     """A card or JSON file with paths replaced by names; any other file, and JSON without paths, as it is."""
     if file.name == CARD:
         return names.text(_card(file)).encode()

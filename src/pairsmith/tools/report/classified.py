@@ -10,7 +10,7 @@ from pairsmith.core.paths import Place, reaching, size_of
 from pairsmith.data.sources import read_lines
 from pairsmith.steps.evaluate.results import PREDICTIONS
 from pairsmith.tools.report.models import evaluation_sections
-from pairsmith.tools.report.parts import Block, Examples, Section, Table, number, shown
+from pairsmith.tools.report.parts import Block, ExampleRows, PageSection, Table, number, shown
 
 _MOST_LABELS = 12
 """Of more labels no table of confusions is shown."""
@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 
-def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[Section]:
+def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[PageSection]:
     """The sections on an evaluation of a classifier: figures, labels, confusions, and texts it got wrong.
 
     ``folder`` has the evaluation's ``predictions.jsonl``, ``results`` its figures.
@@ -37,9 +37,12 @@ def classified_sections(folder: Place, results: Mapping[str, Any], examples: int
         _WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES
     }
     figures, *others = evaluation_sections(figures_by_name)
-    sections = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
+    sections = [
+        figures,
+        PageSection("Label by label", list(_by_label(results["labels"], results["confusion"]))),
+    ]
     if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):
-        sections.append(Section("Texts that got another label", [block]))
+        sections.append(PageSection("Texts that got another label", [block]))
     return [*sections, *others]
 
 
@@ -77,7 +80,7 @@ def _wrong(folder: Place, examples: int) -> Block | None:
         mistakes = nlargest(max(3, examples), wrong, key=lambda row: row["score"])
     if not mistakes:
         return None
-    return Examples(
+    return ExampleRows(
         "Those that it was surest of. Read them: is the label wrong, the text unclear, or the classifier?",
         [
             (

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import redacted
+from pairsmith.data.kinds import Row
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
@@ -20,10 +21,10 @@ from pairsmith.tools.report.parts import (
     Bars,
     Block,
     Chart,
-    Examples,
+    ExampleRows,
     Finding,
     Note,
-    Section,
+    PageSection,
     Table,
     column_words,
     number,
@@ -31,7 +32,7 @@ from pairsmith.tools.report.parts import (
     shown,
 )
 from pairsmith.tools.report.rejects import rejects_section
-from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Row, Tally, in_order, tally, texts_of, words
+from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Tally, in_order, tally, texts_of, words
 from pairsmith.tools.report.traces import traces_section
 from pairsmith.tools.settings import ReportSettings
 
@@ -52,7 +53,7 @@ def dataset_sections(
     references: Known,
     encoder: "SentenceTransformer | None",
     warn: list[Finding],
-) -> Iterator[Section]:
+) -> Iterator[PageSection]:
     """The sections on a data set; what is wrong with it is appended to ``warn``.
 
     Examples come first, as the texts say more than any count, and what made the rows last.
@@ -63,13 +64,15 @@ def dataset_sections(
     if not folder.rows:
         warn.append(Finding("the data set has no rows", "Look below why none was kept."))
     else:
-        yield Section("Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings))))
-        yield Section("Labels", list(labels(summary, warn)))
-        yield Section("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
+        yield PageSection(
+            "Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings)))
+        )
+        yield PageSection("Labels", list(labels(summary, warn)))
+        yield PageSection("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
         if references:
-            yield Section("Evaluation data among the rows", list(overlap(summary, warn)))
-        yield Section("Lengths", list(lengths(summary)))
-        yield Section("Variety", list(variety(summary, warn)))
+            yield PageSection("Evaluation data among the rows", list(overlap(summary, warn)))
+        yield PageSection("Lengths", list(lengths(summary)))
+        yield PageSection("Variety", list(variety(summary, warn)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
@@ -78,7 +81,7 @@ def dataset_sections(
         (shown(name, 100), number(rows), percent(rows, total)) for name, rows in summary.sources.items()
     ]
     tables = [Table(["source", "rows", "share"], sources[:_SOURCES])] if sources else []
-    yield Section("How it was made", [*tables, provenance(folder)])
+    yield PageSection("How it was made", [*tables, provenance(folder)])
 
 
 def labelled(summary: Tally, name: str) -> str:
@@ -243,7 +246,7 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     for evaluation, shared in summary.shared.items():
         if shared.first:
             title = f"The first rows that share text with {names[evaluation]}:"
-            yield Examples(title, [("", shown_texts(row, summary)) for row in shared.first])
+            yield ExampleRows(title, [("", shown_texts(row, summary)) for row in shared.first])
 
 
 def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, str]) -> Iterator[Block]:
@@ -258,7 +261,7 @@ def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, st
         count = settings.examples
         for title, rows in (("highest", order[:count]), ("lowest", order[-count:] if count else [])):
             marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary)) for row in rows]
-            yield Examples(f"Rows with the {title} {ranked}:", marked)
+            yield ExampleRows(f"Rows with the {title} {ranked}:", marked)
         return
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in summary.rows:
@@ -271,7 +274,7 @@ def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, st
         if meaning := meanings.get(name):
             title += f" {shown(meaning, 200)}"
         group = [("", shown_texts(row, summary)) for row in spread(rows, settings.examples)]
-        yield Examples(title, group, colours.get(name))
+        yield ExampleRows(title, group, colours.get(name))
 
 
 def spread(rows: Sequence[Row], count: int) -> list[Row]:

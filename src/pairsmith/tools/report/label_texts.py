@@ -13,7 +13,7 @@ from pairsmith.tools.report.giveaways import giveaway_blocks
 from pairsmith.tools.report.parts import (
     Block,
     Chart,
-    Examples,
+    ExampleRows,
     Finding,
     Note,
     Table,
@@ -139,7 +139,7 @@ def doubtful(
             )
             for row in rows[: settings.examples]
         ]
-        yield Examples(title, marked)
+        yield ExampleRows(title, marked)
 
 
 def single_texts(

@@ -8,7 +8,7 @@ from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import FEW_ROWS
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.origin import sources
-from pairsmith.tools.report.parts import Block, Chart, Facts, Finding, Note, Section, Table, number, shown
+from pairsmith.tools.report.parts import Block, Chart, Facts, Finding, Note, PageSection, Table, number, shown
 from pairsmith.tools.report.words import settings_in_words
 from pairsmith.training.options import FEW_STEPS
 
@@ -74,7 +74,7 @@ def gains(record: Mapping[str, Any]) -> Iterator[str]:
             yield f"{shown(name, 40)} on the validation data: {change}"
 
 
-def model_sections(record: Mapping[str, Any]) -> list[Section]:
+def model_sections(record: Mapping[str, Any]) -> list[PageSection]:
     """The sections on a model, from its ``training.json``: how the training went, and its settings."""
     course: list[tuple[str, str]] = []
     if record.get("steps"):
@@ -84,7 +84,7 @@ def model_sections(record: Mapping[str, Any]) -> list[Section]:
     facts = [("step", str(record.get("step", ""))), *sources(record.get("about") or {}), *_settings(record)]
     chosen = [choices(record)] if record.get("choices") else list(curves(record))
     course_blocks: list[Block] = [*chosen, *([Facts(course)] if course else [])]
-    return [Section("Training", course_blocks), Section("How it was made", [Facts(facts)])]
+    return [PageSection("Training", course_blocks), PageSection("How it was made", [Facts(facts)])]
 
 
 def choices(record: Mapping[str, Any]) -> Block:
@@ -135,7 +135,7 @@ def _differences(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}."
 
 
-def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
+def evaluation_sections(results: Mapping[str, Any]) -> list[PageSection]:
     """The sections on an evaluation, from its ``results.json``: figures with intervals, and settings."""
     about = results.get("about", {})
     blocks: list[Block] = []
@@ -153,7 +153,7 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
         (key, shown(model_display_name(str(about[key])), 100)) for key in ("model", "data") if about.get(key)
     ]
     facts = [("step", str(about.get("step", ""))), *names, *_settings(about)]
-    return [Section("Figures", blocks), Section("How it was measured", [Facts(facts)])]
+    return [PageSection("Figures", blocks), PageSection("How it was measured", [Facts(facts)])]
 
 
 def against(results: Mapping[str, Any]) -> Iterator[Table]:

@@ -73,7 +73,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class ExampleRows:
     """Example rows, each with a mark, such as its score, and its texts by column name.
 
     ``series`` is the number of the colour at their edge, that of their label in charts.
@@ -93,11 +93,11 @@ class Note:
     kind: Literal["note"] = "note"
 
 
-Block = Facts | Table | Bars | Chart | Examples | Note
+Block = Facts | Table | Bars | Chart | ExampleRows | Note
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """Blocks under a heading; ``level`` 2 is a folder, 3 a part of it."""
 
     title: str
@@ -122,7 +122,7 @@ class Page:
     """
 
     title: str
-    sections: Sequence[Section]
+    sections: Sequence[PageSection]
     warnings: Sequence[Finding] = ()
     lead: Sequence[str] = ()
     verdict: str = ""

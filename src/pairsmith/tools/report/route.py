@@ -25,7 +25,7 @@ from pairsmith.tools.report.models import (
 )
 from pairsmith.tools.report.origin import checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.parts import Finding, Page, Section, render, shown
+from pairsmith.tools.report.parts import Finding, Page, PageSection, render, shown
 from pairsmith.tools.report.traces import check_traces
 from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, read_record, run_page
 from pairsmith.tools.settings import ReportSettings
@@ -37,7 +37,7 @@ COMPARISON = "comparison.html"
 _RECORDS = (RUN_RECORD, MANIFEST, TRAINING_RECORD, RESULTS)
 _EXAMPLES_OF_STEP = 2
 
-OfRows = Callable[..., Iterator[Section]]
+OfRows = Callable[..., Iterator[PageSection]]
 
 
 def report(settings: ReportSettings, run: Run) -> Place:

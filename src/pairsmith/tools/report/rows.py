@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
+from pairsmith.data.kinds import Row
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
-
-Row = Mapping[str, Any]
 
 _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 """Columns of names, as are those that end in ``_id``."""

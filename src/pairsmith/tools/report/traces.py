@@ -9,7 +9,7 @@ from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.traces import Trace, traces
 from pairsmith.runs import DatasetFolder
 from pairsmith.tools.report.charts import lines
-from pairsmith.tools.report.parts import Block, Chart, Note, Section, Table, shown
+from pairsmith.tools.report.parts import Block, Chart, Note, PageSection, Table, shown
 from pairsmith.tools.settings import ReportSettings
 
 
@@ -30,7 +30,7 @@ def check_traces(source: Place, settings: ReportSettings) -> None:
         )
 
 
-def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
+def traces_section(folder: DatasetFolder, settings: ReportSettings) -> PageSection:
     """The first attempt at each label for some first texts; requires ``check_traces``."""
     from pairsmith.models.language.loading import load_model  # imported here, as it takes seconds
 
@@ -48,7 +48,7 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     ]
     for trace in traces(task, model, items, decoding, generation["seed"]):
         blocks += _blocks(trace)
-    return Section("Token by token", blocks)
+    return PageSection("Token by token", blocks)
 
 
 def _first_texts(folder: DatasetFolder, count: int) -> list[str]:

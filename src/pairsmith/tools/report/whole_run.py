@@ -10,7 +10,7 @@ from pairsmith.core.paths import MANIFEST, Place, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
-from pairsmith.tools.report.parts import Block, Finding, Note, Page, Section, Table, number, shown
+from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown
 from pairsmith.tools.report.words import STEPS
 
 RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.json"
@@ -45,11 +45,11 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     steps = list(_steps(folder, record, page_of, warn))
     spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
     finished = {step.name for step in steps}
-    overview = Section("The steps in order", [_table(steps, spent)], level=2)
+    overview = PageSection("The steps in order", [_table(steps, spent)], level=2)
     came = list(_came_of_it(folder, steps))
-    sections = [*([Section("What came of it", came, level=2)] if came else []), overview]
+    sections = [*([PageSection("What came of it", came, level=2)] if came else []), overview]
     for step in steps:
-        sections.append(Section(step.name, _introduction(step), level=2))
+        sections.append(PageSection(step.name, _introduction(step), level=2))
         sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     told = " ".join(str(record.get("description", "")).split())
@@ -135,11 +135,11 @@ def _time(seconds: float | None) -> str:
     return "" if seconds is None else clock(seconds)
 
 
-def _short(section: Section) -> Section:
+def _short(section: PageSection) -> PageSection:
     """A section as it stands on the page of a run: of examples only those at the beginning."""
     if section.title == "Examples":
         return section
-    return Section(section.title, [block for block in section.blocks if block.kind != "examples"])
+    return PageSection(section.title, [block for block in section.blocks if block.kind != "examples"])
 
 
 def _introduction(step: StepOfRun) -> list[Block]:
