@@ -38,7 +38,7 @@ from pairsmith.models.encode import batches_by_length
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
-from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
+from pairsmith.models.text_generator import encode_inputs, input_features, load_text_generator
 
 SHOWN = 3
 """Questions that a language model is shown which was not trained to ask."""
@@ -117,17 +117,17 @@ def seconds(draw: Callable[[], object]) -> float:
 def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
     """Both ways of a model with an encoder and a decoder."""
     options, size = GenerationOptions(max_length=200, tries=1), BATCH_SIZES["encoder-decoder"]
-    model = load_summarizer(args.model, device=args.device, dtype="float32")
+    model = load_text_generator(args.model, device=args.device, dtype="float32")
     generator = SequenceGenerator(model, options, args.model)
     texts = passages_of(questions, generator.length, generator.limit, args.passages)
 
     def generate() -> None:
         """The same, as one would write it: batches of passages of about one length."""
-        tokens = encode_documents(model, texts)
+        tokens = encode_inputs(model, texts)
         lengths = list(map(len, tokens))
         torch.manual_seed(1)
         for rows in batches_by_length(lengths, batch_size=size):
-            features = document_features(model, [tokens[row] for row in rows])
+            features = input_features(model, [tokens[row] for row in rows])
             with torch.inference_mode():
                 sequences = model.model.generate(
                     **features,

@@ -23,8 +23,8 @@ from pairsmith.cli.running import run_recipe
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.progress import Progress
 from pairsmith.methods.quip.names import QUESTIONS
+from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.runs import DatasetFolder
 from quip_data import write_quip
 

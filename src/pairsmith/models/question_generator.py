@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import EMPTY, NO_END, TOO_LONG
 from pairsmith.models.language.faults import TextFault
-from pairsmith.models.summarizer import Summarizer
+from pairsmith.models.text_generator import TextGenerator
 
 SEPARATOR = "<sep>"
 """Token between an answer and its question."""
@@ -30,7 +30,7 @@ class WrittenQuestion:
     start: int | None = None  # where the answer starts in the passage; None if that has still to be found
 
 
-def separator_of(generator: Summarizer, separator: str = SEPARATOR) -> int:
+def separator_of(generator: TextGenerator, separator: str = SEPARATOR) -> int:
     """The id of the separator token."""
     number = generator.tokenizer.convert_tokens_to_ids(separator)
     if number is None or number == generator.tokenizer.unk_token_id:
@@ -42,7 +42,7 @@ def separator_of(generator: Summarizer, separator: str = SEPARATOR) -> int:
 
 
 def parse(
-    generator: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]
+    generator: TextGenerator, tokens: Sequence[int], separator: int, end: int | Sequence[int]
 ) -> WrittenQuestion:
     """Split a generated sequence, which ends with an ``end`` token if complete, into answer and question.
 

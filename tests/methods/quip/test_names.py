@@ -19,8 +19,8 @@ from pairsmith.methods.quip.names import (
     tags_of,
     types_of,
 )
+from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.sequences import search_sequences
 from pairsmith.models.question_generator import SEPARATOR
-from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
+from pairsmith.models.text_generator import encode_inputs, input_features, load_text_generator
 from pairsmith.runs import Run
 from pairsmith.steps.questions.ask import ask, shown_examples
 from pairsmith.steps.questions.settings import AskSettings
@@ -82,9 +82,9 @@ def test_answers_as_different_as_can_be_are_kept():
 
 
 def test_the_likeliest_sequences_are_found(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     network, end = loaded.model, loaded.tokenizer.eos_token_id
-    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    features = input_features(loaded, encode_inputs(loaded, [document(0)]))
     answer = loaded.tokenizer(f"{document(0).split()[1]}{SEPARATOR}", add_special_tokens=False)["input_ids"]
     begin = [loaded.tokenizer.bos_token_id, *answer]
     with torch.inference_mode():
@@ -116,9 +116,9 @@ def test_the_likeliest_sequences_are_found(asker):
 
 
 def test_a_search_goes_on_from_what_is_given(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     text = document(0)
-    features = document_features(loaded, encode_documents(loaded, [text, text]))
+    features = input_features(loaded, encode_inputs(loaded, [text, text]))
     with torch.inference_mode():
         states = loaded.model.get_encoder()(**features).last_hidden_state
     begins = [
@@ -166,7 +166,7 @@ def test_a_beginner_finds_answers_with_many_beams_too(beginner, texts, tmp_path)
 
 
 def test_a_question_that_does_not_end_is_unfinished(asker, texts, tmp_path):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     with torch.no_grad():
         loaded.model.final_logits_bias[0, loaded.tokenizer.eos_token_id] = -100.0
     loaded.model.save_pretrained(tmp_path / "endless")
@@ -181,7 +181,7 @@ def test_a_question_that_does_not_end_is_unfinished(asker, texts, tmp_path):
 
 
 def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
-    loaded = replace(load_summarizer(asker, device="cpu"), context=34, max_length=34)
+    loaded = replace(load_text_generator(asker, device="cpu"), context=34, max_length=34)
     with torch.no_grad():  # its questions have no end
         loaded.model.final_logits_bias[0, loaded.tokenizer.eos_token_id] = -100.0
     some = AskSettings(inputs=[texts], model="small", questions=3, decoding="beams", beams=6, device="cpu")
@@ -206,13 +206,13 @@ def test_the_progress_hears_of_every_batch_and_of_all_tries(asker, texts, decodi
     )
     heard = []
     passages = [Passage(str(number), document(number)) for number in range(5)]
-    SequenceGenerator(load_summarizer(asker, device="cpu"), some.options).generate(passages, heard.append)
+    SequenceGenerator(load_text_generator(asker, device="cpu"), some.options).generate(passages, heard.append)
     assert sum(heard) == 4 * 5
     assert len(heard) > 2
 
 
 def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     with torch.no_grad():
         loaded.model.model.decoder.layers[0].fc1.bias.fill_(float("nan"))
     some = AskSettings(inputs=[texts], model="broken", questions=2, decoding="beams", device="cpu")
@@ -221,7 +221,7 @@ def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path)
 
 
 def test_a_model_without_an_end_is_told(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     loaded.model.generation_config.eos_token_id = None
     with pytest.raises(ModelError, match="which token ends a text"):
         SequenceGenerator(loaded, AskSettings(inputs=["x"], model="endless").options, "endless")

@@ -19,7 +19,7 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, GeneratorRow, generator_rows
+from pairsmith.methods.mining.summarizer import EncoderDecoderWithLoss, GeneratorRow, generator_rows
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
@@ -29,10 +29,10 @@ from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import obstacle
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS, SEPARATOR
-from pairsmith.models.summarizer import (
+from pairsmith.models.text_generator import (
     BEAMS,
     add_marker,
-    load_summarizer,
+    load_text_generator,
     search_settings,
     shortest_of,
 )
@@ -80,7 +80,7 @@ def train_question_generator_on(
     trained = train_at_each_rate(make, options, progress, checkpoints)
     writer = trained.model
     if isinstance(writer, SequenceWriter):
-        how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
+        how = search_settings(writer.generator, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how
     return trained
 
@@ -194,19 +194,19 @@ def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> It
             yield PromptAndTarget(tokens[:context], begin)
 
 
-class SequenceWriter(EncoderDecoderSummarizer):
+class SequenceWriter(EncoderDecoderWithLoss):
     """An encoder-decoder model, which learns to write answer, separator and question in one sequence."""
 
     def __init__(self, options: QuestionGeneratorOptions, device: str) -> None:
         # Passages are already within their limit, which excludes special tokens, so they are not truncated.
-        model = load_summarizer(options.base, device=device, fresh_decoder=True, seed=options.seed)
+        model = load_text_generator(options.base, device=device, fresh_decoder=True, seed=options.seed)
         add_marker(model, SEPARATOR, written=True)
         super().__init__(model, options.label_smoothing)
         self.tokenizer = model.tokenizer
 
     def rows(self, examples: Sequence[Example]) -> list[GeneratorRow]:
         """The tokens of passages and of the texts to write."""
-        return generator_rows(self.summarizer, examples, [], "", MAX_TOKENS)
+        return generator_rows(self.generator, examples, [], "", MAX_TOKENS)
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for some examples, of which there is at least one."""

@@ -20,8 +20,8 @@ from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import DtypeName
 from pairsmith.data.tagged import TaggedSentence, as_bio
 from pairsmith.models.encode import batches_by_length, tokens_at_once
+from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import SpanEncoder
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import TokenEncoder, start_tokens
 from pairsmith.runs.seeds import generator
 from pairsmith.training.quick import quick_training

@@ -3,7 +3,7 @@
 pairs of questions -> the score of each text and each question -> less the mean score of neutral texts
 -> the class with the larger score, and the span that best answers its question as the rationale
 
-A bi-encoder gives the scores, or a reader. In the baseline, a masked language model gives the log
+A student gives the scores, or a reader. In the baseline, a masked language model gives the log
 probabilities of two words.
 """
 
@@ -30,8 +30,8 @@ from pairsmith.models.reader import (
     rows_of_questions,
     whole_text,
 )
+from pairsmith.models.span_answers import TextVectors, question_vectors, text_vectors
 from pairsmith.models.span_encoder import SpanEncoder, span_logits
-from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
 from pairsmith.models.teacher import window_scores
 
 PROMPTS = (

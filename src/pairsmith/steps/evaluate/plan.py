@@ -29,8 +29,8 @@ from pairsmith.methods.quip.names import tag_after_training
 from pairsmith.methods.quip.paraphrase import EPOCHS, fine_tune, last_layers, paraphrase_scores
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.reader import answer, load_reader
+from pairsmith.models.span_answers import text_vectors
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_reader import text_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
@@ -178,7 +178,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before) -> Estimate:
 
     def load() -> Callable[[Sequence[Question]], object]:
         answers: Callable[..., object]
-        if settings.model in before:  # a bi-encoder would be quicker than this reader
+        if settings.model in before:  # a student would be quicker than this reader
             reader = load_reader(settings.model, fresh_head=True, **load_options(settings))
             answers = partial(answer, reader, batch_size=settings.batch_size)
         else:

@@ -88,7 +88,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
 def answer_all(
     settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
 ) -> list[Answered]:
-    """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7)."""
+    """Answer all questions, in order, with the model of ``settings``, a reader or a student (Q7)."""
     answers = answerer(settings)
     with progress.task("answer", len(questions), "questions") as bar:
         predictions = answers(
@@ -104,15 +104,15 @@ def answer_all(
 
 
 def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
-    """A function that answers questions as ``answer`` does, with a reader or a bi-encoder."""
+    """A function that answers questions as ``answer`` does, with a reader or a student."""
     from pairsmith.models.reader import answer, load_reader
+    from pairsmith.models.span_answers import answer_with_span_encoder
     from pairsmith.models.span_encoder import load_span_encoder
     from pairsmith.models.span_heads import heads_kind
-    from pairsmith.models.span_reader import answer_by_vectors
 
     how = load_options(settings)
     if heads_kind(resolve_model(settings.model)) == "questions":
-        return partial(answer_by_vectors, load_span_encoder(settings.model, **how))
+        return partial(answer_with_span_encoder, load_span_encoder(settings.model, **how))
     return partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
 
 

@@ -81,17 +81,17 @@ def summarizer(
     sentences = lead_count(settings.model)
     if sentences is not None:
         return partial(lead_summaries, count=sentences)
-    from pairsmith.models.summarizer import load_summarizer, summarize
+    from pairsmith.models.text_generator import generate_outputs, load_text_generator
 
-    model = load_summarizer(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
+    model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
 
     def write(documents: Sequence[str]) -> list[str]:
         with progress.task("summarize", len(documents), "documents") as bar:
-            return summarize(
+            return generate_outputs(
                 model,
                 documents,
                 beams=settings.beams,
-                summary_tokens=settings.summary_tokens,
+                output_tokens=settings.summary_tokens,
                 batch_size=settings.batch_size,
                 advance=bar.advance,
             )

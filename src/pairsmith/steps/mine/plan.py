@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.models.summarizer import load_summarizer
+from pairsmith.models.text_generator import load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
@@ -177,7 +177,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
         untrained = settings.model in before
         options = load_options(settings)
         return writer(
-            load_summarizer(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
+            load_text_generator(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
         )
 
     loading, per_text, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)

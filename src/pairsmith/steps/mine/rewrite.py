@@ -16,7 +16,7 @@ from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.filters import DUPLICATE, EMPTY
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.models.summarizer import Summarizer, load_summarizer, shortest_of, summarize
+from pairsmith.models.text_generator import TextGenerator, generate_outputs, load_text_generator, shortest_of
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -82,7 +82,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; what is returned makes rewritten pairs and rejects of a shard."""
     check_revision(settings.model, revision, worker)
-    write = writer(load_summarizer(settings.model, settings.kind, **load_options(settings)), settings)
+    write = writer(load_text_generator(settings.model, settings.kind, **load_options(settings)), settings)
 
     def rewrite_shard(shard: RowShard, advance: Advance) -> RowsAndRejects:
         again = shard.rows["again"].combine_chunks()
@@ -97,13 +97,13 @@ def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[
     return rewrite_shard
 
 
-def writer(model: Summarizer, settings: RewriteSettings) -> Callable[..., list[str]]:
-    """A function that generates the texts for some inputs, as ``summarize`` does."""
+def writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
+    """A function that generates the texts for some inputs, as ``generate_outputs`` does."""
     return partial(
-        summarize,
+        generate_outputs,
         model,
         beams=settings.beams,
-        summary_tokens=settings.tokens,
+        output_tokens=settings.tokens,
         shortest=shortest_of(settings.kind),
         batch_size=settings.batch_size,
     )

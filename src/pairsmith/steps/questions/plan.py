@@ -25,7 +25,7 @@ from pairsmith.models.heads import writes_as
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
-from pairsmith.models.summarizer import add_marker, load_summarizer
+from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import counted, first_items, sharded, spread, timed
 from pairsmith.steps.questions.ask import load_generator, shown_examples, texts
@@ -111,7 +111,9 @@ def _untrained(settings: AskSettings) -> QuestionGenerator:
             load_model(settings.model, device=settings.device, dtype=settings.dtype),
             replace(settings.options, examples=shown_examples(settings)),
         )
-    model = load_summarizer(settings.model, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
+    model = load_text_generator(
+        settings.model, device=settings.device, dtype=settings.dtype, fresh_decoder=True
+    )
     add_marker(model, settings.separator, written=True)
     return SequenceGenerator(model, settings.options)
 
