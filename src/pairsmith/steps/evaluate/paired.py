@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import DamagedError, FolderError, InputError
 from pairsmith.core.paths import Place, place, reaching, size_of
@@ -10,6 +11,16 @@ from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
+F = TypeVar("F")
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierEvaluation(Generic[F]):
+    """An evaluation to compare with: its folder, the name of its model, and its figures."""
+
+    folder: Place
+    model: str
+    figures: F
 
 
 def earlier_folder(
