@@ -17,8 +17,10 @@ class TestErrors:
         )
 
     def test_choices_name_the_nearest_and_all(self):
-        assert errors.choices("movie", ["sts", "movies"]) == "did you mean 'movies'? known: movies, sts"
-        assert errors.choices("zzz", iter(["b", "a"])) == "known: a, b"
+        assert (
+            errors.known_names_hint("movie", ["sts", "movies"]) == "did you mean 'movies'? known: movies, sts"
+        )
+        assert errors.known_names_hint("zzz", iter(["b", "a"])) == "known: a, b"
 
 
 class Terminal(io.StringIO):

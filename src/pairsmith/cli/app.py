@@ -170,10 +170,10 @@ def _search_command() -> Callable[..., None]:
         for source in (*settings.corpus, settings.queries):
             if source not in (None, "-"):
                 check_there(source)
-        from pairsmith.steps.search.route import search
+        from pairsmith.steps.search.route import search_documents
 
         with spoken_errors("stopped"):
-            search(settings, query or [], _progress(quiet), as_json=as_json)
+            search_documents(settings, query or [], _progress(quiet), as_json=as_json)
 
     query = typer.Argument(
         help="What to search for. Without any query, and without --queries, they are asked for.",
@@ -286,11 +286,11 @@ def _compare(
 ) -> None:
     from pairsmith.cli.compare.file import find_comparison, read_comparison
     from pairsmith.cli.compare.outcome import table
-    from pairsmith.cli.compare.route import compare
+    from pairsmith.cli.compare.route import run_comparison
 
     _refuse_empty({"out": out})
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
-    scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+    scores, costs = run_comparison(comparison, place(out), progress, fresh=fresh, only_write=only_write)
     if scores:
         progress.result(table(scores, costs))
 

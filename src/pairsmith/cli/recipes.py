@@ -26,10 +26,10 @@ from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.step import Step, StepTable
 from pairsmith.cli.steps import SOURCES, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
-from pairsmith.core.errors import InputError, SettingsError, UserError, choices
+from pairsmith.core.errors import InputError, SettingsError, UserError, known_names_hint
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
-from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown_value
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 RUN_REFERENCE = "@"
@@ -175,7 +175,7 @@ class _Reader:
         entries = [
             (position, step)
             for position, entry in enumerate(steps if isinstance(steps, list) else [])
-            for step in expanded(entry)
+            for step in expanded_steps(entry)
         ]
         outcome = by_step(self.overrides, [entry for _, entry in entries], self.step_table)
         self.overrides, self.of_all, faults = outcome
@@ -190,7 +190,9 @@ class _Reader:
                 f"--set {ALL}.{setting}: has no effect in any step of the recipe; leave it out"
             )
         for name in sorted({name for name, _ in self.overrides} - set(self.names)):
-            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, self.names)}")
+            self.unplaced.append(
+                f"--set {name}: the recipe has no such step; {known_names_hint(name, self.names)}"
+            )
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
             if isinstance(source, str):
@@ -210,7 +212,7 @@ class _Reader:
     def _entry(self, keys: KeyPath, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
-            text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
+            text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown_value(name)}"
             self._fault((*keys, "name"), text)
         if name.casefold() in map(str.casefold, self.names):  # folders, on some systems in either case
             self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
@@ -219,13 +221,15 @@ class _Reader:
             if key in self.results:
                 self._fault((*keys, "results"), f"two figures are called {key}; rename one of them")
             if not isinstance(source, str) or not _KEYS.fullmatch(source):
-                text = f"{key}: expected key.key of the step's results.json, not {shown(source)}"
+                text = f"{key}: expected key.key of the step's results.json, not {shown_value(source)}"
                 self._fault((*keys, "results"), text)
             self.results[str(key)] = f"{name}/{source}"
         if not isinstance(kind, str):
             return
         if kind not in self.step_table:
-            self._fault((*keys, "step"), f"no step is called {kind!r}; {choices(kind, self.step_table)}")
+            self._fault(
+                (*keys, "step"), f"no step is called {kind!r}; {known_names_hint(kind, self.step_table)}"
+            )
             return
         settings = entry.get("settings") or {}
         if isinstance(settings, Mapping):
@@ -298,7 +302,7 @@ class _Reader:
         return str((self.file.path.parent / text).resolve())
 
 
-def expanded(entry: Any) -> list[Any]:
+def expanded_steps(entry: Any) -> list[Any]:
     """The steps that an entry of a recipe stands for: itself, unless it has ``each``."""
     grid = entry.get("each") if isinstance(entry, Mapping) else None
     if not isinstance(grid, Mapping) or not all(isinstance(values, list) for values in grid.values()):
@@ -328,12 +332,12 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
     """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
     for text in texts_in(value):
         if "\0" in text:
-            yield f"{shown(text)} holds a NUL character, which no name can hold; remove it"
+            yield f"{shown_value(text)} holds a NUL character, which no name can hold; remove it"
         elif text.startswith("@"):
             name = RUN_REFERENCE if text == RUN_REFERENCE else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
                 names = [step for step in earlier if step != RUN_REFERENCE]
-                earlier_names = choices(name, names) if names else "this is the first step"
+                earlier_names = known_names_hint(name, names) if names else "this is the first step"
                 yield f"{text} refers to no earlier step; {earlier_names}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             location = "" if text.startswith(("/", "~")) else " in the current folder"
@@ -368,9 +372,9 @@ def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationF
 def _result_fault(source: str, names: Sequence[str]) -> str | None:
     match = RESULT.fullmatch(source)
     if match is None:
-        return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown(source)}"
+        return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown_value(source)}"
     if match["step"] not in names:
-        return f"the recipe has no step {match['step']!r}; {choices(match['step'], names)}"
+        return f"the recipe has no step {match['step']!r}; {known_names_hint(match['step'], names)}"
     return None
 
 

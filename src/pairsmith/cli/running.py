@@ -14,12 +14,19 @@ from pairsmith import __version__
 from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe, exists
 from pairsmith.cli.setting_texts import texts_in
-from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
+from pairsmith.core.errors import (
+    FolderError,
+    OtherWorkError,
+    SettingsError,
+    StorageError,
+    UserError,
+    known_names_hint,
+)
 from pairsmith.core.model_files import trim
 from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
-from pairsmith.core.validation import shown
+from pairsmith.core.validation import shown_value
 
 RUN_RECORD = "run.json"
 RESULTS = "results.json"
@@ -287,7 +294,11 @@ def figure_of(source: str, out: Place, name: str) -> Any:
         joined = [".".join(rest[:count]) for count in range(len(rest), 0, -1)]
         key = next((key for key in joined if isinstance(value, dict) and key in value), None)
         if key is None:
-            hint = choices(rest[0], value) if isinstance(value, dict) else f"only the value {shown(value)}"
+            hint = (
+                known_names_hint(rest[0], value)
+                if isinstance(value, dict)
+                else f"only the value {shown_value(value)}"
+            )
             raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {hint}")
         value, rest = value[key], rest[key.count(".") + 1 :]
     return value

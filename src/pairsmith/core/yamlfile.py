@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from pairsmith.core.errors import UserError, nearby
-from pairsmith.core.validation import KeyPath, ValidationFault, dotted, shown
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, shown_value
 
 MAX_BYTES = 1_000_000
 _HALF = re.compile("[\ud800-\udfff]")
@@ -178,7 +178,9 @@ def _duplicates(node: yaml.Node, keys: KeyPath, seen: set[int]) -> Iterator[Vali
         for key, value in node.value:
             name, line = _key(key), key.start_mark.line + 1
             if name in first:
-                text = f"{shown(name)} is given twice (lines {first[name]} and {line}); keep one of them"
+                text = (
+                    f"{shown_value(name)} is given twice (lines {first[name]} and {line}); keep one of them"
+                )
                 yield ValidationFault((*keys, name), text)
             first.setdefault(name, line)
             yield from _duplicates(value, (*keys, name), seen)

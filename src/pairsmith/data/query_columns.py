@@ -14,7 +14,7 @@ PASSAGES = ("text", "positive", "passage", "context")
 """For files of texts that may answer a query; ``document`` may hold the name of what they are parts of."""
 
 
-def texts_of(row: Columns, name: str, where: str) -> Sequence[str]:
+def column_texts(row: Columns, name: str, where: str) -> Sequence[str]:
     """The text in a column, or the texts of a list; at least one, which may be blank."""
     value = row.get(name)
     if isinstance(value, list | tuple):

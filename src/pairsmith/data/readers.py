@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import Place
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import Columns, Source, open_source
@@ -172,7 +172,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
     if column is not None:
         return column
     if len(wanted) == 1:
-        raise InputError(f"{source} has no column {wanted[0]!r}; {choices(wanted[0], row)}")
+        raise InputError(f"{source} has no column {wanted[0]!r}; {known_names_hint(wanted[0], row)}")
     raise InputError(
         f"{source} has none of the columns {', '.join(wanted)}; {remedy}; it has: {', '.join(row)}"
     )

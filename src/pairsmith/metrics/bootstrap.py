@@ -46,7 +46,7 @@ def interval(draws: Float64s, *, level: float = 0.95) -> tuple[float, float] | N
     return float(low), float(high)
 
 
-def rounded(limits: tuple[float, float] | None) -> list[float] | None:
+def rounded_interval(limits: tuple[float, float] | None) -> list[float] | None:
     """The limits of an interval, rounded to four places; None stays None."""
     return None if limits is None else [round(limit, 4) for limit in limits]
 

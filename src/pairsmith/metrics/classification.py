@@ -13,7 +13,7 @@ _CELLS = 10_000_000
 """The most counts that are drawn at once."""
 
 
-def confusion(gold: Sequence[int], predicted: Sequence[int], labels: int) -> ConfusionCounts:
+def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], labels: int) -> ConfusionCounts:
     """How many rows of each label (first axis) were given each label (second axis), for D14.
 
     The table is ``(labels, labels)`` int64. Both series hold numbers from 0 to ``labels`` - 1 and are of one

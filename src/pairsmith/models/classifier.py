@@ -54,7 +54,7 @@ class TextClassifier:
         Of a trained classifier they are log probabilities but for a constant of each text; of one by names
         (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
         """
-        vectors = unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
+        vectors = text_unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
         scores: Float32s = vectors @ self.weight.T + self.bias
         return scores
 
@@ -77,7 +77,7 @@ class TextClassifier:
         return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()]
 
 
-def unit_vectors(
+def text_unit_vectors(
     encoder: SentenceTransformer,
     texts: Sequence[str],
     *,
@@ -102,7 +102,7 @@ def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequen
     ``names`` has for each of the k labels one or more descriptions, whose mean direction is its row of the
     ``weight``, ``(k, d)`` float32; the ``bias``, ``(k,)``, is 0.
     """
-    means = [unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
+    means = [text_unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
     weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)
     return TextClassifier(encoder, tuple(names), weight, np.zeros(len(names), np.float32), by_names=True)
 

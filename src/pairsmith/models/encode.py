@@ -54,7 +54,7 @@ def encode_texts(
     encoder.eval()
     texts = beginnings(encoder, texts)
     task = {"task": side} if side else {}
-    prompt = prompt_of(encoder, side)
+    prompt = side_prompt(encoder, side)
     width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
     vectors: Float32s = np.empty((len(texts), width or 0), np.float32)
 
@@ -86,7 +86,7 @@ def moved(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     return {name: x.to(device) if torch.is_tensor(x) else x for name, x in features.items()}
 
 
-def padded(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
+def padded_tokens(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
     """Rows of tokens, padded on the right: ``(n, longest)`` int64."""
     tokens = [torch.as_tensor(row, dtype=torch.int64) for row in rows]
     return pad_sequence(tokens, batch_first=True, padding_value=filler)
@@ -94,8 +94,8 @@ def padded(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
 
 def padded_inputs(rows: Sequence[Sequence[int] | Tensor], filler: int) -> dict[str, Tensor]:
     """Model inputs for rows of tokens: tensors ``(n, longest)``, int64."""
-    mask = padded([torch.ones(len(row)) for row in rows], 0)
-    return {"input_ids": padded(rows, filler), "attention_mask": mask}
+    mask = padded_tokens([torch.ones(len(row)) for row in rows], 0)
+    return {"input_ids": padded_tokens(rows, filler), "attention_mask": mask}
 
 
 def not_finite(subject: str) -> ModelError:
@@ -216,7 +216,7 @@ def _beginning(tokenizer: Any, text: str, limit: int) -> str:
     return text
 
 
-def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:
+def side_prompt(encoder: "SentenceTransformer", side: Side | None) -> str | None:
     """The prompt that the encoder puts before each text of a side, if any."""
     name = side if side in encoder.prompts else encoder.default_prompt_name
     return encoder.prompts.get(name) if name else None

@@ -224,7 +224,7 @@ def generate_outputs(
     the number of inputs that were finished.
     """
     # Imported here because it imports transformers, which takes seconds.
-    from pairsmith.models.language.shared_beams import can_share_beams, search
+    from pairsmith.models.language.shared_beams import can_share_beams, search_shared_beams
 
     generator.model.eval()
     device = generator.model.device
@@ -236,7 +236,7 @@ def generate_outputs(
         read = 0 if generator.cue is None else features["input_ids"].shape[1]
         arguments, rules = moved(features, device), _rules(read)
         if beams > 1 and read > 1 and can_share_beams(generator.model):
-            return search(generator.model, arguments, how, rules)[:, read:].cpu()
+            return search_shared_beams(generator.model, arguments, how, rules)[:, read:].cpu()
         with torch.inference_mode():
             ids: Tensor = generator.model.generate(**arguments, generation_config=how, logits_processor=rules)
             return ids[:, read:].cpu()

@@ -20,7 +20,7 @@ from pairsmith.core.errors import FolderError, SettingsError, redacted
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
-from pairsmith.runs.card import Card, render
+from pairsmith.runs.card import Card, render_card
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.existing import (
     clear_strays,
@@ -40,7 +40,7 @@ from pairsmith.runs.folder import (
     Manifest,
     ShardEntry,
     ShardTotals,
-    check_columns,
+    check_shard_columns,
     file_name,
     read_parquet,
     run_of,
@@ -172,7 +172,7 @@ class FolderWriter:
             entries = entries_of(earlier, journal)
             if not earlier.complete:
                 try:
-                    check_columns(run.out, entries.values(), schema)
+                    check_shard_columns(run.out, entries.values(), schema)
                 except FolderError:
                     lock.release(run.out)
                     raise
@@ -280,7 +280,7 @@ class FolderWriter:
             raise ValueError(
                 "a data set needs at least one table, even an empty one; commit it before finishing"
             )
-        text = render(card, folder, self._schema)
+        text = render_card(card, folder, self._schema)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         lock.check(self._out)
         self._save(complete)

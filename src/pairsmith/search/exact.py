@@ -20,9 +20,9 @@ from pairsmith.search.shortlist import (
     Shortlist,
     groups_of,
     multiplies_int8,
-    padded,
     short_format,
     shortlists,
+    zero_padded,
 )
 
 MANY = 2
@@ -251,7 +251,7 @@ def _compute_gathered(
 
     All products of a group are kept, whatever the floor.
     """
-    by_group = padded(others, shortlist.GROUP * groups_of(len(others))).view(
+    by_group = zero_padded(others, shortlist.GROUP * groups_of(len(others))).view(
         -1, shortlist.GROUP, others.shape[1]
     )
     together = max(1, _at_once(vectors.device) // by_group[0].nbytes)
@@ -300,7 +300,7 @@ def _compute(
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
     """All products in float32, padded, as sums over few vectors round differently, which would break ties."""
-    one, other = (padded(side, LEAST).float() for side in (vectors, others))
+    one, other = (zero_padded(side, LEAST).float() for side in (vectors, others))
     return (one @ other.T)[: len(vectors), : len(others)]
 
 

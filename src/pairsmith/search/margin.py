@@ -104,7 +104,7 @@ def joined(parts: Sequence[ScoredCandidates]) -> ScoredCandidates:
     )
 
 
-def choose(
+def select_pairs(
     forward: ScoredCandidates,
     backward: ScoredCandidates,
     retrieval: RetrievalName = "max",
@@ -124,7 +124,7 @@ def choose(
         return every[every.x.argsort(stable=True)]
     if retrieval == "max":
         every = _ranked(joined([forward, backward]))
-        return every[each_once(every.x, every.y)][:best]
+        return every[greedy_matching(every.x, every.y)][:best]
     ahead, back = _ranked(forward), _ranked(backward)
     ahead, back = ahead[_firsts(ahead.x)], back[_firsts(back.y)]
     if retrieval == "intersection":
@@ -146,7 +146,7 @@ def _firsts(values: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(np.unique(values.numpy(), return_index=True)[1]))
 
 
-def each_once(x: Tensor, y: Tensor) -> Tensor:
+def greedy_matching(x: Tensor, y: Tensor) -> Tensor:
     """The places of the pairs that are taken, going through all in order, if each text may be in one only.
 
     ``x`` and ``y``, ``(pairs,)`` int64, are the numbers of the texts, from 0 on; the result is ascending.

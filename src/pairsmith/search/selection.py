@@ -1,4 +1,4 @@
-"""Pairs in files, and the retrieval rules of ``margin.choose`` for more pairs than fit into memory.
+"""Pairs in files, and the retrieval rules of ``margin.select_pairs`` for more pairs than fit into memory.
 
 The pairs are sorted on the disk (``runs.sorting``) and read in parts; of each text, one byte is held.
 """
@@ -86,13 +86,13 @@ def choose_from_files(
     best: int | None = None,
     rows: int = ROWS,
 ) -> None:
-    """Add to ``into`` the pairs that ``margin.choose`` selects, in the same order.
+    """Add to ``into`` the pairs that ``margin.select_pairs`` selects, in the same order.
 
     Args:
         forward, backward: the candidates of each x and of each y.
         folder: where scratch files are written, up to 16 bytes for each candidate, twice at times.
         sizes: the numbers of texts on the sides of x and of y.
-        best: see ``margin.choose``.
+        best: see ``margin.select_pairs``.
         rows: most pairs that are sorted at once.
     """
 

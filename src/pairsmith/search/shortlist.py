@@ -273,7 +273,7 @@ class _Best:
         return Shortlist(self._groups[:, : self._kept].cpu(), self._values.cpu(), lost, most)
 
 
-def padded(vectors: Tensor, count: int) -> Tensor:
+def zero_padded(vectors: Tensor, count: int) -> Tensor:
     """The vectors, with zero vectors appended up to ``count``."""
     missing = count - len(vectors)
     return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors

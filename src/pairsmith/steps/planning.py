@@ -87,7 +87,7 @@ def search_seconds(
     return (time.monotonic() - begun) / (queries * others)
 
 
-def spread(items: Sequence[T], count: int) -> Sequence[T]:
+def evenly_spaced(items: Sequence[T], count: int) -> Sequence[T]:
     """About ``count`` of the items, or all if there are fewer, from all over the sequence."""
     return items[:: max(1, len(items) // count)]
 

@@ -144,7 +144,9 @@ def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
     return np.where(stored == NO_NEIGHBOUR, -1, stored.astype(np.int64))
 
 
-def rows_of(group: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
+def neighbour_rows(
+    group: int, side: str, first: int, near: Neighbours, recall: float | None = None
+) -> pa.Table:
     """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
     count, width = near.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))

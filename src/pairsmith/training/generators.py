@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.encode import padded, tokens_at_once
+from pairsmith.models.encode import padded_tokens, tokens_at_once
 from pairsmith.models.language.prefix_batches import (
     places_and_targets,
     predict_some,
@@ -113,12 +113,12 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
             some = [rows[number] for number in numbers]
-            tokens = padded([row.tokens for row in some], 0)
+            tokens = padded_tokens([row.tokens for row in some], 0)
             first = min(max(row.prompt_length - 1, 0) for row in some)
             return {
                 "input_ids": tokens,
                 "kept": torch.arange(first, tokens.shape[1]),
-                "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
+                "labels": padded_tokens([_labels(row) for row in some], IGNORED)[:, first:],
             }
 
         return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}

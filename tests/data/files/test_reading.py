@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError, MissingExtra
 from pairsmith.data.files import reading
-from pairsmith.data.files.folders import shown, written_by_pairsmith
+from pairsmith.data.files.folders import printable_name, written_by_pairsmith
 from pairsmith.data.files.parsed import DocumentFault, Unreadable
 from pairsmith.data.files.reading import READERS, SourceDocument, source_documents
 from pairsmith.runs import hash_source
@@ -73,15 +73,15 @@ def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
 
 @given(st.binary().map(os.fsdecode) | st.text(st.characters()))
 def test_any_name_can_be_shown_and_an_ordinary_one_stays(name):
-    shown_name = shown(name)
+    shown_name = printable_name(name)
     shown_name.encode()
     if not any("\ud800" <= letter <= "\udfff" for letter in name):
         assert shown_name == name
 
 
 def test_bytes_of_a_name_are_escaped():
-    assert shown(os.fsdecode(b"caf\xe9.txt")) == "caf\\xe9.txt"
-    assert shown("half \ud83d.txt") == "half \\ud83d.txt"
+    assert printable_name(os.fsdecode(b"caf\xe9.txt")) == "caf\\xe9.txt"
+    assert printable_name("half \ud83d.txt") == "half \\ud83d.txt"
 
 
 def test_a_folder_with_the_manifest_of_a_web_app_is_one_of_documents(tmp_path):

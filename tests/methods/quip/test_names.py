@@ -12,7 +12,7 @@ from pairsmith.methods.quip.names import (
     Tagger,
     TaggerOptions,
     Words,
-    draw_examples,
+    draw_tagged_sentences,
     question_rows,
     questions_for,
     tag_after_training,
@@ -169,17 +169,17 @@ def test_of_each_type_as_many_sentences_are_drawn_each_once():
     every = [both, *others, *nothing]
     seen = set()
     for seed in range(5):
-        sentences = draw_examples(every, 3, seed)
+        sentences = draw_tagged_sentences(every, 3, seed)
         kinds = [{tag[2:] for tag in sentence.tags} for sentence in sentences]
         assert [min(sum(name in types for types in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
         assert len(sentences) == 9 == len({id(sentence) for sentence in sentences})
-        assert sentences == draw_examples(every, 3, seed)
+        assert sentences == draw_tagged_sentences(every, 3, seed)
         seen.add(tuple(sentence.words for sentence in sentences))
     assert len(seen) > 1
     with pytest.raises(InputError, match="there are 6 sentences with the type ORG .* 7 are needed"):
-        draw_examples([*every, both], 7, 0)
+        draw_tagged_sentences([*every, both], 7, 0)
     with pytest.raises(InputError, match="no sentence with an entity"):
-        draw_examples(nothing, 1, 0)
+        draw_tagged_sentences(nothing, 1, 0)
 
 
 def test_two_sentences_are_learned_by_heart_without_files_or_settings(student):

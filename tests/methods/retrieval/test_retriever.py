@@ -9,7 +9,7 @@ from pairsmith.methods.retrieval.example_store import KnownPositives
 from pairsmith.methods.retrieval.retriever import (
     Retriever,
     base_retriever,
-    check_examples,
+    check_retrieval_examples,
     ndcg_of,
     retriever_row_maker,
 )
@@ -188,17 +188,17 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
     with pytest.raises(
         InputError, match=r"a row has 1 negatives \(query 'q'\), another 2; .* so give --negatives 1"
     ):
-        check_examples([*EXAMPLES, few], given)
-    check_examples([*EXAMPLES, few], options(tiny_bert, objective="kl", negatives=1))
-    check_examples([*EXAMPLES, few], options(tiny_bert))
+        check_retrieval_examples([*EXAMPLES, few], given)
+    check_retrieval_examples([*EXAMPLES, few], options(tiny_bert, objective="kl", negatives=1))
+    check_retrieval_examples([*EXAMPLES, few], options(tiny_bert))
     alone = RetrievalExample("q", "p")
     with pytest.raises(
         InputError, match="a batch of one row without negatives has nothing to tell its positive"
     ):
-        check_examples([alone], options(tiny_bert))
+        check_retrieval_examples([alone], options(tiny_bert))
     with pytest.raises(InputError, match="a batch of one row"):
-        check_examples(EXAMPLES, options(tiny_bert, batch_size=1, negatives=0))
-    check_examples(EXAMPLES, options(tiny_bert, batch_size=1))
+        check_retrieval_examples(EXAMPLES, options(tiny_bert, batch_size=1, negatives=0))
+    check_retrieval_examples(EXAMPLES, options(tiny_bert, batch_size=1))
     with pytest.raises(
         SettingsError, match="--matryoshka 16: the base's vectors have 16 numbers, all of which are"
     ):

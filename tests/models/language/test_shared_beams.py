@@ -43,7 +43,7 @@ def test_models_whose_attention_is_not_known_are_searched_as_before(tiny_llama, 
     loaded = load_text_generator(str(tiny_llama), max_length=60, device="cpu", dtype="float32")
     expected = generate_outputs(loaded, TEXTS, beams=2, output_tokens=14)
     monkeypatch.setattr("pairsmith.models.language.transformers_backend.SHARED_ATTENTION_TYPES", ())
-    monkeypatch.setattr(shared_beams, "search", None)  # would fail
+    monkeypatch.setattr(shared_beams, "search_shared_beams", None)  # would fail
     assert generate_outputs(loaded, TEXTS, beams=2, output_tokens=14) == expected
 
 

@@ -21,11 +21,11 @@ from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
 from pairsmith.steps.evaluate.results import mean_intervals
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, check_summarizer_name, lead_count
 from pairsmith.steps.evaluate.summaries import (
-    compare,
     evaluate_summaries,
     labelled_documents,
     lead_summaries,
     summary_figures,
+    summary_rouge,
 )
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ def test_figures_by_hand():
     # two and three pairs two are shared: F 4/5. The second shares none of its words.
     documents = of(("A storm came. Two boats sank.", "Two boats sank today."), ("Rain fell.", "It was wet."))
     written = ["Two boats sank.", "Sun shone."]
-    figures = summary_figures(compare(written, documents), written, documents, bootstrap=0)
+    figures = summary_figures(summary_rouge(written, documents), written, documents, bootstrap=0)
     assert figures["rouge1"] == pytest.approx(100 * (6 / 7) / 2, abs=1e-4)
     assert figures["rouge2"] == pytest.approx(100 * (4 / 5) / 2, abs=1e-4)
     assert figures["rougeL"] == figures["rougeLsum"] == figures["rouge1"]
@@ -78,7 +78,9 @@ def test_figures_by_hand():
 def test_lsum_compares_sentences():
     # The same two sentences the other way round: as one text half of the words are in order.
     documents = of(("x", "Dogs bark loudly. Cats sleep here."))
-    figures = summary_figures(compare(["Cats sleep here. Dogs bark loudly."], documents), ["y"], documents)
+    figures = summary_figures(
+        summary_rouge(["Cats sleep here. Dogs bark loudly."], documents), ["y"], documents
+    )
     assert (figures["rougeL"], figures["rougeLsum"]) == (50.0, 100.0)
     assert figures["settings"]["lines"] == "a sentence each"
 

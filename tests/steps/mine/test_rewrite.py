@@ -22,7 +22,7 @@ from pairsmith.models.text_generator import generate_outputs, load_text_generato
 from pairsmith.runs import Run
 from pairsmith.steps.mine import rewrite as rewriting
 from pairsmith.steps.mine.plan import plan_rewrite
-from pairsmith.steps.mine.rewrite import read_texts, rewrite, rewritten
+from pairsmith.steps.mine.rewrite import model_inputs, rewrite, rewritten
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.training import plan
 from pairsmith.steps.training.settings import TrainSummarizerSettings
@@ -79,7 +79,7 @@ def test_summaries_are_those_the_model_writes_of_the_documents(pairs, bart):
 def test_questions_are_written_of_answers_in_passages_and_the_rows_are_read_as_questions(pairs, bart):
     given = settings(pairs, bart, "reading", best=3)
     folder = rewrite(given, Run(pairs / "out", Silent()))
-    assert read_texts(folder.table(), "reading") == [pair.output for pair in ANSWERS[:3]]
+    assert model_inputs(folder.table(), "reading") == [pair.output for pair in ANSWERS[:3]]
     questions = list(read_questions(str(pairs / "out")))
     assert [question.context for question in questions] == [passage(n) for n in range(3)]
     assert all(question.question != ANSWERS[n].input for n, question in enumerate(questions))

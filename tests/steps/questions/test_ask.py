@@ -15,7 +15,7 @@ from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text.windows import passage_limit, passages
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
-from pairsmith.methods.quip.passages import cut
+from pairsmith.methods.quip.passages import cut_passages
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.language.sampling import truncate
 from pairsmith.models.language.sequences import draw_sequences, nucleus
@@ -277,7 +277,7 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     asking = load_generator(some)
     assert asking.limit == 30
     text = "1" * 30  # each a token of its own
-    (((passage,),), lost) = cut(asking, [Document("here", text, "", "", "here")])
+    (((passage,),), lost) = cut_passages(asking, [Document("here", text, "", "", "here")])
     assert (passage.text, lost) == (text, [])
     (read,) = encode_inputs(asking.model, [passage.text])
     assert len(read) == 32
@@ -294,7 +294,7 @@ def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
         if model == asker:
             assert all(weight.is_meta for weight in without.model.model.parameters())
         assert without.limit == loaded.limit
-        assert cut(without, texts) == cut(loaded, texts)
+        assert cut_passages(without, texts) == cut_passages(loaded, texts)
 
 
 def test_passages_are_runs_of_sentences_within_the_models_limit(asker):

@@ -12,7 +12,7 @@ from pairsmith.cli.app import make_app
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.steps.evaluate import retrievers
 from pairsmith.steps.search import route, vectors
-from pairsmith.steps.search.route import cut
+from pairsmith.steps.search.route import cut_line
 
 pytestmark = pytest.mark.slow
 
@@ -199,7 +199,7 @@ def test_what_is_shown(tmp_path, monkeypatch):
      ("角笛と太鼓", 6, "角笛…"), ("e\u0301e\u0301", 2, "e\u0301e\u0301")],
 )  # fmt: skip
 def test_lines_are_cut_to_a_width(line, width, expected):
-    assert cut(line, width) == expected
+    assert cut_line(line, width) == expected
 
 
 def test_json_holds_texts_as_they_are(tmp_path):

@@ -21,7 +21,7 @@ from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
-from pairsmith.data.text.instructed import ANSWER, QUESTION, prompt_of
+from pairsmith.data.text.instructed import ANSWER, QUESTION, instructed_prompt
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
     causal_limit,
@@ -93,7 +93,9 @@ EXAMPLES = [Example(text, target_text(answer, question)) for text, answer, quest
 
 def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
     for row, example in zip(causal_rows(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
-        assert writer.tokenizer.decode(row.tokens[: row.prompt_length]) == prompt_of(example.input, ANSWER)
+        assert writer.tokenizer.decode(row.tokens[: row.prompt_length]) == instructed_prompt(
+            example.input, ANSWER
+        )
         assert writer.tokenizer.decode(row.tokens[row.prompt_length :]) == example.output
     (chunk,) = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]

@@ -48,10 +48,10 @@ class Score:
     @property
     def margin(self) -> float | None:
         """Half the width of the mean's 95 % interval over seeds; None with a single seed."""
-        return margin(self.figures)
+        return interval_half_width(self.figures)
 
 
-def margin(values: Sequence[float]) -> float | None:
+def interval_half_width(values: Sequence[float]) -> float | None:
     """Half the width of the 95 % interval, by Student's t, of the mean of 1 to 10 values: ``t · s / √n``.
 
     None for a single value.

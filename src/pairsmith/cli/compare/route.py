@@ -30,7 +30,7 @@ ONCE = "once"
 _OURS = {COMPARISON_RECORD, COMPARISON, ONCE}
 
 
-def compare(
+def run_comparison(
     comparison: Comparison, out: Place, progress: Progress, *, fresh: bool = False, only_write: bool = False
 ) -> tuple[list[Score], dict[str, Cost]]:
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.

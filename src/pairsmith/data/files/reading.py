@@ -9,7 +9,7 @@ from pathlib import PurePath
 from pairsmith.core.errors import InputError, PairsmithError, first_line
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import read_titled
-from pairsmith.data.files.folders import documents_below, shown
+from pairsmith.data.files.folders import documents_below, printable_name
 from pairsmith.data.files.markup import read_html, read_markdown
 from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
@@ -49,7 +49,9 @@ class SourceDocument:
     @property
     def kind(self) -> str:
         """The end of the file's name, such as ``.pdf``; empty for a row of a table."""
-        return shown(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
+        return (
+            printable_name(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
+        )
 
     def read(self) -> Parsed:
         """The document's sections; raises ``Unreadable`` where nothing of it can be read."""
@@ -102,7 +104,9 @@ def source_documents(
     for source, name in zip(sources, names, strict=True):
         if files := _files(source):
             for path, file in files.items():
-                yield SourceDocument(_under(name, shown(path), source), shown(str(file)), file)
+                yield SourceDocument(
+                    _under(name, printable_name(path), source), printable_name(str(file)), file
+                )
         else:
             for row in read_titled(source, column=column, title_column=title_column):
                 yield SourceDocument(
@@ -120,14 +124,14 @@ def source_names(sources: Sequence[str]) -> list[str]:
     """What names of documents have of the names of their sources; empty where they have nothing of them."""
     if len(sources) > 1:
         return _names(sources)
-    return [shown(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
+    return [printable_name(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
 
 
 def _names(sources: Sequence[str]) -> list[str]:
     """A name for each source, numbered where several have the same."""
     names: list[str] = []
     for source in sources:
-        name = shown(source if is_hub_data(source) else display_name(place(source)) or "documents")
+        name = printable_name(source if is_hub_data(source) else display_name(place(source)) or "documents")
         same = sum(other == name or other.startswith(f"{name} (") for other in names)
         names.append(f"{name} ({same + 1})" if same else name)
     return names

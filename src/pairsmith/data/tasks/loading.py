@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from pairsmith.core.errors import TaskError, choices
+from pairsmith.core.errors import TaskError, known_names_hint
 from pairsmith.core.validation import KeyPath, ValidationFault, errors_of
 from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
 
@@ -25,7 +25,7 @@ def builtin_path(name: str) -> Path:
     """The YAML file of the built-in task ``name``."""
     if name not in builtin_tasks():
         raise TaskError(
-            f"no built-in task is called {name!r}; {choices(name, builtin_tasks())}. "
+            f"no built-in task is called {name!r}; {known_names_hint(name, builtin_tasks())}. "
             "A task of your own is given by the path of its YAML file."
         )
     return _BUILTIN / f"{name}.yaml"

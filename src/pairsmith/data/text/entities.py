@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, choices, first_line
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, first_line, known_names_hint
 from pairsmith.core.model_files import hash_files
 
 RULE = "rule"
@@ -57,7 +57,7 @@ def entities_of_texts(name: str) -> Callable[[Iterable[str]], Iterator[list[Enti
         return partial(map, find_entities)
     model = name.removeprefix(SPACY)
     if model == name or not model:
-        hint = choices(name, [RULE, f"{SPACY}MODEL"])
+        hint = known_names_hint(name, [RULE, f"{SPACY}MODEL"])
         raise SettingsError(f"no answer finder is called {name!r}; {hint}")
     return _spacy_finder(model)
 

@@ -27,7 +27,7 @@ class QuestionExample:
     question: str
 
 
-def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
+def instructed_prompt(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
     """The prompt: the instruction with a passage, and the beginning of the model's output."""
     return f"{instruction.replace('{passage}', passage)}\n{begun}"
 
@@ -35,7 +35,9 @@ def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
 def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = INSTRUCTION) -> str:
     """What stands before a prompt: the examples, each as a prompt with the whole output."""
     parts = (
-        prompt_of(example.passage, f"{ANSWER}{example.answer}{QUESTION}{example.question}{END}", instruction)
+        instructed_prompt(
+            example.passage, f"{ANSWER}{example.answer}{QUESTION}{example.question}{END}", instruction
+        )
         for example in examples
     )
     return "".join(f"{part}\n\n" for part in parts)

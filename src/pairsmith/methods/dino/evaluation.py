@@ -17,8 +17,14 @@ from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
-from pairsmith.metrics.bootstrap import interval, mean_draws, rounded, spearman_draws
-from pairsmith.metrics.classification import accuracy, confusion, macro_f1, precision_recall_f1, resampled
+from pairsmith.metrics.bootstrap import interval, mean_draws, rounded_interval, spearman_draws
+from pairsmith.metrics.classification import (
+    accuracy,
+    confusion_matrix,
+    macro_f1,
+    precision_recall_f1,
+    resampled,
+)
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 
@@ -61,10 +67,13 @@ class SuiteScores:
 
     def to_json(self) -> dict[str, Any]:
         """The suite's part of ``results.json``, figures rounded to four places."""
-        figures: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": rounded(self.all.interval)}
+        figures: dict[str, Any] = {
+            "all": round(self.all.value, 4),
+            "all_ci": rounded_interval(self.all.interval),
+        }
         if self.mean is not None:
             figures["mean"] = round(self.mean.value, 4)
-            figures["mean_ci"] = rounded(self.mean.interval)
+            figures["mean_ci"] = rounded_interval(self.mean.interval)
             figures["subsets"] = {name: round(value, 4) for name, value in self.subsets.items()}
         return figures | {"pairs": self.pairs}
 
@@ -243,12 +252,12 @@ def classification_figures(
         seed: of the resamples.
     """
     numbers = {label: number for number, label in enumerate(labels)}
-    table = confusion([numbers[label] for label in gold], predicted, len(labels))
+    table = confusion_matrix([numbers[label] for label in gold], predicted, len(labels))
     figures: dict[str, Any] = {}
     drawn = resampled(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
     for name, measure, values in zip(("accuracy", "macro_f1"), (accuracy, macro_f1), drawn, strict=True):
         figures[name] = round(100.0 * float(measure(table)), 4)
-        figures[f"{name}_ci"] = rounded(interval(100.0 * values))
+        figures[f"{name}_ci"] = rounded_interval(interval(100.0 * values))
     precision, recall, f1 = precision_recall_f1(table)
     counts = Counter(gold)
     figures["labels"] = {
@@ -297,7 +306,7 @@ def separation(pairs: LabelledPairs, cosines: Float64s, *, draws: int, seed: int
         "labels": {
             label: {
                 "mean": round(float(means[i]), 4),
-                "ci": rounded(interval(drawn[i])),
+                "ci": rounded_interval(interval(drawn[i])),
                 "count": int(counts[i].sum()),
             }
             for i, label in enumerate(labels)
@@ -305,7 +314,7 @@ def separation(pairs: LabelledPairs, cosines: Float64s, *, draws: int, seed: int
     }
     if len(labels) > 1 and all(isinstance(_order(label)[1], float) for label in labels):
         figures["gap"] = round(float(means[0] - means[-1]), 4)
-        figures["gap_ci"] = rounded(interval(drawn[0] - drawn[-1]))
+        figures["gap_ci"] = rounded_interval(interval(drawn[0] - drawn[-1]))
     return figures
 
 

@@ -128,7 +128,7 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
         yield task.instruction(counter, place)
 
 
-def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
+def prompt_tokens(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
     """The tokens of a prompt, as plain text or in the model's chat format, which not all models have.
 
     A prompt of far more characters than the model's context can hold gets stand-ins, one more than fit:
@@ -146,7 +146,7 @@ def encoded_requests(
     task: TaskSpec, model: SteerableModel | RemoteModel, requests: Iterable[TextRequest], *, steered: bool
 ) -> list[tuple[TextRequest, tuple[Prompt, ...]]]:
     """Each request with the tokens of its prompt and, where texts are ``steered``, of its counter-prompts."""
-    encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
+    encode = lru_cache(maxsize=64)(partial(prompt_tokens, task, model))  # an input's labels share prompts
     return [
         (request, tuple(map(encode, (request.prompt, *(request.counter_prompts if steered else ())))))
         for request in requests

@@ -82,7 +82,7 @@ def train_biencoder_on(
 
     def make() -> tuple[BiEncoder, TrainingTask[ContrastiveRow]]:
         torch.manual_seed(options.seed)
-        encoder = load_encoder(options)
+        encoder = load_biencoder(options)
         model = BiEncoder(encoder, scale=options.scale, style=style, style_weight=options.style_weight)
         measure = None
         if len(validation) > 1:
@@ -92,7 +92,7 @@ def train_biencoder_on(
     return train_at_each_rate(make, options, progress, checkpoints)
 
 
-def load_encoder(options: BiencoderOptions) -> SentenceTransformer:
+def load_biencoder(options: BiencoderOptions) -> SentenceTransformer:
     """Load the base: one encoder for inputs and outputs, or one for each."""
     device = pick_device(options.device)
 

@@ -12,7 +12,7 @@ from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.core.fields import OnePer
 from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
-from pairsmith.search.margin import each_once
+from pairsmith.search.margin import greedy_matching
 
 Numbers = Sequence[Float64s]
 """Columns of one number for each pair, each ``(n,)``."""
@@ -74,7 +74,7 @@ def rank_generated(pairs: pa.Table, judged: Float64s, targets: Float64s, one_per
 
     ``judged`` and ``targets`` are ``(n,)``, in [0, 1].
     """
-    values = agreement(judged, targets)
+    values = target_agreement(judged, targets)
     order = best_of_each(values, targets)
     return Ranking("agreement", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
 
@@ -92,7 +92,7 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
         wins[np.unique(_keys(pairs, "input")[order], return_index=True)[1]] = True
         return wins
     x, y = (np.unique(_keys(pairs, side), return_inverse=True)[1] for side in ("input", "output"))
-    wins[each_once(*(torch.from_numpy(side[order]) for side in (x, y))).numpy()] = True
+    wins[greedy_matching(*(torch.from_numpy(side[order]) for side in (x, y))).numpy()] = True
     return wins
 
 
@@ -151,7 +151,7 @@ def ranks(scores: Float32s) -> Float64s:
     return relative_ranks
 
 
-def agreement(judged: Float64s, targets: Float64s) -> Float64s:
+def target_agreement(judged: Float64s, targets: Float64s) -> Float64s:
     """How well a judge's scores agree with target scores, both ``(n,)`` in [0, 1]: ``1 - |judged - target|``.
 
     The result is ``(n,)`` float64, in [0, 1].

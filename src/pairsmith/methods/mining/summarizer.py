@@ -17,7 +17,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.metrics.rouge import rouge_scores
-from pairsmith.models.encode import padded
+from pairsmith.models.encode import padded_tokens
 from pairsmith.models.text_generator import (
     TextGenerator,
     add_marker,
@@ -125,7 +125,7 @@ class EncoderDecoderWithLoss(GeneratorWithLoss):
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
             some = [rows[number] for number in numbers]
-            labels = padded([row.target for row in some], IGNORED)
+            labels = padded_tokens([row.target for row in some], IGNORED)
             return {**input_features(self.generator, [row.input for row in some]), "labels": labels}
 
         return {"pairs": chunked([len(row.input) for row in rows], features, self.model.device)}

@@ -71,7 +71,7 @@ class UnitVectors:
         return ~(self.zero | self.other_style)
 
 
-def unit_vectors(
+def select_unit_vectors(
     vectors: Float32s,
     style_probability: Float32s | None = None,
     least_probability: float = 0.0,

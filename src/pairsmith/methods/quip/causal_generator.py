@@ -15,7 +15,7 @@ from pairsmith.data.text.instructed import (
     ANSWER,
     END,
     QUESTION,
-    prompt_of,
+    instructed_prompt,
     prompt_of_examples,
     room_for_passage,
 )
@@ -213,7 +213,7 @@ class CausalGenerator:
         before = prompt_of_examples(self._options.examples, instruction)
         if self._options.chat:
             return tuple(self.model.encode_chat(before + instruction.replace("{passage}", passage), begun))
-        return tuple(self.model.encode(before + prompt_of(passage, begun, instruction)))
+        return tuple(self.model.encode(before + instructed_prompt(passage, begun, instruction)))
 
 
 def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:

@@ -17,7 +17,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
+from pairsmith.data.text.instructed import ANSWER, END, QUESTION, instructed_prompt, room_for_passage
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import EncoderDecoderWithLoss, GeneratorRow, generator_rows
 from pairsmith.methods.quip.question_groups import QuestionGroups
@@ -70,7 +70,7 @@ def train_question_generator_on(
         writer = CausalWriter(options, device) if causal else SequenceWriter(options, device)
 
         def measure() -> float:
-            return token_accuracy(writer, chunks_of(validation, writer.collate))
+            return token_accuracy(writer, validation_chunks(validation, writer.collate))
 
         # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
         draw, measured = same_rows(examples), measure if validation else None
@@ -108,7 +108,9 @@ def generator_examples(questions: Iterable[Question], options: QuestionGenerator
                 break
 
 
-def check_examples(examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions) -> None:
+def check_generator_examples(
+    examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions
+) -> None:
     """Refuse to train without examples, to validate on none, or to share passages where a base cannot.
 
     ``validation`` is None where nothing is validated.
@@ -155,7 +157,7 @@ def causal_limit(base: str, tokenizer: Any) -> int:
             "tokenizer.json"
         )
     context = context_of(config)
-    around = len(_tokens(tokenizer, prompt_of("", ANSWER))[0])
+    around = len(_tokens(tokenizer, instructed_prompt("", ANSWER))[0])
     lead = len(_tokens(tokenizer, "x\n" + QUESTION)[0]) - len(_tokens(tokenizer, "x\n")[0])
     written = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
     room = room_for_passage(context, around, written)
@@ -186,7 +188,7 @@ def target_text(answer: str, question: str) -> str | None:
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[PromptAndTarget]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
-        prompt = prompt_of(example.input, ANSWER)
+        prompt = instructed_prompt(example.input, ANSWER)
         tokens, ends = _tokens(tokenizer, prompt + example.output)
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(prompt)), len(tokens))
@@ -240,7 +242,7 @@ class CausalWriter(CausalGeneratorWithLoss):
         return self.continuations(rows)
 
 
-def chunks_of(
+def validation_chunks(
     examples: Sequence[Example], collate: Callable[[Sequence[Example]], Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Tensor]]:
     """The chunks of validation examples, made from a few of them at a time.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError, ModelError, SettingsError, choices
+from pairsmith.core.errors import InputError, ModelError, SettingsError, known_names_hint
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import DtypeName
 from pairsmith.data.tagged import TaggedSentence, as_bio
@@ -114,7 +114,7 @@ def tag_after_training(
     return tag_sentences(tagger, test, tags, advance)
 
 
-def draw_examples(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
+def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
     """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken.
 
     Raises an ``InputError`` where a type has fewer, or where no sentence has an entity.
@@ -159,7 +159,7 @@ def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) ->
     for name in types:
         question = by_type.get(_type(name)) or by_type.get(_OTHER_NAMES.get(_type(name), ""))
         if question is None:
-            raise SettingsError(f"no question for the type {name!r}; {choices(name, by_type)}")
+            raise SettingsError(f"no question for the type {name!r}; {known_names_hint(name, by_type)}")
         questions[name] = question
     return questions
 

@@ -244,7 +244,7 @@ def few_shot_f1(
     }
 
 
-def draw_examples(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
+def draw_paraphrases(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
     """The first ``shots`` pairs of each class after shuffling, first those that are no paraphrases (Q9).
 
     Raises an ``InputError`` where a class has fewer.

@@ -45,7 +45,7 @@ def train_retriever_on(
 
     Step and rate are chosen by ``validation``, if it is not empty.
     """
-    check_examples(examples, options)
+    check_retrieval_examples(examples, options)
     positives = KnownPositives(examples)
     draw = retriever_row_maker(examples, positives, options.negatives)
 
@@ -81,7 +81,7 @@ def base_retriever(options: RetrieverOptions) -> SentenceTransformer:
     return encoder
 
 
-def check_examples(examples: Sequence[RetrievalExample], options: RetrieverOptions) -> None:
+def check_retrieval_examples(examples: Sequence[RetrievalExample], options: RetrieverOptions) -> None:
     """Refuse rows from which nothing can be learned with these options."""
     most, name = options.negatives, options.objective
     counts = [

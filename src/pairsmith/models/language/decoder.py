@@ -21,8 +21,8 @@ from pairsmith.core.errors import ModelError
 from pairsmith.models.language.combine import Combine
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import DecodingSession, Prompt, SteerableModel
-from pairsmith.models.language.sampling import Sampling, draw
-from pairsmith.models.language.steering import choose, combined
+from pairsmith.models.language.sampling import Sampling, draw_tokens
+from pairsmith.models.language.steering import combined, token_choices
 from pairsmith.runs.seeds import uniforms
 
 Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
@@ -272,7 +272,7 @@ class MultiPromptDecoder:
         rows = torch.tensor(listed, device=logits.device)
         if self._forbidden:
             logits[:, self._forbidden] = -torch.inf
-        choices = choose(logits, rows, self._rule, self._sampling)
+        choices = token_choices(logits, rows, self._rule, self._sampling)
         # The remaining tensors are small, and not every device has float64.
         kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
         if not bool(kept.isfinite().all()):
@@ -280,7 +280,7 @@ class MultiPromptDecoder:
         streams = np.array([group.stream for group in groups], dtype=np.uint64)
         positions = np.array([len(group.tokens) for group in groups])
         numbers = torch.from_numpy(uniforms(self._seed, streams, positions))
-        for group, token in zip(groups, draw(kept, tokens, numbers).tolist(), strict=True):
+        for group, token in zip(groups, draw_tokens(kept, tokens, numbers).tolist(), strict=True):
             group.tokens.append(token)
         if self._watch:
             p_main, p_combined = combined(logits, rows, self._rule)

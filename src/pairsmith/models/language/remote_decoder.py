@@ -18,7 +18,7 @@ from pairsmith.models.language.certified import certified
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.remote import RemoteModel
-from pairsmith.models.language.sampling import Sampling, draw
+from pairsmith.models.language.sampling import Sampling, draw_tokens
 from pairsmith.models.language.steering import Choices
 from pairsmith.runs.seeds import uniforms
 
@@ -104,7 +104,7 @@ class RemoteDecoder:
                 group.ending = "uncertified"
                 break
             number = torch.from_numpy(self._number(group, len(drawn)))
-            drawn.append(int(draw(choices.kept, choices.tokens, number)))
+            drawn.append(int(draw_tokens(choices.kept, choices.tokens, number)))
             if self._sampling.stop[-1] in self._model.text_of(drawn[-1]):
                 group.text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
                 if stop:

@@ -29,7 +29,7 @@ class Choices:
     tokens: Tensor
 
 
-def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
+def token_choices(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
     """Find the tokens that each group may draw next, and their probabilities, which sum to 1.
 
     There are as many columns as the group with the most tokens needs. A group with logits that are not finite

@@ -15,7 +15,12 @@ from pairsmith.core.fields import (
     WorldSize,
 )
 from pairsmith.core.settings import BY_CONTENT, Settings
-from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names, names_of
+from pairsmith.steps.evaluate.classification_settings import (
+    Classifier,
+    LabelNames,
+    check_names,
+    label_descriptions,
+)
 from pairsmith.steps.training.classifier_settings import TextColumn
 
 
@@ -61,4 +66,4 @@ class ClassifySettings(Settings):
 
     def names(self) -> dict[str, list[str]]:
         """The descriptions of each label; empty for a trained classifier."""
-        return names_of(self.name)
+        return label_descriptions(self.name)

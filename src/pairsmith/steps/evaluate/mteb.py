@@ -85,7 +85,7 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["MtebTask"], dict[str
     return tasks, inputs
 
 
-def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
+def load_mteb_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
     """The encoder, wrapped for mteb."""
     from pairsmith.steps.evaluate.mteb_tasks import Encoder
 
@@ -122,7 +122,7 @@ def _evaluated(
         if result is None:
             run.progress.say(f"task {number}/{len(tasks)} · {name}")
             mteb_tasks.load_data(task)
-            encoder = encoder or load_encoder(settings, model_revision(settings.model), run.progress)
+            encoder = encoder or load_mteb_encoder(settings, model_revision(settings.model), run.progress)
             result = mteb_tasks.run_task(task, encoder, settings.batch_size)
             # The file is what mteb's own program writes, except for rounding.
             write_atomic(path, (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode())

@@ -14,10 +14,10 @@ from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.storage import JSON
 from pairsmith.steps.evaluate.results import (
     Evaluated,
-    at_splits,
     evaluate_once,
     hash_rows,
     mean_intervals,
+    with_evaluation_splits,
     with_interval,
 )
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
@@ -63,7 +63,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     returned, ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of
     questions.
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
 
     def compute() -> Evaluated:

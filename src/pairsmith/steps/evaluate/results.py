@@ -13,7 +13,7 @@ from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
-from pairsmith.metrics.bootstrap import interval, rounded
+from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -37,7 +37,7 @@ Evaluated = tuple[Figures, PredictionRows | None]
 S = TypeVar("S", bound=Settings)
 
 
-def at_splits(settings: S, say: Say | None = None) -> S:
+def with_evaluation_splits(settings: S, say: Say | None = None) -> S:
     """The settings with a split named for each folder with several: ``test``, or ``train`` to train on.
 
     ``say`` is called with a message on the splits that are not used, if there are any.
@@ -216,7 +216,7 @@ def mean_intervals(
     draws: Float64s = np.empty((bootstrap, len(figures)))
     for draw in draws:
         draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
-    return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(figures)}
+    return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -199,7 +199,7 @@ def by_vectors(
     about = digest_of(str(depth), queries, documents) if kept else b""
     searched, best = kept.read(about) if kept else (0, [])
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
-        encode = partial(side_vectors, encoder, batch_size=batch_size, advance=bar.advance)
+        encode = partial(comparison_vectors, encoder, batch_size=batch_size, advance=bar.advance)
         x = torch.split(encode(queries, "query"), QUERIES)
         bar.skip(searched)
         for first in range(searched, len(documents), TOGETHER):
@@ -225,7 +225,7 @@ def nearest_with(
     return merged([before, neighbours], depth) if before else neighbours
 
 
-def side_vectors(
+def comparison_vectors(
     encoder: "SentenceTransformer",
     texts: Sequence[str],
     side: Side,

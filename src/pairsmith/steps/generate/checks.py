@@ -12,7 +12,7 @@ from pairsmith.steps.generate.settings import GenerateSettings
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
-def check(task: TaskSpec, settings: GenerateSettings) -> None:
+def check_settings(task: TaskSpec, settings: GenerateSettings) -> None:
     """Refuse settings that do not fit the task, before any text is generated."""
     if settings.rows is not None and settings.rows < rows_needed(task):
         raise SettingsError(

@@ -22,7 +22,7 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.methods.mining.units import answers_in_passages, sentences_of, unit_vectors
+from pairsmith.methods.mining.units import answers_in_passages, select_unit_vectors, sentences_of
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -249,12 +249,12 @@ def _load_encoder(
         share.finish()
         rejects = [reject for _, lost in pieces for reject in lost]
         style_probability = style.probability(vectors) if style and len(units) else None
-        return encoded(units, vectors, options, style_probability, rejects)
+        return encoded_rows(units, vectors, options, style_probability, rejects)
 
     return encode
 
 
-def encoded(
+def encoded_rows(
     units: Sequence[Unit],
     vectors: Float32s,
     options: EncodingOptions,
@@ -271,7 +271,7 @@ def encoded(
             f"model {options.encoder}: gives a vector that is not finite for {units[place].where}; use "
             "--dtype float32"
         )
-    scaled = unit_vectors(vectors, style_probability, options.units.style)
+    scaled = select_unit_vectors(vectors, style_probability, options.units.style)
     lost = list(rejects)
     for place in np.flatnonzero(~scaled.kept).tolist():
         unit = units[place]

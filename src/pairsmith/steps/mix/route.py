@@ -31,7 +31,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """
     refuse_sources(run, data=settings.data)
     kinds = as_set({source: row_kind(source) for source in settings.data}, settings)
-    kind, names = common_kind(kinds), names_of(settings.data)
+    kind, names = common_kind(kinds), mixed_source_names(settings.data)
     parts = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     # Given once or for each source, the same value means the same.
@@ -85,7 +85,7 @@ def common_kind(kinds: Mapping[str, RowKind]) -> RowKind:
     return kind
 
 
-def names_of(sources: Sequence[str]) -> dict[str, str]:
+def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
     """The name that rows give each source: not its path, and numbered where sources share a name."""
     names: dict[str, str] = {}
     for source in dict.fromkeys(sources):

@@ -20,7 +20,7 @@ from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
-def choose(
+def choose_negatives(
     pairs: QueryPairs,
     candidates: NDArray[np.uint32],
     scores: Float32s,
@@ -80,7 +80,7 @@ def shard_of_rows(
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows of ``NEGATIVES`` for some rows of the pairs, and rejects for the others.
 
-    ``chosen`` and ``of_rows`` are what ``choose`` gave and took.
+    ``chosen`` and ``of_rows`` are what ``choose_negatives`` gave and took.
     """
     pairs = positives.pairs
     numbers = np.arange(part.start, part.stop)

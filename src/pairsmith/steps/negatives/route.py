@@ -30,7 +30,7 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
-from pairsmith.steps.negatives.choosing import choose, shard_of_rows
+from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
     EncodedPositives,
     encode_positives,
@@ -46,7 +46,7 @@ from pairsmith.steps.negatives.search import (
     find_nearest,
     gather,
     leave_out,
-    looked_up,
+    neighbours_per_query,
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import SCORE_OF
@@ -126,7 +126,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in (query_folder, held)}
         search_folder = find_nearest(queries, corpus, settings, encodings, run)
         files = scratch("ids"), scratch("cosines")
-        near = gather(search_folder, len(queries), min(looked_up(settings), len(corpus)), files)
+        near = gather(search_folder, len(queries), min(neighbours_per_query(settings), len(corpus)), files)
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
         ranks = slice(settings.first_rank - 1, settings.last_rank)
         candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
@@ -147,7 +147,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             todo.unpack(judged, settings.shard_size, scores, of_rows)
         # Choose the negatives of each pair: texts with a clearly lower score than its positive.
         files = scratch("chosen"), scratch("chosen-scores")
-        chosen = choose(pairs, candidates, scores, of_rows, settings, files)
+        chosen = choose_negatives(pairs, candidates, scores, of_rows, settings, files)
         counts = _counts(positives, chosen, len(corpus), left_out, settings)
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")

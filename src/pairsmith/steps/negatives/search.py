@@ -38,9 +38,9 @@ from pairsmith.steps.search_parts import (
     SearchGroup,
     check_part_count,
     ids_of_stored,
+    neighbour_rows,
     parts_by_index,
     report_recall,
-    rows_of,
 )
 from pairsmith.steps.vectors import VectorFile
 
@@ -48,7 +48,7 @@ AT_ONCE = 4_096
 """Queries whose neighbours are held in memory at once."""
 
 
-def looked_up(settings: NegativesSettings) -> int:
+def neighbours_per_query(settings: NegativesSettings) -> int:
     """How many nearest texts of each query are searched for."""
     return settings.last_rank + SPARE
 
@@ -64,7 +64,7 @@ def find_nearest(
     group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
     if settings.index:
         needed = needed_vectors(settings.index, queries.width)
-        most = dict.fromkeys(("x", "y"), looked_up(settings))
+        most = dict.fromkeys(("x", "y"), neighbours_per_query(settings))
         blocks = [part.blocks[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
         blocks = [block for block in blocks if block.side == "x"]
     else:
@@ -79,7 +79,7 @@ def find_nearest(
         settings=settings.model_dump(
             mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
         )
-        | {"neighbours": looked_up(settings)},
+        | {"neighbours": neighbours_per_query(settings)},
         inputs=inputs,
         models={},
         planned=len(todo),
@@ -142,7 +142,7 @@ def _load_search(
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
     query_vectors, texts = queries.local().every(), corpus.local().vectors.every()
     device = torch.device(pick_device(settings.device))
-    memory, most = int(settings.memory * 2**30), looked_up(settings)
+    memory, most = int(settings.memory * 2**30), neighbours_per_query(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> RowsAndRejects:
@@ -155,7 +155,7 @@ def _load_search(
             )
         else:
             near = one_way_search(of_block, texts, most, memory=memory, device=device, advance=advance)
-        return rows_of(0, "x", block.queries[0], near, recall), to_table([], REJECT)
+        return neighbour_rows(0, "x", block.queries[0], near, recall), to_table([], REJECT)
 
     return search
 

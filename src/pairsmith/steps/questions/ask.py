@@ -28,7 +28,7 @@ from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import END, QuestionExample
 from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
-from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
+from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut_passages
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -166,7 +166,7 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     keys = [array("Q") for _ in settings.inputs]
     with run.progress.task("draw passages", count, "texts") as bar:
         for document in texts(settings):
-            (passages,), _ = cut(generator, [document])
+            (passages,), _ = cut_passages(generator, [document])
             keys[int(document.group)].extend(_key(settings.seed, passage) for passage in passages)
             bar.advance(1)
     limits = [2**64 - 1] * len(keys)
@@ -195,7 +195,7 @@ def _load_worker(
     generator = load_generator(settings)
 
     def work(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
-        of_texts, lost = cut(generator, shard.records)
+        of_texts, lost = cut_passages(generator, shard.records)
         passages = [
             passage
             for document, some in zip(shard.records, of_texts, strict=True)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place, is_folder, place
-from pairsmith.data.files.folders import shown
+from pairsmith.data.files.folders import printable_name
 from pairsmith.data.files.parsed import DocumentFault, Unreadable
 from pairsmith.data.files.reading import (
     UNKNOWN,
@@ -150,7 +150,7 @@ def _load_worker(
     def work(shard: RecordShard[SourceDocument], advance: Advance) -> RowsAndRejects:
         tables, rejects = [_CUT.empty_table()], list[Reject]()
         for document in shard.records:
-            rows, lost = chunks_of(document, settings)
+            rows, lost = document_chunks(document, settings)
             tables.append(rows)
             rejects += lost
             advance(1)
@@ -159,7 +159,7 @@ def _load_worker(
     return work
 
 
-def chunks_of(document: SourceDocument, settings: ChunkSettings) -> tuple[pa.Table, list[Reject]]:
+def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[pa.Table, list[Reject]]:
     """The chunks of a document, with their keys, and what of it could not be read."""
     try:
         parsed = document.read()
@@ -183,7 +183,10 @@ def chunks_of(document: SourceDocument, settings: ChunkSettings) -> tuple[pa.Tab
 
 def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
     # What a library says about a file may have half a character of it, which cannot be stored.
-    details = {key: shown(value) if isinstance(value, str) else value for key, value in fault.details.items()}
+    details = {
+        key: printable_name(value) if isinstance(value, str) else value
+        for key, value in fault.details.items()
+    }
     row = {"document": document.name, "where": document.where, **details}
     return Reject.of(text_id(document.name), fault.filter, fault.reason, row)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import pick_pair
@@ -41,7 +41,7 @@ def keys_of(texts: Iterable[str]) -> TextKeys:
     return np.concatenate(parts)
 
 
-def each_once(texts: Callable[[], Iterable[str]], keys: TextKeys, where: str) -> Iterator[Document]:
+def distinct_documents(texts: Callable[[], Iterable[str]], keys: TextKeys, where: str) -> Iterator[Document]:
     """Each text that is not blank once, in order; ``keys`` are theirs, ``(n,)``."""
     first = np.zeros(len(keys), bool)
     first[np.unique(keys, return_index=True)[1]] = True
@@ -106,7 +106,7 @@ class WrittenQueries:
 
     def distinct(self) -> Iterator[Document]:
         """Each query once."""
-        return each_once(self.texts, self.keys, self.source)
+        return distinct_documents(self.texts, self.keys, self.source)
 
     def rows(self, part: slice) -> pa.Table:
         """Some of the rows."""
@@ -148,7 +148,9 @@ class QuerySource:
             opened = DatasetFolder.open(path)
             split = split or opened.splits[0]
             if split not in opened.splits:
-                raise InputError(f"{name}: there is no split {split!r}; {choices(split, opened.splits)}")
+                raise InputError(
+                    f"{name}: there is no split {split!r}; {known_names_hint(split, opened.splits)}"
+                )
             count, schema = opened.split_rows[split], opened.schema()
             tables: Callable[..., Iterator[pa.Table]] = partial(opened.batches, split)
         else:

@@ -21,7 +21,7 @@ from pairsmith.steps.planning import (
     timed,
 )
 from pairsmith.steps.query_judge import seconds_to_judge
-from pairsmith.steps.retrieval.chunk import chunks_of, documents
+from pairsmith.steps.retrieval.chunk import document_chunks, documents
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
@@ -41,7 +41,7 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     count = number + beyond_samples(settings.documents, before)
     loading = time.monotonic() - begun
     begun = time.monotonic()
-    tables = [chunks_of(document, settings)[0] for document in sample]
+    tables = [document_chunks(document, settings)[0] for document in sample]
     chunks = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
     share = count / max(1, len(sample))
     return sharded(

@@ -17,7 +17,7 @@ from pairsmith.data.readers import column_text, text_id, with_names
 from pairsmith.data.sources import open_source
 from pairsmith.data.text.folding import folded
 from pairsmith.data.text_keys import TextKeys
-from pairsmith.steps.retrieval.generated_queries import WrittenQueries, each_once, keys_of
+from pairsmith.steps.retrieval.generated_queries import WrittenQueries, distinct_documents, keys_of
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import places_of
 
@@ -102,7 +102,7 @@ class Evaluation:
 
     def distinct(self) -> Iterator[Document]:
         """Each query once."""
-        return each_once(lambda: self.texts, keys_of(self.texts), "the evaluation")
+        return distinct_documents(lambda: self.texts, keys_of(self.texts), "the evaluation")
 
 
 def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:

@@ -15,7 +15,7 @@ from pairsmith.core.paths import CACHE_VARIABLE, cache_folder
 from pairsmith.core.progress import Progress
 from pairsmith.runs.storage import canonical_json, write_atomic
 from pairsmith.steps.evaluate.kept_search import digest_of
-from pairsmith.steps.evaluate.retrievers import TOGETHER, side_vectors
+from pairsmith.steps.evaluate.retrievers import TOGETHER, comparison_vectors
 from pairsmith.steps.search.settings import SearchSettings
 
 if TYPE_CHECKING:
@@ -84,7 +84,9 @@ def document_vectors(
         with progress.task("encode", sum(len(parts[place]) for place in lacking), "documents") as bar:
             for place in lacking:
                 texts = parts[place]
-                vectors = side_vectors(encoder, texts, "document", batch_size=batch_size, advance=bar.advance)
+                vectors = comparison_vectors(
+                    encoder, texts, "document", batch_size=batch_size, advance=bar.advance
+                )
                 try:
                     if cache:
                         cache.write(place * TOGETHER, vectors)

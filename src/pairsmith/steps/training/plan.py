@@ -14,7 +14,7 @@ from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import beyond_samples, has_no_sample
 from pairsmith.steps.shared import with_sources
-from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.reading import with_training_splits
 from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
 
@@ -117,7 +117,7 @@ def _readable(step: "TrainingStep[S, Any]", settings: S, before: Before) -> S:
     settings = with_sources(settings, step.sources, with_a_sample)
     if hasattr(settings, "mined"):
         settings = settings.model_copy(update={"mined": None, "encoder": None})  # the hard negatives
-    return at_splits(settings)
+    return with_training_splits(settings)
 
 
 class _Steps(Silent):

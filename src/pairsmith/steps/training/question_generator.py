@@ -6,7 +6,7 @@ from itertools import chain
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
-    check_examples,
+    check_generator_examples,
     generator_examples,
     train_question_generator_on,
 )
@@ -29,7 +29,7 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Questio
     examples = GeneratorExamples(generator_examples(questions, settings))
     others = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(others, settings))
-    check_examples(examples, validation if settings.validation else None, settings)
+    check_generator_examples(examples, validation if settings.validation else None, settings)
     return QuestionData(examples, questions.count, unread, validation)
 
 

@@ -18,7 +18,7 @@ E = TypeVar("E")
 C = TypeVar("C", bound=Sized)
 
 
-def at_splits(settings: S, say: Say | None = None) -> S:
+def with_training_splits(settings: S, say: Say | None = None) -> S:
     """The settings with a split named for each folder that has several: ``train``, or ``validation``.
 
     Corpora stay unchanged. ``say`` is called with a message about the splits that are not used.

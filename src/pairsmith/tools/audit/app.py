@@ -23,7 +23,7 @@ from pairsmith.core.errors import SettingsError, StorageError
 from pairsmith.core.progress import Progress
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
 from pairsmith.tools.audit.rows import Audit, order_of
-from pairsmith.tools.report.parts import column_words, shown
+from pairsmith.tools.report.parts import column_words, shown_text
 from pairsmith.tools.settings import AuditSettings
 
 _HOST = "127.0.0.1"
@@ -75,10 +75,10 @@ class AnnotationSession:
         texts = {} if row is None else self.audit.rows[row].texts
         return {
             "row": row,
-            "question": shown(self.audit.question, 1_000),
-            "texts": [[column_words(name), shown(text, LONGEST)] for name, text in texts.items()],
-            "labels": [shown(label) for label in self.audit.labels],
-            "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
+            "question": shown_text(self.audit.question, 1_000),
+            "texts": [[column_words(name), shown_text(text, LONGEST)] for name, text in texts.items()],
+            "labels": [shown_text(label) for label in self.audit.labels],
+            "meanings": [shown_text(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
             "done": len(order) - len(unlabelled),
             "total": len(order),
             "annotator": self.annotator,

@@ -23,7 +23,7 @@ _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
 """Namespace of the UUIDs that Argilla needs for annotators; each is derived from the name."""
 
 
-def export(
+def export_annotations(
     audit: Audit,
     said: Mapping[str, AnnotatorLabels],
     most: AnnotatorLabels,
@@ -37,7 +37,10 @@ def export(
     rows without one are rejects. ``source`` is the hash of the data, and ``sources`` their licences.
     """
     write_labelled(audit, said, most, out / LABELLED, source, sources)
-    files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}
+    files: dict[str, Any] = {
+        LABEL_STUDIO: label_studio_tasks(audit, said),
+        ARGILLA: argilla_records(audit, said),
+    }
     for name, content in files.items():
         write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
     write_atomic(
@@ -107,7 +110,7 @@ def write_labelled(
     )
 
 
-def label_studio(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
+def label_studio_tasks(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
     """Tasks with their annotations, for an import into Label Studio."""
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
     tasks: list[dict[str, Any]] = []
@@ -119,7 +122,7 @@ def label_studio(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict
     return tasks
 
 
-def argilla(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
+def argilla_records(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
     """Records with their responses, as ``Dataset.records.from_json`` of Argilla reads them."""
     people = {name: str(uuid.uuid5(_PEOPLE, name)) for name in said}
     return [

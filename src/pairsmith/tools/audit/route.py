@@ -14,11 +14,11 @@ from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
-from pairsmith.tools.audit.agreement import AnnotatorLabels, agreement, confusion
+from pairsmith.tools.audit.agreement import AnnotatorLabels, annotator_agreement, label_confusion
 from pairsmith.tools.audit.answers import ANSWERS_FILE, AnnotatorAnswers
 from pairsmith.tools.audit.closing import closing
-from pairsmith.tools.audit.export import LABELLED, export
-from pairsmith.tools.audit.rows import Audit, draw
+from pairsmith.tools.audit.export import LABELLED, export_annotations
+from pairsmith.tools.audit.rows import Audit, draw_audit
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import AuditSettings
 
@@ -43,7 +43,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         if find_spec(package) is None:
             raise MissingExtra(package, "audit")
     refuse_source(run, data=settings.data)
-    drawn = draw(DatasetFolder.open(settings.data), settings)
+    drawn = draw_audit(DatasetFolder.open(settings.data), settings)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("audit", settings.deciding(), inputs=inputs, models={})
     stopped: KeyboardInterrupt | None = None
@@ -60,7 +60,9 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
             said = {name: answers.of(name) for name in answers.annotators()}
             results = results_of(drawn, said)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-            export(drawn, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data]))
+            export_annotations(
+                drawn, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data])
+            )
             return results
 
         def finish() -> dict[str, Any]:
@@ -109,13 +111,15 @@ def results_of(drawn: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, A
     return {
         "rows": len(drawn.rows),
         "labelled": {name: len(labels) for name, labels in said.items()},
-        "confusion": confusion(drawn, list(said.values())),
-        "agreement": agreement(drawn, said),
-        "labels": {row.id: label for row in drawn.rows if (label := most(row.id, said)) is not None},
+        "confusion": label_confusion(drawn, list(said.values())),
+        "agreement": annotator_agreement(drawn, said),
+        "labels": {
+            row.id: label for row in drawn.rows if (label := majority_label(row.id, said)) is not None
+        },
     }
 
 
-def most(row: str, said: Mapping[str, AnnotatorLabels]) -> str | None:
+def majority_label(row: str, said: Mapping[str, AnnotatorLabels]) -> str | None:
     """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
     counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
     tie = len(counts) > 1 and counts[0][1] == counts[1][1]

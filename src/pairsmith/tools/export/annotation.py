@@ -18,7 +18,7 @@ _FITS = ("yes", "no")
 """The choices where rows have no label: whether their texts belong together."""
 
 
-def label_studio(splits: Splits, kind: RowKind) -> Files:
+def label_studio_files(splits: Splits, kind: RowKind) -> Files:
     """Label Studio: ``label-config.xml``, and each split's tasks with the rows' labels as predictions."""
     fields, choices = _fields(kind), _choices(splits, kind, "label-studio")
     yield "label-config.xml", [label_config(fields, choices, question_on(kind.texts, kind.claim == "score"))]
@@ -45,7 +45,7 @@ def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -
     return f"<View>\n{texts}  <Header value={quoteattr(question)}/>\n{opening}{buttons}  </Choices>\n</View>"
 
 
-def argilla(splits: Splits, kind: RowKind) -> Files:
+def argilla_files(splits: Splits, kind: RowKind) -> Files:
     """Argilla: ``settings.json``, and the records of each split with the rows' labels as suggestions."""
     fields, choices = _fields(kind), _choices(splits, kind, "argilla")
     settings = {

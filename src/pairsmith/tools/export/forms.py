@@ -7,7 +7,7 @@ from typing import Any
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
-from pairsmith.tools.export.annotation import argilla, label_studio
+from pairsmith.tools.export.annotation import argilla_files, label_studio_files
 from pairsmith.tools.export.negatives import (
     Files,
     Splits,
@@ -112,8 +112,8 @@ FORMS: Mapping[FormName, RowForm] = {
     "scored-tuples": _of_negatives("scored-tuples", scored_tuples),
     "tevatron": _of_negatives("tevatron", tevatron),
     "flag-embedding": _of_negatives("flag-embedding", flag_embedding),
-    "label-studio": label_studio,
-    "argilla": argilla,
+    "label-studio": label_studio_files,
+    "argilla": argilla_files,
 }
 
 

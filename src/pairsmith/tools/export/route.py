@@ -89,7 +89,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
     if tuples and (fewer := negatives.left_out(rows)):
         run.progress.say(
-            f"left out, as they have fewer than {negatives.most(rows)} negatives: {fewer:,} rows; "
+            f"left out, as they have fewer than {negatives.most_negatives(rows)} negatives: {fewer:,} rows; "
             "--form triplets takes all"
         )
     return _contents(FORMS[settings.form](rows, kind))

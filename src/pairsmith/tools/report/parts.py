@@ -60,7 +60,7 @@ class Bars:
             figure = f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
             colour = self.series[place] if self.series else 0
             unit = self.unit.removesuffix("s") if value == 1 else self.unit
-            yield shown(name, 100), f"{figure}{unit}", f"{70 * value / longest:.1f}", colour
+            yield shown_text(name, 100), f"{figure}{unit}", f"{70 * value / longest:.1f}", colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Page:
     checked: str = ""
 
 
-def render(page: Page) -> str:
+def render_page(page: Page) -> str:
     """The page as one HTML file with texts escaped, whose policy forbids scripts and external resources."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     source = resources.files("pairsmith.tools.report").joinpath("page.html").read_text(encoding="utf-8")
@@ -151,7 +151,7 @@ def column_words(name: str) -> str:
 _COLUMNS = {"sentence1": "sentence 1", "sentence2": "sentence 2"}
 
 
-def shown(text: str, longest: int = LONGEST) -> str:
+def shown_text(text: str, longest: int = LONGEST) -> str:
     """A text as it is shown: shortened if it is long, with invisible characters written as their names.
 
     Direction marks would otherwise reverse the rest of the page, and control characters stop some

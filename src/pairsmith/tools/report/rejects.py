@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
-from pairsmith.tools.report.parts import Bars, Block, ExampleRows, Note, PageSection, column_words, shown
+from pairsmith.tools.report.parts import Bars, Block, ExampleRows, Note, PageSection, column_words, shown_text
 from pairsmith.tools.report.rows import label_name
 from pairsmith.tools.settings import ReportSettings
 
@@ -32,7 +32,7 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> PageSect
                 of_reason = table.filter(pc.equal(names, reason)).slice(0, missing)
                 rows += map(str, of_reason.column("row").to_pylist())
     blocks += [
-        ExampleRows(shown(f"{reason}:", 200), [("", _columns(row)) for row in rows])
+        ExampleRows(shown_text(f"{reason}:", 200), [("", _columns(row)) for row in rows])
         for reason, rows in by_reason.items()
         if rows
     ]
@@ -46,9 +46,9 @@ def _columns(row: str) -> list[tuple[str, str]]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        return [("", shown(row))]
+        return [("", shown_text(row))]
     return [
-        (shown(column_words(name), 60), shown(label_name(cell)))
+        (shown_text(column_words(name), 60), shown_text(label_name(cell)))
         for name, cell in value.items()
         if name != "id" and cell != ""
     ]

@@ -25,7 +25,7 @@ from pairsmith.tools.report.models import (
 )
 from pairsmith.tools.report.origin import checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.parts import Finding, Page, PageSection, render, shown
+from pairsmith.tools.report.parts import Finding, Page, PageSection, render_page, shown_text
 from pairsmith.tools.report.traces import check_traces
 from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, read_record, run_page
 from pairsmith.tools.settings import ReportSettings
@@ -68,9 +68,9 @@ def report(settings: ReportSettings, run: Run) -> Place:
         of_rows = partial(dataset_sections, settings=settings, references=references, encoder=encoder)
         page = page_of(source, settings, of_rows)
         page = replace(
-            page, warnings=[replace(finding, text=shown(finding.text)) for finding in page.warnings]
+            page, warnings=[replace(finding, text=shown_text(finding.text)) for finding in page.warnings]
         )
-        write_atomic(run.out / PAGE, render(page).encode("utf-8", "replace"))
+        write_atomic(run.out / PAGE, render_page(page).encode("utf-8", "replace"))
         save(complete=True, data=str(source), warnings=[finding.text for finding in page.warnings])
     for warning in page.warnings:
         run.progress.say(f"warning: {warning.text}")
@@ -100,7 +100,7 @@ def record_name(folder: Place) -> str:
 
 def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
     """The page about a folder; ``of_rows`` makes the sections on a data set and collects its faults."""
-    kind, name = record_name(folder), shown(folder.name or str(folder), 100)
+    kind, name = record_name(folder), shown_text(folder.name or str(folder), 100)
     warn: list[Finding] = []
     if kind == MANIFEST:
         rows = DatasetFolder.open(folder)

@@ -9,7 +9,7 @@ from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.traces import Trace, traces
 from pairsmith.runs import DatasetFolder
 from pairsmith.tools.report.charts import lines
-from pairsmith.tools.report.parts import Block, Chart, Note, PageSection, Table, shown
+from pairsmith.tools.report.parts import Block, Chart, Note, PageSection, Table, shown_text
 from pairsmith.tools.settings import ReportSettings
 
 
@@ -62,12 +62,14 @@ def _first_texts(folder: DatasetFolder, count: int) -> list[str]:
 
 
 def _blocks(trace: Trace) -> Iterator[Block]:
-    begin = f"{shown(trace.input, 200)} → " if trace.input else ""
+    begin = f"{shown_text(trace.input, 200)} → " if trace.input else ""
     against = (
-        f" (against {', '.join(shown(counter, 40) for counter in trace.counters)})" if trace.counters else ""
+        f" (against {', '.join(shown_text(counter, 40) for counter in trace.counters)})"
+        if trace.counters
+        else ""
     )
-    end = f" — not kept: {shown(trace.rejected)}" if trace.rejected else ""
-    yield Note(f"{begin}{shown(trace.label, 40)}{against}: {shown(trace.text)}{end}")
+    end = f" — not kept: {shown_text(trace.rejected)}" if trace.rejected else ""
+    yield Note(f"{begin}{shown_text(trace.label, 40)}{against}: {shown_text(trace.text)}{end}")
     if not trace.counters or not trace.tokens:
         return
     series = {
@@ -84,4 +86,4 @@ def _blocks(trace: Trace) -> Iterator[Block]:
 
 
 def _token(text: str) -> str:
-    return shown(text.replace(" ", "·").replace("\n", "⏎"), 40)
+    return shown_text(text.replace(" ", "·").replace("\n", "⏎"), 40)

@@ -10,7 +10,7 @@ from pairsmith.core.paths import MANIFEST, Place, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
-from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown
+from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown_text
 from pairsmith.tools.report.words import STEPS
 
 RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.json"
@@ -54,11 +54,11 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     told = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
-    lead = [*([shown(told, _TOLD)] if told else []), f"{count}, {total} in all."]
+    lead = [*([shown_text(told, _TOLD)] if told else []), f"{count}, {total} in all."]
     verdict = "Nothing was found that speaks against what the steps made."
     if warn:
         verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")
-    title = shown(str(record.get("recipe", "")) or folder.name, 100)
+    title = shown_text(str(record.get("recipe", "")) or folder.name, 100)
     return Page(title, sections, warn, lead, verdict)
 
 
@@ -121,14 +121,19 @@ def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     rows = [
-        (f"{place}. {step.name}", _does(step.kind), shown(step.outcome, 200), _time(spent.get(step.name)))
+        (
+            f"{place}. {step.name}",
+            _does(step.kind),
+            shown_text(step.outcome, 200),
+            _time(spent.get(step.name)),
+        )
         for place, step in enumerate(steps, start=1)
     ]
     return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
 
 
 def _does(kind: str) -> str:
-    return f"{kind}: {STEPS[kind]}" if kind in STEPS else shown(kind, 60)
+    return f"{kind}: {STEPS[kind]}" if kind in STEPS else shown_text(kind, 60)
 
 
 def _time(seconds: float | None) -> str:
@@ -155,7 +160,7 @@ def _came_of_it(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
     if size_of(folder / RESULTS) is not None:
         figures = {name: value for name, value in read_record(folder / RESULTS).items() if name != "seconds"}
         rows = [
-            (shown(name.replace("_", " "), 100), number(value, 2))
+            (shown_text(name.replace("_", " "), 100), number(value, 2))
             for name, value in figures.items()
             if isinstance(value, int | float)
         ]
@@ -178,7 +183,7 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
     ]
     rows = []
     for name in names:
-        told = [shown(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
+        told = [shown_text(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
         rows.append((name, *told, *(_with_interval(*figures[name][figure]) for figure in shared)))
     head = ["step", *sides, *shared]
     yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Side by side: {kind}")
