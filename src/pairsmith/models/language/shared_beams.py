@@ -52,7 +52,7 @@ class BeamCache(SharedCache):
 
 
 def can_share_beams(network: Any) -> bool:
-    """Whether ``search_shared_beams`` knows the attention of a model: a decoder alone, of a known model type."""
+    """Whether ``search_shared_beams`` knows a model's attention: that of a decoder, of a known model type."""
     return not network.config.is_encoder_decoder and has_shared_attention(network)
 
 
