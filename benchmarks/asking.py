@@ -28,7 +28,7 @@ from decoding_models import build, matrix_rate, products
 from mining_data import squad_corpora
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import END, QUESTION, QuestionExample
+from pairsmith.data.text.instructed import CLOSING_QUOTE, QUESTION_CUE, QuestionExample
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.generators import generator_kind
 from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
@@ -160,7 +160,9 @@ class RecordedGenerator(CausalGenerator):
         """The operations of all tokens that had to be computed: each distinct prompt, and what was fed."""
         questions = [group for group in self.drawn if group.before]
         counts = needed([group for group in self.drawn if not group.before])
-        counts.tokens += sum(len(self._behind_line_break(QUESTION)) + len(x.tokens) - 1 for x in questions)
+        counts.tokens += sum(
+            len(self._behind_line_break(QUESTION_CUE)) + len(x.tokens) - 1 for x in questions
+        )
         counts.rows += sum(map(len, (group.tokens for group in questions)))
         return float(products(network, counts))
 
@@ -192,7 +194,9 @@ def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways
             Group((*group.main, *group.before), (), group.stream) for group in generator.drawn if group.before
         ]
         for groups, most in ((answers, GENERATED_ANSWER_TOKENS), (questions, GENERATED_QUESTION_TOKENS)):
-            sampling = Sampling(top_k=0, top_p=options.top_p, max_tokens=most, stop=END, may_end=True)
+            sampling = Sampling(
+                top_k=0, top_p=options.top_p, max_tokens=most, stop=CLOSING_QUOTE, may_end=True
+            )
             generate_in_batches(network, model, groups[: -(-len(groups) // PART)], sampling, size)
         return -(-len(texts) * options.questions // PART) / (perf_counter() - begun)
 
@@ -207,7 +211,7 @@ def examples(questions: Sequence[Question]) -> tuple[QuestionExample, ...]:
     shown = {
         question.context: question
         for question in questions
-        if END not in question.question + question.answers[0].text
+        if CLOSING_QUOTE not in question.question + question.answers[0].text
     }
     return tuple(
         QuestionExample(question.context, question.answers[0].text.strip(), question.question)

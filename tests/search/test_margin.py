@@ -154,7 +154,7 @@ def test_a_text_of_two_numbers_is_taken_once(retrieval):
 
 @pytest.mark.parametrize("together", [1, 2, 100])
 def test_each_text_once_by_hand(together, monkeypatch):
-    monkeypatch.setattr(margins, "TOGETHER", together)
+    monkeypatch.setattr(margins, "PAIRS_AT_ONCE", together)
     x, y = torch.tensor([0, 0, 2, 1, 1, 3]), torch.tensor([1, 0, 1, 0, 2, 2])
     assert greedy_matching(x, y).tolist() == [0, 3, 5]
     assert greedy_matching(x[:0], y[:0]).tolist() == []

@@ -13,7 +13,7 @@ from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
 from pairsmith.cli.step import Step, StepTable, command_of
-from pairsmith.cli.steps import SOURCES, STEPS
+from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
@@ -45,7 +45,7 @@ _SECTIONS = {
 
 
 _MODELS = {"model", "base", "encoder", "judge"}
-_PLACES = _MODELS | SOURCES | {"out"}
+_PLACES = _MODELS | SOURCE_SETTINGS | {"out"}
 """Options that name something, so that an empty text is a mistake."""
 
 
@@ -137,7 +137,7 @@ def step_command(step: Step) -> Callable[..., None]:
         from pairsmith.data.sources import check_there
         from pairsmith.runs import Run
 
-        for name in SOURCES & step.settings.model_fields.keys():
+        for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
             sources = getattr(settings, name)
             for source in sources if isinstance(sources, list) else [sources]:
                 if isinstance(source, str):

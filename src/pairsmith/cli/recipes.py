@@ -24,7 +24,7 @@ from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.step import Step, StepTable
-from pairsmith.cli.steps import SOURCES, STEPS
+from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, known_names_hint
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
@@ -252,7 +252,7 @@ class _Reader:
             if target == name:
                 values[key] = value
                 faults = list(_text_faults(value, earlier))
-                if key in SOURCES and not faults:
+                if key in SOURCE_SETTINGS and not faults:
                     faults += _missing(value)
                 self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
         if self.seed is not None and "seed" in step.settings.model_fields:

@@ -44,7 +44,7 @@ from pairsmith.steps.training.settings import (
 )
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 
-SOURCES = frozenset({
+SOURCE_SETTINGS = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
     "corpus", "evaluation", "chunks", "judgements", "labelled",
 })  # fmt: skip

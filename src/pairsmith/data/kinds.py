@@ -17,7 +17,7 @@ from pairsmith.data.sources import open_source
 from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
 
 Row = Mapping[str, Any]
-PAIR = text_schema("id", "input", "output")
+INPUT_AND_OUTPUT = text_schema("id", "input", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,9 @@ _LABELLED = RowKind(
     "labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR)
 )
 _TEXTS = RowKind("labelled texts", LABELLED_TEXT, ("text",), "label", _plain(LABELLED_TEXT))
-_PAIRS = RowKind("pairs of inputs and outputs", PAIR, ("input", "output"), "", _plain(PAIR))
+_PAIRS = RowKind(
+    "pairs of inputs and outputs", INPUT_AND_OUTPUT, ("input", "output"), "", _plain(INPUT_AND_OUTPUT)
+)
 WITH_NEGATIVES = RowKind("queries with negatives", NEGATIVES, ("query", "positive"), "", _negatives)
 
 _KINDS: Sequence[tuple[set[str], RowKind]] = (

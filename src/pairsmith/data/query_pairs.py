@@ -28,7 +28,7 @@ def read_query_pairs(
     """Read pairs one at a time; a row whose positive is a list makes a pair of each of its texts.
 
     ``source`` is as for ``read_texts``; a file needs a header. By default the columns are the first of
-    ``query_columns.QUERIES`` and of ``POSITIVES`` that exist.
+    ``QUERY_COLUMNS`` and of ``POSITIVES`` that exist.
     """
     opened = open_source(source)
     names: tuple[str, str, str | None] | None = None

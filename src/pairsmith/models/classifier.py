@@ -22,7 +22,7 @@ from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
 from pairsmith.models.trained_on import read_trained_on, write_trained_on
 
-HEAD = "classifier.safetensors"
+CLASSIFIER_FILE = "classifier.safetensors"
 LABELS = "classifier.json"
 
 
@@ -147,7 +147,7 @@ def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
     """Save a classifier and its card in the folder ``out``."""
     save_sentence_encoder(classifier.encoder, out)
     head = {"weight": classifier.weight, "bias": classifier.bias}
-    save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / HEAD))
+    save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / CLASSIFIER_FILE))
     described = {"labels": list(classifier.labels), "normalize_embeddings": True}
     (out / LABELS).write_text(json.dumps(described, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     write_trained_on(out, classifier.trained_on)
@@ -172,7 +172,7 @@ def load_classifier(
     folder = Path(resolve_model(model))
     try:
         labels = tuple(map(str, json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]))
-        head = load_file(str(folder / HEAD))
+        head = load_file(str(folder / CLASSIFIER_FILE))
         weight, bias = head["weight"], head["bias"]
     except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
         raise ModelError(

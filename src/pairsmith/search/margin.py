@@ -17,7 +17,7 @@ from pairsmith.search.exact import Neighbours
 
 MarginName = Literal["ratio", "distance", "absolute"]
 RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
-TOGETHER = 2**16
+PAIRS_AT_ONCE = 2**16
 """Pairs whose texts are looked up at once where each text is taken once."""
 
 
@@ -170,8 +170,8 @@ class UsedTexts:
         of_x, of_y = self._x, self._y
         every_x, every_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
         parts = [np.zeros(0, np.int64)]
-        for start in range(0, len(x), TOGETHER):
-            some_x, some_y = x[start : start + TOGETHER], y[start : start + TOGETHER]
+        for start in range(0, len(x), PAIRS_AT_ONCE):
+            some_x, some_y = x[start : start + PAIRS_AT_ONCE], y[start : start + PAIRS_AT_ONCE]
             free = np.flatnonzero((every_x[some_x] | every_y[some_y]) == 0)
             places: list[int] = []
             for place, one, other in zip(

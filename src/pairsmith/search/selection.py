@@ -13,7 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.paths import Place
-from pairsmith.runs.sorting import ROWS, Column, Rows, SortColumns, changes, sorted_rows, sorted_within
+from pairsmith.runs.sorting import (
+    ROWS_AT_ONCE,
+    Column,
+    Rows,
+    SortColumns,
+    changes,
+    sorted_rows,
+    sorted_within,
+)
 from pairsmith.runs.storage import storage_errors
 from pairsmith.search.margin import RetrievalName, ScoredCandidates, UsedTexts
 
@@ -69,9 +77,9 @@ class PairFile:
         return paired
 
     def parts(self) -> Iterator[Rows]:
-        """All rows in order, in parts of at most a quarter of ``ROWS``."""
+        """All rows in order, in parts of at most a quarter of ``ROWS_AT_ONCE``."""
         with self._path.open("rb") as file:
-            while len(rows := np.fromfile(file, np.uint32, ROWS)):
+            while len(rows := np.fromfile(file, np.uint32, ROWS_AT_ONCE)):
                 yield rows.reshape(-1, 4)
 
 
@@ -84,7 +92,7 @@ def choose_from_files(
     sizes: tuple[int, int],
     *,
     best: int | None = None,
-    rows: int = ROWS,
+    rows: int = ROWS_AT_ONCE,
 ) -> None:
     """Add to ``into`` the pairs that ``margin.select_pairs`` selects, in the same order.
 

@@ -19,7 +19,7 @@ from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import needed_vectors
 
-QUERIES = 2**24
+SAVED_QUERIES = 2**24
 """Most queries that are searched in an index and saved together."""
 SAVED = 2**26
 """Most neighbours that are saved together in a search by an index; each takes about 40 bytes of memory."""
@@ -102,7 +102,7 @@ def parts_by_index(
 
 def together(neighbours: int) -> int:
     """How many queries are searched in an index and saved together, each with so many neighbours."""
-    return max(1, min(QUERIES, SAVED // neighbours))
+    return max(1, min(SAVED_QUERIES, SAVED // neighbours))
 
 
 def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.provenance import Provenance
 from pairsmith.runs.storage import storage_errors, upload
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.logs import FOLDER, remove_logs
+from pairsmith.training.logs import LOGS_FOLDER, remove_logs
 
 TRAINING_RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
@@ -54,7 +54,7 @@ class ModelFolder:
     def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
         self._out = out
         self.step, self.sources = identity.step, sources
-        self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / FOLDER)
+        self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / LOGS_FOLDER)
         self._identity = identity
         self.finished = False
 
@@ -150,7 +150,7 @@ class ModelFolder:
         with storage_errors(self._out):
             if not keep_checkpoints:
                 self.checkpoints.remove()
-                remove_logs(self._out / FOLDER)
+                remove_logs(self._out / LOGS_FOLDER)
             if isinstance(self._out, Path):
                 shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             remove_files([self._out / name for name in record.files] if record else [])

@@ -8,7 +8,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.quip import names as module
 from pairsmith.methods.quip.names import (
-    QUESTIONS,
+    TYPE_QUESTIONS,
     Tagger,
     TaggerOptions,
     Words,
@@ -42,7 +42,7 @@ def test_a_training_that_diverged_has_no_figure(tiny_bert):
 def test_rows_begin_as_the_start_vectors_of_their_questions(student):
     tags = ["O", "B-PER", "I-PER", "B-LOC"]
     questions = questions_for(types_of(SENTENCES))
-    assert questions == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
+    assert questions == {"O": TYPE_QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
     encoder = load_span_encoder(student, device="cpu")
     rows = question_rows(encoder, tags, questions)
     starts, _ = question_vectors(encoder, ["Who is a person ?"])
@@ -190,7 +190,7 @@ def test_two_sentences_are_learned_by_heart_without_files_or_settings(student):
     with pytest.raises(
         ModelError, match="the encoder has no heads for questions; give one that load_student"
     ):
-        tag_after_training(tokens, SENTENCES, SENTENCES, QUESTIONS)
+        tag_after_training(tokens, SENTENCES, SENTENCES, TYPE_QUESTIONS)
 
 
 def test_a_type_has_both_tags_even_if_one_does_not_occur():

@@ -6,7 +6,7 @@ import pytest
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import ChunkRow, QueryExample
-from pairsmith.methods.retrieval.queries import QUERY_TEMPLATES, TEXTS, QueryWriter
+from pairsmith.methods.retrieval.queries import EXAMPLE_TEXTS, QUERY_TEMPLATES, QueryWriter
 from pairsmith.methods.retrieval.query_options import QueryOptions
 from pairsmith.models.language.scripted import ScriptedModel
 
@@ -184,7 +184,7 @@ def test_without_examples_of_the_user_invented_ones_of_the_kind_are_shown():
     shown = min(seen)
     assert shown.count("Task: Write a short claim that the text supports.") == 3
     assert all(f'Claim: "{example}"' in shown for example in QUERY_TEMPLATES["statement"].examples)
-    assert shown.index(TEXTS[0]) < shown.index(TEXTS[1]) < shown.index('"aaa"')
+    assert shown.index(EXAMPLE_TEXTS[0]) < shown.index(EXAMPLE_TEXTS[1]) < shown.index('"aaa"')
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
             SearchBlock(1, "x", (0, 2), (0, 1)), SearchBlock(1, "y", (0, 1), (0, 2)),
         )
     ]  # fmt: skip
-    monkeypatch.setattr(search_parts, "QUERIES", 3)
+    monkeypatch.setattr(search_parts, "SAVED_QUERIES", 3)
     queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
     assert queries == [(0, 2), (2, 5), (0, 3)]
     monkeypatch.setattr(search_parts, "SAVED", 2_048)
@@ -373,7 +373,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
         return Encoded.of(folder, tmp_path / f"{name}.vectors")
 
     x, y = side("x", 500), side("y", 30_000)
-    monkeypatch.setattr(search_parts, "QUERIES", 200)
+    monkeypatch.setattr(search_parts, "SAVED_QUERIES", 200)
     given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
     texts = CorpusTexts(x, tmp_path / "x.texts"), CorpusTexts(y, tmp_path / "y.texts")
 

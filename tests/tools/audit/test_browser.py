@@ -18,7 +18,7 @@ from pairsmith.cli.compare.recipe import Trial
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import ScoredPair
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.tools.audit.app import LONGEST
+from pairsmith.tools.audit.app import LONGEST_TEXT
 from pairsmith.tools.audit.route import audit
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
@@ -247,7 +247,7 @@ def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
         assert all(url.startswith(address.partition("?")[0]) for url in seen)
         window.close()
         row_count = 2  # all texts have been shown
-    assert {shown_text(text, LONGEST) for text in TEXTS} <= shown_texts
+    assert {shown_text(text, LONGEST_TEXT) for text in TEXTS} <= shown_texts
     for label in labels:
         assert any(button.endswith(shown_text(label)) for button in shown_labels), label
 

@@ -88,11 +88,11 @@ def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
     return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
-HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to train")
+TABLE_HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to train")
 
 
 def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tuple[str, ...]]:
-    """The comparison as table rows under ``HEAD``; costs are those of all rows of a way."""
+    """The comparison as table rows under ``TABLE_HEAD``; costs are those of all rows of a way."""
     lines: list[tuple[str, ...]] = []
     for score in scores:
         ways = score.trial.ways
@@ -114,4 +114,4 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
 
 def table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
     """The comparison as a plain table, numbers right-aligned."""
-    return plain_table([HEAD, *rows_of_table(scores, costs)])
+    return plain_table([TABLE_HEAD, *rows_of_table(scores, costs)])

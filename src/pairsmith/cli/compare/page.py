@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pairsmith.cli.compare.file import Comparison
-from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table, tokens_of
+from pairsmith.cli.compare.outcome import TABLE_HEAD, Cost, Score, rows_of_table, tokens_of
 from pairsmith.tools.report.charts import Point, lines
 from pairsmith.tools.report.parts import (
     Block,
@@ -42,7 +42,7 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
         ]
     )
     table = Table(
-        HEAD,
+        TABLE_HEAD,
         [tuple(shown_text(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
         note="To make: the time for all rows of a way, made once, and the models trained for them; mean "
         "over seeds. Tokens: those of all texts that models wrote, also of texts that were not kept.",

@@ -28,7 +28,7 @@ READERS: Mapping[str, Callable[[bytes], Parsed]] = {
 }
 """How files are read, by the ends of their names."""
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-UNKNOWN = "unknown kind"
+UNKNOWN_KIND = "unknown kind"
 NO_TEXT = DocumentFault(EMPTY, "it has no text")
 
 
@@ -85,7 +85,7 @@ def _parsed(kind: str, data: bytes) -> Parsed:
 
 def _unknown(kind: str) -> DocumentFault:
     what = f"a {kind} file" if kind else "a file without a suffix"
-    return DocumentFault(UNKNOWN, f"{what}; known are {', '.join(READERS)}")
+    return DocumentFault(UNKNOWN_KIND, f"{what}; known are {', '.join(READERS)}")
 
 
 def source_documents(

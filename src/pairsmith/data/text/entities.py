@@ -26,7 +26,7 @@ SPACY = "spacy:"
 Span = tuple[int, int]
 _PASSAGES = 64
 """Passages that spaCy reads at once."""
-LONGEST = 100
+LONGEST_ANSWER = 100
 """Longest candidate of the rule in characters; anything longer answers no question."""
 
 
@@ -117,7 +117,7 @@ def find_entities(text: str) -> list[Entity]:
     which a passage has 24 on average.
     """
     spans = [span for kind in _KINDS for span in kind(text)]
-    return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST))
+    return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST_ANSWER))
 
 
 def _distinct(text: str, spans: Iterable[Span]) -> list[Entity]:

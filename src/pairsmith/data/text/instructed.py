@@ -8,13 +8,13 @@ INSTRUCTION = (
 )
 """The default instruction, with which ``train-asker`` trains question generators."""
 
-ANSWER = 'Answer: "'
+ANSWER_CUE = 'Answer: "'
 """The beginning of the model's output."""
 
-QUESTION = '"\nQuestion: "'
+QUESTION_CUE = '"\nQuestion: "'
 """The text between answer and question."""
 
-END = '"'
+CLOSING_QUOTE = '"'
 """The end of an answer, and of a question."""
 
 
@@ -36,7 +36,9 @@ def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = I
     """What stands before a prompt: the examples, each as a prompt with the whole output."""
     parts = (
         instructed_prompt(
-            example.passage, f"{ANSWER}{example.answer}{QUESTION}{example.question}{END}", instruction
+            example.passage,
+            f"{ANSWER_CUE}{example.answer}{QUESTION_CUE}{example.question}{CLOSING_QUOTE}",
+            instruction,
         )
         for example in examples
     )

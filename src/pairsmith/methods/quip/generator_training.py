@@ -17,7 +17,13 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import ANSWER, END, QUESTION, instructed_prompt, room_for_passage
+from pairsmith.data.text.instructed import (
+    ANSWER_CUE,
+    CLOSING_QUOTE,
+    QUESTION_CUE,
+    instructed_prompt,
+    room_for_passage,
+)
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import EncoderDecoderWithLoss, GeneratorRow, generator_rows
 from pairsmith.methods.quip.question_groups import QuestionGroups
@@ -157,8 +163,8 @@ def causal_limit(base: str, tokenizer: Any) -> int:
             "tokenizer.json"
         )
     context = context_of(config)
-    around = len(_tokens(tokenizer, instructed_prompt("", ANSWER))[0])
-    lead = len(_tokens(tokenizer, "x\n" + QUESTION)[0]) - len(_tokens(tokenizer, "x\n")[0])
+    around = len(_tokens(tokenizer, instructed_prompt("", ANSWER_CUE))[0])
+    lead = len(_tokens(tokenizer, "x\n" + QUESTION_CUE)[0]) - len(_tokens(tokenizer, "x\n")[0])
     written = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
     room = room_for_passage(context, around, written)
     if room < 1:
@@ -180,15 +186,15 @@ def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
 
 
 def target_text(answer: str, question: str) -> str | None:
-    """The target text after ``ANSWER``; None if a quotation mark in answer or question would end it early."""
+    """The target text after ``ANSWER_CUE``; None if a quotation mark in it would end it early."""
     answer, question = " ".join(answer.split()), " ".join(question.split())
-    return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
+    return None if CLOSING_QUOTE in answer + question else f"{answer}{QUESTION_CUE}{question}{CLOSING_QUOTE}"
 
 
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[PromptAndTarget]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
-        prompt = instructed_prompt(example.input, ANSWER)
+        prompt = instructed_prompt(example.input, ANSWER_CUE)
         tokens, ends = _tokens(tokenizer, prompt + example.output)
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(prompt)), len(tokens))

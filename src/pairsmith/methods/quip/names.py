@@ -26,7 +26,7 @@ from pairsmith.models.token_vectors import TokenEncoder, start_tokens
 from pairsmith.runs.seeds import generator
 from pairsmith.training.quick import quick_training
 
-QUESTIONS: Mapping[str, str] = {
+TYPE_QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",
     "person": "Who is a person ?",
     "location": "What is a location ?",
@@ -151,10 +151,10 @@ def types_of(sentences: Sequence[TaggedSentence]) -> list[str]:
 def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
     """The question for O and for each of the entity types (Q10).
 
-    They are those of ``own``, or else of ``QUESTIONS``. Case, and whether a name has a hyphen or an
+    They are those of ``own``, or else of ``TYPE_QUESTIONS``. Case, and whether a name has a hyphen or an
     underscore, make no difference in looking a type up. Raises a ``SettingsError`` where a type has none.
     """
-    by_type = {_type(name): question for name, question in [*QUESTIONS.items(), *(own or {}).items()]}
+    by_type = {_type(name): question for name, question in [*TYPE_QUESTIONS.items(), *(own or {}).items()]}
     questions = {"O": by_type["o"]}
     for name in types:
         question = by_type.get(_type(name)) or by_type.get(_OTHER_NAMES.get(_type(name), ""))

@@ -15,11 +15,11 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.search.exact import nearest, products_with
 
-BLOCK = 1_024
+QUERIES_AT_ONCE = 1_024
 """Number of queries, the rows of the similarity matrix, that are compared at once."""
 NEIGHBOURS = 2**22
 """Neighbours that are held at once."""
-KEPT = 16_384
+KEPT_AT_ONCE = 16_384
 """Number of earlier kept queries, the columns of the similarity matrix, that are compared at once."""
 
 
@@ -83,11 +83,11 @@ def near_copies(
     originals = np.full(len(rows), -1, np.int64)
     kept: list[int] = []
     named: dict[int, int] = {}
-    for start in range(0, len(rows), BLOCK):
-        block = slice(start, min(start + BLOCK, len(rows)))
+    for start in range(0, len(rows), QUERIES_AT_ONCE):
+        block = slice(start, min(start + QUERIES_AT_ONCE, len(rows)))
         of_block = vectors[torch.from_numpy(rows[block])]
         if threshold < 1:
-            for part in map(np.array, in_batches(kept, KEPT)):
+            for part in map(np.array, in_batches(kept, KEPT_AT_ONCE)):
                 close = of_block @ vectors[torch.from_numpy(rows[part])].T >= threshold
                 new = close.any(dim=1).numpy() & (originals[block] < 0)
                 originals[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]

@@ -50,7 +50,7 @@ QUERY_TEMPLATES: Mapping[QueryKind, QueryTemplate] = {
         ("Heat keeps the leaves of green tea from turning brown.", "Orvel's bridge is too narrow for carts."),
     ),
 }
-TEXTS = (
+EXAMPLE_TEXTS = (
     "Tea: The leaves of green tea are heated soon after they are picked. The heat ends what would turn them "
     "brown. Those of black tea are left to lie for hours first.",
     "Orvel: Two bridges cross the river here. The old one is two metres wide, so that no cart could "
@@ -182,7 +182,7 @@ class QueryWriter:
             return self._examples
         return [
             QueryExample(query, text)
-            for query, text in zip(QUERY_TEMPLATES[kind].examples, TEXTS, strict=True)
+            for query, text in zip(QUERY_TEMPLATES[kind].examples, EXAMPLE_TEXTS, strict=True)
         ]
 
     def _draw(self, requests: Sequence[QueryRequest], number: int, advance: Advance) -> list[list[Group]]:

@@ -4,7 +4,7 @@ The ratio log p(text | context) - log p(text) is what knowing one text says abou
 mutual information), so that texts that are likely anyway gain nothing by it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,8 +29,7 @@ from pairsmith.models.language.prefix_batches import (
 )
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.transformers_backend import context_of
-
-Advance = Callable[[int], None]
+from pairsmith.runs.work import Advance
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pairsmith.steps.shared import load_options
 if TYPE_CHECKING:
     from pairsmith.steps.evaluate.mteb_tasks import Encoder, MtebTask
 
-FOLDER = "mteb"
+MTEB_FOLDER = "mteb"
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def _evaluated(
     encoder: Encoder | None = None
     if there is None:
         with storage_errors(run.out):
-            remove_files(inside(run.out / FOLDER))
+            remove_files(inside(run.out / MTEB_FOLDER))
     for number, task in enumerate(tasks, start=1):
         name = task.metadata.name
-        file = f"{FOLDER}/{name}.json"
+        file = f"{MTEB_FOLDER}/{name}.json"
         path = run.out / file
         result = _done(path, there.files.get(file)) if there else None
         if result is None:

@@ -44,7 +44,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
     could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
     documents that were retrieved first. A search by vectors that was stopped goes on behind the last
-    ``TOGETHER`` documents that it had finished. With ``against`` the results have what
+    ``DOCUMENTS_AT_ONCE`` documents that it had finished. With ``against`` the results have what
     ``retrieval_differences`` returns under this name.
     """
     settings = resolve_dtype(settings, run)

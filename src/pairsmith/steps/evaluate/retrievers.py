@@ -32,9 +32,9 @@ Places = NDArray[np.int64]
 Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Float32s]]
 """Ranks documents for queries: from both and a depth to the arrays of ``Rankings``."""
 
-TOGETHER = 20_000
+DOCUMENTS_AT_ONCE = 20_000
 """Documents whose vectors are held at once, and after which the nearest are kept."""
-QUERIES = 2_048
+QUERIES_AT_ONCE = 2_048
 """Queries whose nearest documents are searched for at once."""
 _OTHER_KINDS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
 """How the classes of models that are no encoders end."""
@@ -193,17 +193,17 @@ def by_vectors(
 ) -> tuple[Places, Float32s]:
     """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
 
-    The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores; then
-    the nearest so far are ``kept``.
+    The vectors of ``DOCUMENTS_AT_ONCE`` documents are held at a time, among which equal texts have equal
+    scores; then the nearest so far are ``kept``.
     """
     about = digest_of(str(depth), queries, documents) if kept else b""
     searched, best = kept.read(about) if kept else (0, [])
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
         encode = partial(comparison_vectors, encoder, batch_size=batch_size, advance=bar.advance)
-        x = torch.split(encode(queries, "query"), QUERIES)
+        x = torch.split(encode(queries, "query"), QUERIES_AT_ONCE)
         bar.skip(searched)
-        for first in range(searched, len(documents), TOGETHER):
-            y = encode(documents[first : first + TOGETHER], "document")
+        for first in range(searched, len(documents), DOCUMENTS_AT_ONCE):
+            y = encode(documents[first : first + DOCUMENTS_AT_ONCE], "document")
             best = [nearest_with(some, y, first, before, depth) for some, before in zip_longest(x, best)]
             if kept and first + len(y) < len(documents):
                 kept.write(about, first + len(y), best)

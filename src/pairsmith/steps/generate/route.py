@@ -40,7 +40,7 @@ from pairsmith.steps.generate.until import generate_until
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
-ANSWERS = "answers.sqlite"
+ANSWERS_CACHE = "answers.sqlite"
 """The cache of a server's answers, in the run folder."""
 
 
@@ -104,7 +104,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
         bar.note = _saved(writer)
         keeps = remote and settings.executor != "ray" and isinstance(run.out, Path)
-        cache = str(run.out / ANSWERS) if keeps else None
+        cache = str(run.out / ANSWERS_CACHE) if keeps else None
         load = partial(load_worker, task, _for_workers(settings), revision, cache)
         for outcome in execute(load, todo, bar.advance, where, partial(run.tell, "worker")):
             if isinstance(outcome, LostItem):

@@ -30,7 +30,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.encoded import TEXTS, encoded_schema
+from pairsmith.steps.mine.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.mine.options import EncodingOptions, UnitOptions
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import hashes, load_options
@@ -288,7 +288,7 @@ def encoded_rows(
     offsets = np.arange(0, scaled.vectors.size + 1, width, dtype=np.int32)[: len(kept) + 1]
     columns = {
         "id": [text_id(unit.text) for unit in kept],
-        **{name: [getattr(unit, name) for unit in kept] for name in TEXTS.names if name != "id"},
+        **{name: [getattr(unit, name) for unit in kept] for name in ENCODED_TEXTS.names if name != "id"},
         "vector": pa.ListArray.from_arrays(
             offsets, pa.array(scaled.vectors.ravel().astype(options.vector_dtype))
         ),

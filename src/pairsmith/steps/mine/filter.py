@@ -59,7 +59,7 @@ from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
-TOGETHER = 5_000
+REJECTS_AT_ONCE = 5_000
 """Rejects whose texts are held in memory as Python objects at once."""
 
 
@@ -194,7 +194,9 @@ def _rejects(
 ) -> pa.Table:
     """The pairs with the numbers ``lost``, ``(n,)``, as rejects, each for its reason, ``(n,)``."""
     tables = [to_table([], REJECT)]
-    for numbers, why in zip(in_batches(lost, TOGETHER), in_batches(reasons, TOGETHER), strict=True):
+    for numbers, why in zip(
+        in_batches(lost, REJECTS_AT_ONCE), in_batches(reasons, REJECTS_AT_ONCE), strict=True
+    ):
         rows = rows_at(pairs, numbers).to_pylist()
         if rescored:
             values = ranking.values[numbers].tolist()

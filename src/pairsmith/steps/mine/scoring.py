@@ -16,7 +16,7 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import JudgeExamples, likelihood_record, load_judge
 from pairsmith.steps.mine.options import JudgeOptions
 
-SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
+PAIR_SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SCORES_OF = {
     "cross-encoder": ("a cross-encoder's unnormalised scores", "higher is better; unbounded"),
     "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
@@ -53,7 +53,7 @@ def scores_by_judge(
     writer = start_part(
         run,
         step="score",
-        schema=SCORES,
+        schema=PAIR_SCORES,
         settings=_deciding(options),
         inputs=inputs,
         models={"model": revision},
@@ -100,7 +100,7 @@ def _load(
     def score(shard: RowShard, advance: Advance) -> RowsAndRejects:
         scores = judge(shard.rows, advance)
         ids = shard.rows["id"].combine_chunks()
-        return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
+        return pa.table({"id": ids, "score": scores}, schema=PAIR_SCORES), to_table([], REJECT)
 
     return score
 

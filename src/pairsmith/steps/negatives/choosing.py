@@ -14,7 +14,7 @@ from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.steps.mine.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
-from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, QueryPairs
+from pairsmith.steps.negatives.pairs import FAULTS, GOOD, PAIRS_AT_ONCE, QueryPairs
 from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
@@ -45,7 +45,7 @@ def choose_negatives(
         of_query = np.full(len(candidates), np.inf, np.float32)
         np.minimum.at(of_query, pairs.query[good], of_rows[good])
         limit = of_query[pairs.query]
-    for rows in in_batches(good, AT_ONCE):
+    for rows in in_batches(good, PAIRS_AT_ONCE):
         asking = pairs.query[rows]
         candidate_scores = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None

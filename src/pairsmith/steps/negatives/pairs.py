@@ -26,9 +26,9 @@ from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_k
 from pairsmith.runs.storage import storage_errors
 from pairsmith.steps.mine.encoded import Encoded
 
-AT_ONCE = 2**14
+PAIRS_AT_ONCE = 2**14
 """Pairs, and texts of the corpus, that are held in memory at once."""
-PAIR = text_schema("query", "positive", "query_id", "where")
+QUERY_PAIR = text_schema("query", "positive", "query_id", "where")
 GOOD, BLANK_QUERY, BLANK_POSITIVE, REPEATED, NO_QUERY, NO_POSITIVE = range(6)
 FAULTS = {
     BLANK_QUERY: (EMPTY, "the query is blank"),
@@ -47,7 +47,7 @@ class QueryPairs:
     Rows that repeat an earlier pair, or whose positive has no vector, keep their query.
 
     Attributes:
-        table: the rows as ``PAIR``, mapped from a file.
+        table: the rows as ``QUERY_PAIR``, mapped from a file.
         fault: ``(rows,)`` uint8: ``GOOD``, or why a row is no pair.
         query: ``(rows,)`` int64, the number of each row's query among the distinct ones, which are numbered
             as they appear; -1 for rows that are no pairs.
@@ -81,7 +81,7 @@ class QueryPairs:
         return self._documents("positive", rows)
 
     def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for batch in in_batches(rows, AT_ONCE):
+        for batch in in_batches(rows, PAIRS_AT_ONCE):
             for row in rows_at(self.table, batch).to_pylist():
                 yield Document(text_id(row[name]), row[name], "", "", row["where"])
 
@@ -109,15 +109,15 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
     """Read all pairs, and write their texts to ``file``."""
     held: list[tuple[TextKeys, ...]] = []
     blank: list[NDArray[np.uint8]] = []
-    with storage_errors(file), pa.ipc.new_file(str(file), PAIR) as out:
-        while rows := list(islice(stream, AT_ONCE)):
+    with storage_errors(file), pa.ipc.new_file(str(file), QUERY_PAIR) as out:
+        while rows := list(islice(stream, PAIRS_AT_ONCE)):
             out.write_table(
                 pa.Table.from_pylist(
                     [
                         {"query": r.query, "positive": r.whole, "query_id": r.query_id, "where": r.where}
                         for r in rows
                     ],
-                    PAIR,
+                    QUERY_PAIR,
                 )
             )
             queries, wholes = [row.query for row in rows], [row.whole for row in rows]
@@ -185,7 +185,7 @@ def corpus_keys(corpus: Encoded, file: Path) -> TextKeys:
     """The ``copy_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
     with storage_errors(file), file.open("wb") as out:
         for table in corpus.texts():
-            for batch in table.select(["text"]).to_batches(max_chunksize=AT_ONCE):
+            for batch in table.select(["text"]).to_batches(max_chunksize=PAIRS_AT_ONCE):
                 out.write(np.stack(copy_keys(batch["text"].to_pylist()), axis=1).tobytes())
     return np.memmap(file, np.uint64, "r", shape=(len(corpus), 2))
 

@@ -40,7 +40,7 @@ from pairsmith.steps.negatives.encoding import (
 )
 from pairsmith.steps.negatives.false_negatives import LabelledQueries
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
-from pairsmith.steps.negatives.pairs import AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
+from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
     Nearest,
     find_nearest,
@@ -137,7 +137,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             )
         # Score these texts and the positives, by their cosine with the query or by a judge.
         of_rows = np.full(len(pairs.fault), np.nan, np.float32)
-        for rows in in_batches(pairs.good, AT_ONCE):
+        for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
             of_rows[rows] = positives.similarities(rows, queries, corpus)
         if settings.judge:
             todo = ToJudge.of(positives, passages, candidates)
@@ -191,11 +191,11 @@ def _false_negatives(
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
     labelled = np.flatnonzero(labelled_pairs.queries)
     totals = np.zeros((2, 2), np.int64)
-    for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], AT_ONCE):
+    for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], PAIRS_AT_ONCE):
         totals[0] += labelled_pairs.count_false_negatives(
             pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies
         )
-    for queries in in_batches(labelled, AT_ONCE):
+    for queries in in_batches(labelled, PAIRS_AT_ONCE):
         totals[1] += labelled_pairs.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (

@@ -44,7 +44,7 @@ from pairsmith.steps.search_parts import (
 )
 from pairsmith.steps.vectors import VectorFile
 
-AT_ONCE = 4_096
+QUERIES_AT_ONCE = 4_096
 """Queries whose neighbours are held in memory at once."""
 
 
@@ -178,8 +178,11 @@ class Nearest:
                 out.truncate(4 * count * width)
         ids = np.memmap(files[0], np.uint32, "r+", shape=(count, width))
         similarities = np.memmap(files[1], np.float32, "r+", shape=(count, width))
-        for start in range(0, count, AT_ONCE):
-            ids[start : start + AT_ONCE], similarities[start : start + AT_ONCE] = NO_NEIGHBOUR, -np.inf
+        for start in range(0, count, QUERIES_AT_ONCE):
+            ids[start : start + QUERIES_AT_ONCE], similarities[start : start + QUERIES_AT_ONCE] = (
+                NO_NEIGHBOUR,
+                -np.inf,
+            )
         return cls(ids, similarities)
 
     def read(self, rows: slice) -> Neighbours:
@@ -218,8 +221,8 @@ def leave_out(
     ``(texts, 2)`` the keys of the corpus. Of several copies of a text the nearest counts.
     """
     query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
-    for first in range(0, len(near.ids), AT_ONCE):
-        rows = slice(first, min(first + AT_ONCE, len(near.ids)))
+    for first in range(0, len(near.ids), QUERIES_AT_ONCE):
+        rows = slice(first, min(first + QUERIES_AT_ONCE, len(near.ids)))
 
         def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
             return torch.from_numpy(are_own_or_repeated(who.numpy() + first, whom.numpy(), forbidden, copies))

@@ -25,7 +25,7 @@ from pairsmith.data.questions import GENERATED_QUESTION
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
-from pairsmith.data.text.instructed import END, QuestionExample
+from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
 from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut_passages
@@ -254,7 +254,8 @@ def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
     )
     shown = tuple(
         islice(
-            (example for example in examples if END not in example.answer + example.question), settings.shots
+            (example for example in examples if CLOSING_QUOTE not in example.answer + example.question),
+            settings.shots,
         )
     )
     if len(shown) < settings.shots:

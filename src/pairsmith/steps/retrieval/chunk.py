@@ -16,7 +16,7 @@ from pairsmith.core.paths import Place, is_folder, place
 from pairsmith.data.files.folders import printable_name
 from pairsmith.data.files.parsed import DocumentFault, Unreadable
 from pairsmith.data.files.reading import (
-    UNKNOWN,
+    UNKNOWN_KIND,
     DocumentCounts,
     SourceDocument,
     count_documents,
@@ -62,7 +62,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     counted = count_documents(given)
     if counted.unknown:
         run.progress.say(
-            f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN})"
+            f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN_KIND})"
         )
     decides, inputs = settings.deciding(), _inputs(settings)
     planned = -(-counted.documents // settings.shard_size)

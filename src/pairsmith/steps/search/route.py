@@ -25,7 +25,7 @@ from pairsmith.runs import resolve_dtype
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
 from pairsmith.steps.evaluate.retrievers import (
-    QUERIES,
+    QUERIES_AT_ONCE,
     Places,
     WordIndex,
     comparison_vectors,
@@ -78,7 +78,7 @@ def search_documents(
         progress.say("an empty line or Ctrl-D ends")
     for query in () if queries else typed_queries():
         show([query], named=False)
-    for batch in in_batches(queries, QUERIES):
+    for batch in in_batches(queries, QUERIES_AT_ONCE):
         show(batch, named=len(queries) > 1)
 
 

@@ -34,7 +34,7 @@ _PROBE_BATCH = 2
 
 BESIDE_WEIGHTS = 300_000
 """Approximate bytes of tokenizer, configuration, card and record."""
-KEPT = 3
+CHECKPOINTS_ON_DISK = 3
 """Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
 S = TypeVar("S", bound=FitSettings)
@@ -85,7 +85,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     evaluations = 2 + steps // settings.eval_steps if validation_size else 0
     training = steps * seconds + evaluations * evaluation
     saved = saved_checkpoints(steps, settings.checkpoint_steps, training)
-    checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
+    checkpoints = (rates - 1) * min(CHECKPOINTS_ON_DISK - 1, saved) + min(CHECKPOINTS_ON_DISK, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
         seconds=reading + libraries + rates * (training + loading),

@@ -27,7 +27,7 @@ from pairsmith.tools.report.parts import column_words, shown_text
 from pairsmith.tools.settings import AuditSettings
 
 _HOST = "127.0.0.1"
-LONGEST = 20_000
+LONGEST_TEXT = 20_000
 """Longest text that is shown, in characters."""
 
 _HEADERS = {
@@ -76,7 +76,7 @@ class AnnotationSession:
         return {
             "row": row,
             "question": shown_text(self.audit.question, 1_000),
-            "texts": [[column_words(name), shown_text(text, LONGEST)] for name, text in texts.items()],
+            "texts": [[column_words(name), shown_text(text, LONGEST_TEXT)] for name, text in texts.items()],
             "labels": [shown_text(label) for label in self.audit.labels],
             "meanings": [shown_text(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
             "done": len(order) - len(unlabelled),

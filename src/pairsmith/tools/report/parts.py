@@ -9,7 +9,7 @@ from typing import Literal
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-LONGEST = 600
+SHOWN_CHARACTERS = 600
 """Longest text that is shown, in characters."""
 
 _JOINERS = "\u200c\u200d"
@@ -151,7 +151,7 @@ def column_words(name: str) -> str:
 _COLUMNS = {"sentence1": "sentence 1", "sentence2": "sentence 2"}
 
 
-def shown_text(text: str, longest: int = LONGEST) -> str:
+def shown_text(text: str, longest: int = SHOWN_CHARACTERS) -> str:
     """A text as it is shown: shortened if it is long, with invisible characters written as their names.
 
     Direction marks would otherwise reverse the rest of the page, and control characters stop some

@@ -30,7 +30,7 @@ from pairsmith.tools.report.traces import check_traces
 from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, read_record, run_page
 from pairsmith.tools.settings import ReportSettings
 
-PAGE = "report.html"
+REPORT_PAGE = "report.html"
 REPORT_RECORD = "report.json"
 COMPARISON = "comparison.html"
 """The page that ``compare`` writes."""
@@ -70,12 +70,12 @@ def report(settings: ReportSettings, run: Run) -> Place:
         page = replace(
             page, warnings=[replace(finding, text=shown_text(finding.text)) for finding in page.warnings]
         )
-        write_atomic(run.out / PAGE, render_page(page).encode("utf-8", "replace"))
+        write_atomic(run.out / REPORT_PAGE, render_page(page).encode("utf-8", "replace"))
         save(complete=True, data=str(source), warnings=[finding.text for finding in page.warnings])
     for warning in page.warnings:
         run.progress.say(f"warning: {warning.text}")
-    run.progress.say(f"wrote {run.out / PAGE}")
-    return run.out / PAGE
+    run.progress.say(f"wrote {run.out / REPORT_PAGE}")
+    return run.out / REPORT_PAGE
 
 
 def record_name(folder: Place) -> str:

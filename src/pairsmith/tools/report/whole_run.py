@@ -11,7 +11,7 @@ from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown_text
-from pairsmith.tools.report.words import STEPS
+from pairsmith.tools.report.words import STEP_WORDS
 
 RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.json"
 OWN_PAGES = ("report.json", "audit.json")
@@ -133,7 +133,7 @@ def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
 
 
 def _does(kind: str) -> str:
-    return f"{kind}: {STEPS[kind]}" if kind in STEPS else shown_text(kind, 60)
+    return f"{kind}: {STEP_WORDS[kind]}" if kind in STEP_WORDS else shown_text(kind, 60)
 
 
 def _time(seconds: float | None) -> str:

@@ -69,7 +69,7 @@ _WORDS = {
 }
 """By a setting's name, or its step and name, what it is in words; others are shown by their names."""
 
-STEPS = {
+STEP_WORDS = {
     "ask": "questions on passages are written",
     "chunk": "documents are cut into passages",
     "classify": "texts get labels from a classifier",
