@@ -68,8 +68,8 @@ def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[
     """Group prompts that begin with ``start`` by longer prefixes that are worth computing once.
 
     Such a prefix has at least ``LEAST_SHARED`` tokens after the start, and at least half of the tokens that
-    the longest prompt of its group has there. It is shorter than each prompt of the group, and sharing it saves
-    ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
+    the longest prompt of its group has there. It is shorter than each prompt of the group, and sharing it
+    saves ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
     """
     runs: list[list[Prompt]] = []
     longest = 0  # of the last run, without the start
