@@ -283,7 +283,7 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     assert len(read) == 32
     writer = SequenceWriter(QuestionGeneratorOptions(base=asker, max_length=30), "cpu")
     (learned,) = writer.rows([Example(passage.text, "1")])
-    assert learned.document == read  # nothing of a passage is cut off in training either
+    assert learned.input == read  # nothing of a passage is cut off in training either
 
 
 def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
