@@ -28,7 +28,7 @@ from decoding_models import build, matrix_rate, products
 from mining_data import squad_corpora
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import END, QUESTION, QuestionExample
+from pairsmith.data.text.instructed import CLOSING_QUOTE, QUESTION_CUE, QuestionExample
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.generators import generator_kind
 from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
@@ -38,7 +38,7 @@ from pairsmith.models.encode import batches_by_length
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
-from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
+from pairsmith.models.text_generator import encode_inputs, input_features, load_text_generator
 
 SHOWN = 3
 """Questions that a language model is shown which was not trained to ask."""
@@ -117,17 +117,17 @@ def seconds(draw: Callable[[], object]) -> float:
 def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
     """Both ways of a model with an encoder and a decoder."""
     options, size = GenerationOptions(max_length=200, tries=1), BATCH_SIZES["encoder-decoder"]
-    model = load_summarizer(args.model, device=args.device, dtype="float32")
+    model = load_text_generator(args.model, device=args.device, dtype="float32")
     generator = SequenceGenerator(model, options, args.model)
     texts = passages_of(questions, generator.length, generator.limit, args.passages)
 
     def generate() -> None:
         """The same, as one would write it: batches of passages of about one length."""
-        tokens = encode_documents(model, texts)
+        tokens = encode_inputs(model, texts)
         lengths = list(map(len, tokens))
         torch.manual_seed(1)
         for rows in batches_by_length(lengths, batch_size=size):
-            features = document_features(model, [tokens[row] for row in rows])
+            features = input_features(model, [tokens[row] for row in rows])
             with torch.inference_mode():
                 sequences = model.model.generate(
                     **features,
@@ -160,7 +160,9 @@ class RecordedGenerator(CausalGenerator):
         """The operations of all tokens that had to be computed: each distinct prompt, and what was fed."""
         questions = [group for group in self.drawn if group.before]
         counts = needed([group for group in self.drawn if not group.before])
-        counts.tokens += sum(len(self._behind_line_break(QUESTION)) + len(x.tokens) - 1 for x in questions)
+        counts.tokens += sum(
+            len(self._behind_line_break(QUESTION_CUE)) + len(x.tokens) - 1 for x in questions
+        )
         counts.rows += sum(map(len, (group.tokens for group in questions)))
         return float(products(network, counts))
 
@@ -192,7 +194,9 @@ def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways
             Group((*group.main, *group.before), (), group.stream) for group in generator.drawn if group.before
         ]
         for groups, most in ((answers, GENERATED_ANSWER_TOKENS), (questions, GENERATED_QUESTION_TOKENS)):
-            sampling = Sampling(top_k=0, top_p=options.top_p, max_tokens=most, stop=END, may_end=True)
+            sampling = Sampling(
+                top_k=0, top_p=options.top_p, max_tokens=most, stop=CLOSING_QUOTE, may_end=True
+            )
             generate_in_batches(network, model, groups[: -(-len(groups) // PART)], sampling, size)
         return -(-len(texts) * options.questions // PART) / (perf_counter() - begun)
 
@@ -207,7 +211,7 @@ def examples(questions: Sequence[Question]) -> tuple[QuestionExample, ...]:
     shown = {
         question.context: question
         for question in questions
-        if END not in question.question + question.answers[0].text
+        if CLOSING_QUOTE not in question.question + question.answers[0].text
     }
     return tuple(
         QuestionExample(question.context, question.answers[0].text.strip(), question.question)

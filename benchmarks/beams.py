@@ -48,18 +48,18 @@ def main() -> None:
 def one(model: str, length: int, way: str) -> dict[str, float]:
     """Documents a minute and gigabytes."""
     from pairsmith.models.language import shared_beams
-    from pairsmith.models.summarizer import load_summarizer, summarize
+    from pairsmith.models.text_generator import generate_outputs, load_text_generator
 
     if way == "generate":
         shared_beams.can_share_beams = lambda network: False  # noqa: ARG005 - the signature of what it replaces
-    summarizer = load_summarizer(model, max_length=length, dtype="auto", device="cpu")
+    summarizer = load_text_generator(model, max_length=length, dtype="auto", device="cpu")
     sentences = (
         Path(__file__).resolve().parent.parent.joinpath("examples", "sentences.txt").read_text("utf-8")
     )
     lines = sentences.splitlines()
     documents = [" ".join(lines[7 * number :]) for number in range(DOCUMENTS)]  # cut to the length
     begun = process_time()
-    summarize(summarizer, documents, batch_size=DOCUMENTS)
+    generate_outputs(summarizer, documents, batch_size=DOCUMENTS)
     spent = process_time() - begun
     return {"a minute": 60 * DOCUMENTS / spent, "GB": getrusage(RUSAGE_SELF).ru_maxrss / 2**20}
 

@@ -31,7 +31,7 @@ from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.methods.dino.classifier import fit_head, train_classifier_on
 from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.methods.dino.training_options import ClassifierOptions
-from pairsmith.models.classifier import TextClassifier, classifier_of_names, unit_vectors
+from pairsmith.models.classifier import TextClassifier, classifier_of_names, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs import DatasetFolder, Run
@@ -193,7 +193,7 @@ def score(classifier: TextClassifier, source: Path) -> dict[str, Any]:
 def encoded(source: Path) -> tuple[LabelledTexts, Any]:
     """The rows of a file, and their vectors, scaled to length 1."""
     rows = read_labelled_texts(str(source))
-    return rows, unit_vectors(load_sentence_encoder(ENCODER), rows.texts)
+    return rows, text_unit_vectors(load_sentence_encoder(ENCODER), rows.texts)
 
 
 def written(args: argparse.Namespace, task: str, out: Path, decay: float, per_label: int) -> DatasetFolder:

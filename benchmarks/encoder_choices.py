@@ -21,12 +21,12 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.training_set import make_training_set
-from pairsmith.methods.mining.ranking import agreement, best_of_each, ranks
+from pairsmith.methods.mining.ranking import best_of_each, ranks, target_agreement
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
-from pairsmith.steps.generate.postprocess import rows_of
+from pairsmith.steps.generate.postprocess import schema_and_rows
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.training.encoder import base_encoder
 from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
@@ -99,7 +99,7 @@ def rows_for(name: str, pairs: pa.Table, folder: DatasetFolder) -> pa.Table:
         return chosen(name, pairs).select(COLUMNS)
     task = TaskSpec.model_validate(folder.manifest.settings["task"])
     cleaning = PostprocessSettings(data="pairs", augment=0 if name.startswith("contrastive") else 2)
-    _, rows = rows_of(pairs, folder.path.name)
+    _, rows = schema_and_rows(pairs, folder.path.name)
     training_rows = make_training_set(rows, task, cleaning.options).train
     table = pa.Table.from_pylist(
         [{column: getattr(row, column) for column in COLUMNS} for row in training_rows]
@@ -116,7 +116,7 @@ def chosen(name: str, pairs: pa.Table) -> pa.Table:
         encoder = load_sentence_encoder("embedded:all-minilm-l6-v2")
         first, second = (encode_texts(encoder, pairs[column].to_pylist()) for column in COLUMNS[:2])
         labels = pairs["score"].to_numpy()
-        agreed = agreement(ranks(cosine_similarity_rows(first, second).astype(np.float32)), labels)
+        agreed = target_agreement(ranks(cosine_similarity_rows(first, second).astype(np.float32)), labels)
         return pairs.take(np.sort(best_of_each(agreed, labels)[:count]))
     return pairs
 

@@ -29,7 +29,7 @@ from pairsmith.data.squad import Question
 from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import ReaderWithLoss, batch_of_windows, training_windows
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
-from pairsmith.methods.quip.student import Student
+from pairsmith.methods.quip.student import SpanEncoderWithLoss
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.training.quick import quick_training, set_attention_dropout
@@ -111,8 +111,8 @@ def lesson(questions: Sequence[Question]) -> PassageExample:
     return PassageExample(questions[0].context, labelled)
 
 
-def student() -> Student:
-    return Student(load_span_encoder(MINILM, fresh_heads=True))
+def student() -> SpanEncoderWithLoss:
+    return SpanEncoderWithLoss(load_span_encoder(MINILM, fresh_heads=True))
 
 
 def together(batches: Sequence[list[list[Question]]]) -> Way:

@@ -32,7 +32,7 @@ from common import write
 from pairsmith.core.errors import RemoteError
 from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import load_task
-from pairsmith.methods.dino.requests import encoded, pair_requests
+from pairsmith.methods.dino.requests import pair_requests, prompt_tokens
 from pairsmith.models.language import remote
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
@@ -144,7 +144,7 @@ def exactness(file: Path, first: list[str]) -> dict[str, Any]:
     def groups() -> list[Group]:
         groups = []
         for request in pair_requests(task, first, TEXTS):
-            prompts = tuple(encoded(task, local, p) for p in (request.prompt, *request.counter_prompts))
+            prompts = tuple(prompt_tokens(task, local, p) for p in (request.prompt, *request.counter_prompts))
             groups += [request.group(number, prompts) for number in range(TEXTS)]
         return groups
 

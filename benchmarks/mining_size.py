@@ -31,7 +31,7 @@ from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import SearchGroup, rows_of
+from pairsmith.steps.search_parts import SearchGroup, neighbour_rows
 
 SHARD = 100_000
 DAYS = 365
@@ -198,7 +198,7 @@ def searched(count: int) -> Iterator[pa.Table]:
                 draw = torch.Generator().manual_seed(hash((side == "x", stretch, start)))
                 shape = min(SHARD, count - start), K
                 cosines = 0.3 + 0.6 * torch.rand(shape, generator=draw).sort(dim=1, descending=True).values
-                yield rows_of(
+                yield neighbour_rows(
                     0, side, start, Neighbours(torch.randint(low, high, shape, generator=draw), cosines)
                 )
 

@@ -22,9 +22,9 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.progress import Progress
-from pairsmith.methods.quip.names import QUESTIONS
+from pairsmith.methods.quip.names import TYPE_QUESTIONS
+from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.runs import DatasetFolder
 from quip_data import write_quip
 
@@ -153,7 +153,7 @@ def asked(folder: Path) -> dict[str, Any]:
 def question_cosines(student: Path) -> tuple[float, float]:
     """The smallest and the largest cosine between the start vectors of two types' questions (Q10)."""
     with torch.inference_mode():
-        starts, _ = question_vectors(load_span_encoder(str(student)), list(QUESTIONS.values()))
+        starts, _ = question_vectors(load_span_encoder(str(student)), list(TYPE_QUESTIONS.values()))
     vectors = torch.nn.functional.normalize(starts.float(), dim=1)
     cosines = (vectors @ vectors.T)[*torch.triu_indices(len(vectors), len(vectors), offset=1)]
     return round(float(cosines.min()), 3), round(float(cosines.max()), 3)

@@ -28,7 +28,7 @@ from torch import Tensor
 from common import write
 from pairsmith.search.exact import two_way_search
 from pairsmith.search.faiss_search import faiss_search
-from pairsmith.search.margin import candidates, choose
+from pairsmith.search.margin import candidates, select_pairs
 
 WIDTH = 384
 CENTRES = 2_000
@@ -194,7 +194,7 @@ Found = tuple[set[tuple[int, int]], Sequence[tuple[Any, Any]]]
 def ours(x: Tensor, y: Tensor, k: int) -> Found:
     """Search both ways, margins, pairs."""
     near = two_way_search(x, y, k)
-    pairs = choose(*candidates(*near))
+    pairs = select_pairs(*candidates(*near))
     both = [(nearest.similarities.numpy(), nearest.ids.numpy()) for nearest in near]
     return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)), both
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from common import begun_with, stsb_both_columns, write
-from pairsmith.cli.compare.outcome import margin
+from pairsmith.cli.compare.outcome import interval_half_width
 from pairsmith.core.progress import Progress
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
@@ -113,7 +113,7 @@ def claims(results: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         ]
         if len(gains) > 1:
             mean = statistics.fmean(gains)
-            reach = margin(gains) or 0.0
+            reach = interval_half_width(gains) or 0.0
             verdict = "noise" if abs(mean) <= reach else "held" if mean > 0 else "not held"
             differences[claim] = {
                 "by seed": [round(gain, 2) for gain in gains],

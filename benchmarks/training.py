@@ -49,7 +49,7 @@ from transformers import (
 
 from common import write
 from pairsmith.core.model_names import resolve_model
-from pairsmith.core.progress import Silent, Task
+from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
@@ -65,7 +65,7 @@ from pairsmith.methods.quip.generator_training import (
 )
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.training.generators import Continuation
+from pairsmith.training.generators import PromptAndTarget
 
 BATCH = 32
 QUESTIONS = 8
@@ -95,7 +95,7 @@ class Watch(Silent):
         super().__init__()
         self.times: list[float] = []
 
-    def draw(self, bar: Task) -> None:  # noqa: ARG002 - the signature of Progress
+    def draw(self, bar: ProgressTask) -> None:  # noqa: ARG002 - the signature of Progress
         """Note the time."""
         self.times.append(perf_counter())
 
@@ -269,7 +269,7 @@ def generator_options(model: str, steps: int) -> QuestionGeneratorOptions:
     )
 
 
-def generator_rows(model: str, questions: Sequence[Question]) -> list[Continuation]:
+def generator_rows(model: str, questions: Sequence[Question]) -> list[PromptAndTarget]:
     examples = generator_examples(questions, generator_options(model, 1))
     return list(causal_rows(AutoTokenizer.from_pretrained(resolve_model(model)), examples, 8192))
 

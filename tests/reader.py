@@ -21,7 +21,7 @@ from tests.training.few import PLAYS, passage, reading, write
 from pairsmith.core.bundled import TINY, model_path
 from pairsmith.runs.executors import run_here
 from pairsmith.runs.work import Advance, Done, Load, R, W
-from pairsmith.tools.audit.answers import Answer, Answers
+from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
 from pairsmith.tools.audit.rows import Audit
 from pairsmith.tools.settings import AuditSettings
 
@@ -254,10 +254,10 @@ def squad(path: Path, numbers: range) -> None:
 # people and machines
 
 
-def label_all(audit: Audit, answers: Answers, settings: AuditSettings, *_: object) -> None:
+def label_all(audit: Audit, answers: AnnotatorAnswers, settings: AuditSettings, *_: object) -> None:
     """In the place of the page in a browser: somebody gives every row the first label."""
     for row in audit.rows:
-        answers.give(Answer(settings.annotator, row.id, audit.labels[0]))
+        answers.give(AnnotatorAnswer(settings.annotator, row.id, audit.labels[0]))
 
 
 def ray_here(

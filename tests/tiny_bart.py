@@ -92,9 +92,9 @@ def make_asker(folder):
     import torch
 
     from pairsmith.models.question_generator import SEPARATOR
-    from pairsmith.models.summarizer import add_marker, load_summarizer
+    from pairsmith.models.text_generator import add_marker, load_text_generator
 
-    asker = load_summarizer(str(make_bart(folder)), device="cpu")
+    asker = load_text_generator(str(make_bart(folder)), device="cpu")
     add_marker(asker, SEPARATOR, written=True)
     with torch.no_grad():
         for token, liked in ((SEPARATOR, 4.0), (asker.tokenizer.eos_token, 3.0)):

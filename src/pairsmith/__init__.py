@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pairsmith.models.language.loading import load_model as load_language_model
     from pairsmith.models.reader import load_reader
     from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
+    from pairsmith.models.span_answers import answer_with_span_encoder as answer_with_student
     from pairsmith.models.span_encoder import load_span_encoder as load_student
-    from pairsmith.models.span_reader import answer_by_vectors as answer_with_student
 
 __version__ = "0.1.0"
 
@@ -57,7 +57,7 @@ __all__ = [
 
 # Where each is defined: the module, and the name there.
 _HOMES = {
-    "answer_with_student": ("pairsmith.models.span_reader", "answer_by_vectors"),
+    "answer_with_student": ("pairsmith.models.span_answers", "answer_with_span_encoder"),
     "distil": ("pairsmith.methods.quip.method", "distil"),
     "evaluate_classification": ("pairsmith.api", "evaluate_classification"),
     "evaluate_sts": ("pairsmith.api", "evaluate_sts"),

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from pairsmith.cli.recipes import expanded, find_recipe, load_recipe
+from pairsmith.cli.recipes import expanded_steps, find_recipe, load_recipe
 from pairsmith.cli.running import figure_of, results_table, run_recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.step import Step
@@ -907,7 +907,9 @@ def beside(tmp_path):
         path = tmp_path / f"{name}.yaml"
         path.write_text(recipe_path(name).read_text(encoding="utf-8"))
         folder = (MINING | QUIP)[name]
-        steps = [step for entry in yaml.safe_load(path.read_text())["steps"] for step in expanded(entry)]
+        steps = [
+            step for entry in yaml.safe_load(path.read_text())["steps"] for step in expanded_steps(entry)
+        ]
         for file in re.findall(rf"'\./({folder}/[\w./-]+)'", str(steps)):
             (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file).touch()

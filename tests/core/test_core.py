@@ -17,8 +17,10 @@ class TestErrors:
         )
 
     def test_choices_name_the_nearest_and_all(self):
-        assert errors.choices("movie", ["sts", "movies"]) == "did you mean 'movies'? known: movies, sts"
-        assert errors.choices("zzz", iter(["b", "a"])) == "known: a, b"
+        assert (
+            errors.known_names_hint("movie", ["sts", "movies"]) == "did you mean 'movies'? known: movies, sts"
+        )
+        assert errors.known_names_hint("zzz", iter(["b", "a"])) == "known: a, b"
 
 
 class Terminal(io.StringIO):
@@ -49,7 +51,7 @@ class TestProgress:
         assert progress.clock(seconds) == said
 
     def test_a_line_has_count_share_rate_time_left_and_note(self):
-        bar = progress.Task("writing", "pairs", 2000, started=0.0)
+        bar = progress.ProgressTask("writing", "pairs", 2000, started=0.0)
         bar.advance(500, note="98 % kept")
         bar.advance(0)
         assert bar.line(10.0) == "writing: 500/2,000 pairs · 25 % · 50.0/s · 30 s left · 98 % kept"
@@ -57,15 +59,19 @@ class TestProgress:
         assert bar.line(40.0) == "writing: 2,000/2,000 pairs · 100 % · 50.0/s"
 
     def test_the_first_seconds_say_nothing_of_the_time_left(self):
-        bar = progress.Task("w", "p", 900, done=45, started=0.0)
+        bar = progress.ProgressTask("w", "p", 900, done=45, started=0.0)
         assert bar.line(9.9) == "w: 45/900 p · 5 % · 4.5/s"
         assert bar.line(10.0) == "w: 45/900 p · 5 % · 4.5/s · 3 min 10 s left"
         # Nor do the first twentieth of the units, or the first two.
-        assert progress.Task("w", "p", 900, done=44, started=0.0).line(10.0) == "w: 44/900 p · 5 % · 4.4/s"
         assert (
-            progress.Task("w", "p", 10, done=2, started=0.0).line(60.0) == "w: 2/10 p · 20 % · 2.0 a minute"
+            progress.ProgressTask("w", "p", 900, done=44, started=0.0).line(10.0)
+            == "w: 44/900 p · 5 % · 4.4/s"
         )
-        bar = progress.Task("w", "p", 10, started=0.0)
+        assert (
+            progress.ProgressTask("w", "p", 10, done=2, started=0.0).line(60.0)
+            == "w: 2/10 p · 20 % · 2.0 a minute"
+        )
+        bar = progress.ProgressTask("w", "p", 10, started=0.0)
         bar.skip(5)  # which an earlier run did
         bar.advance(3)
         assert bar.line(60.0) == "w: 8/10 p · 80 % · 3.0 a minute · 40 s left"
@@ -78,7 +84,7 @@ class TestProgress:
         assert "secret" not in stream.getvalue() + capsys.readouterr().out
 
     def test_nothing_to_do(self):
-        assert progress.Task("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b · 0.0/s"
+        assert progress.ProgressTask("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b · 0.0/s"
 
     def test_without_a_terminal_a_line_every_ten_seconds(self, clock):
         stream = io.StringIO()
@@ -97,7 +103,7 @@ class TestProgress:
     def test_on_a_terminal_the_line_is_redrawn(self, clock):
         stream = Terminal()
         shown = progress.Progress(stream)
-        bar = progress.Task("w", "p", 2, started=clock[0], draw=shown.draw)
+        bar = progress.ProgressTask("w", "p", 2, started=clock[0], draw=shown.draw)
         clock[0] += 1
         bar.advance()
         bar.advance(0)

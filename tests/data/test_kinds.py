@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.kinds import kind_of
+from pairsmith.data.kinds import row_kind
 from pairsmith.data.readers import text_id
 
 WITH_NEGATIVES = {"query": "q", "positive": "p", "negatives": ["n", "m"]}
@@ -13,7 +13,7 @@ WITH_NEGATIVES = {"query": "q", "positive": "p", "negatives": ["n", "m"]}
 
 def read(path, *rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return list(kind_of(str(path)).read(str(path)))
+    return list(row_kind(str(path)).read(str(path)))
 
 
 @pytest.mark.parametrize("texts", [("text",), ("sentence1", "sentence2")])

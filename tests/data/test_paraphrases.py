@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.paraphrases import Paraphrase, labelled_pairs, read_paraphrases
+from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, read_paraphrases
 
 
 def read(path):
@@ -55,7 +55,7 @@ def test_no_negatives_are_sampled_of_texts_without_words(tmp_path):
     with pytest.raises(
         InputError, match=r"pairs.tsv: the texts hold no words, so no negatives .* give labels"
     ):
-        labelled_pairs(str(path), seed=1)
+        paraphrase_pairs(str(path), seed=1)
 
 
 def test_a_file_that_is_not_there_is_told_at_once(tmp_path):

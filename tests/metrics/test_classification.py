@@ -8,7 +8,7 @@ from pairsmith.metrics import classification
 from pairsmith.metrics.classification import (
     accuracy,
     binary_f1,
-    confusion,
+    confusion_matrix,
     macro_f1,
     precision_recall_f1,
     resampled,
@@ -17,7 +17,7 @@ from pairsmith.metrics.classification import (
 
 def test_by_hand():
     #  a b c
-    table = confusion([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 0, 0], 3)
+    table = confusion_matrix([0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 0, 0], 3)
     assert table.tolist() == [[2, 1, 0], [1, 1, 0], [1, 0, 0]]
     assert accuracy(table) == pytest.approx(3 / 6)
     precision, recall, f1 = precision_recall_f1(table)
@@ -30,21 +30,21 @@ def test_by_hand():
 
 
 def test_a_label_that_is_neither_given_nor_predicted_has_no_part_in_the_mean():
-    table = confusion([0, 1, 1], [0, 1, 0], 4)
+    table = confusion_matrix([0, 1, 1], [0, 1, 0], 4)
     assert macro_f1(table) == pytest.approx((2 / 3 + 2 / 3) / 2)
 
 
 def test_as_scikit_learn_has_it():
     rng = np.random.default_rng(0)
     gold, predicted = rng.integers(0, 5, 200), rng.integers(0, 5, 200)
-    table = confusion(gold, predicted, 5)
+    table = confusion_matrix(gold, predicted, 5)
     assert macro_f1(table) == pytest.approx(f1_score(gold, predicted, average="macro"))
     theirs = precision_recall_fscore_support(gold, predicted)[:3]
     np.testing.assert_allclose(precision_recall_f1(table), theirs)
 
 
 def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one(monkeypatch):
-    table = confusion([0] * 60 + [1] * 40, [0] * 50 + [1] * 50, 2)
+    table = confusion_matrix([0] * 60 + [1] * 40, [0] * 50 + [1] * 50, 2)
 
     def measured():
         measures = (accuracy, macro_f1, lambda tables: tables.sum(axis=(1, 2)))

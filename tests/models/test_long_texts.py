@@ -7,7 +7,7 @@ from tests.tiny_bart import make_bart
 
 from pairsmith.models.cross_encoder import load_cross_encoder
 from pairsmith.models.reader import encode_questions, load_reader
-from pairsmith.models.summarizer import encode_documents, encode_summaries, load_summarizer
+from pairsmith.models.text_generator import encode_inputs, encode_targets, load_text_generator
 from pairsmith.models.token_vectors import load_token_encoder
 
 pytestmark = pytest.mark.slow
@@ -84,22 +84,22 @@ def test_a_reader_gets_the_beginning_of_a_question_and_all_of_a_text(tiny_bert):
 
 
 def test_a_summarizer_gets_the_beginnings_of_documents_and_of_summaries(tmp_path):
-    writer, recorder = recorded(load_summarizer(str(make_bart(tmp_path)), device="cpu"))
-    assert encode_documents(writer, TEXTS) == whole(writer, TEXTS, split_special_tokens=False)
-    assert encode_summaries(writer, TEXTS, 20) == whole(
+    writer, recorder = recorded(load_text_generator(str(make_bart(tmp_path)), device="cpu"))
+    assert encode_inputs(writer, TEXTS) == whole(writer, TEXTS, split_special_tokens=False)
+    assert encode_targets(writer, TEXTS, 20) == whole(
         writer, TEXTS, max_length=20, split_special_tokens=False
     )
     longest = recorder.longest
     recorder.longest = 0
-    encode_documents(writer, TEXTS)
-    encode_summaries(writer, TEXTS, 20)
+    encode_inputs(writer, TEXTS)
+    encode_targets(writer, TEXTS, 20)
     assert 0 < recorder.longest < MOST < longest
 
 
 def test_a_decoder_only_summarizer_gets_them_too(tiny_gpt2):
-    writer, recorder = recorded(load_summarizer(str(tiny_gpt2), device="cpu"))
-    summaries = encode_summaries(writer, TEXTS, 20)
-    encode_documents(writer, TEXTS)
+    writer, recorder = recorded(load_text_generator(str(tiny_gpt2), device="cpu"))
+    summaries = encode_targets(writer, TEXTS, 20)
+    encode_inputs(writer, TEXTS)
     assert 0 < recorder.longest < MOST
     behind = writer.tokenizer(f" {TEXTS[1]}", add_special_tokens=False)["input_ids"]
     assert summaries[1] == [*behind[:19], writer.tokenizer.eos_token_id]

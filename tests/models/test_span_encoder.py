@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.reader import answer, encode_questions, load_reader
+from pairsmith.models.span_answers import answer_with_span_encoder, text_vectors, text_windows
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
-from pairsmith.models.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
-from pairsmith.models.span_reader import answer_by_vectors, text_vectors, text_windows
+from pairsmith.models.span_heads import HEADS_FILE, SpanHeads, heads_kind, load_heads, save_heads
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def test_heads_of_the_same_weights_are_the_same_bytes(tmp_path):
     written = set()
     for _ in range(10):
         save_heads(heads, tmp_path)
-        written.add((tmp_path / FILE).read_bytes())
+        written.add((tmp_path / HEADS_FILE).read_bytes())
     assert len(written) == 1
 
 
@@ -90,7 +90,7 @@ def test_faulty_heads_are_told(tmp_path):
         load_heads(str(tmp_path), 4, "questions")
     with pytest.raises(ModelError, match="do not fit the model, whose vectors have 5"):
         load_heads(str(tmp_path), 5, "tokens")
-    torch.save({}, tmp_path / FILE)
+    torch.save({}, tmp_path / HEADS_FILE)
     with pytest.raises(ModelError, match="cannot be read"):
         heads_kind(str(tmp_path))
 
@@ -105,7 +105,7 @@ def test_an_encoder_without_heads_is_none(tiny_bert, folder):
 
 def test_answers_are_those_of_the_whole_text_by_direct_computation(folder):
     encoder = loaded(folder)
-    predictions = answer_by_vectors(encoder, QUESTIONS, [TEXT, TEXT], max_answer_tokens=4)
+    predictions = answer_with_span_encoder(encoder, QUESTIONS, [TEXT, TEXT], max_answer_tokens=4)
     encoded = encoder.tokens.tokenizer(TEXT, return_offsets_mapping=True)
     vectors = encoder.token_vectors(encoder.tokens.features([TEXT]))[0, 1:-1]
     offsets = encoded["offset_mapping"][1:-1]
@@ -123,7 +123,7 @@ def test_answers_are_those_of_the_whole_text_by_direct_computation(folder):
 
 
 def test_a_long_text_is_read_in_windows_and_each_token_counts_once(folder, monkeypatch):
-    monkeypatch.setattr("pairsmith.models.span_reader.OVERLAP", 8)
+    monkeypatch.setattr("pairsmith.models.span_answers.OVERLAP", 8)
     long = " ".join([TEXT] * 5)
     encoder = loaded(folder, max_length=32)
     windows = text_windows(encoder.tokens, [long, "", TEXT])
@@ -164,7 +164,7 @@ def test_no_token_is_lost_or_seen_twice(tiny_bert, words, overlap):
     text = " ".join(words)
     encoder = load_span_encoder(str(tiny_bert), device="cpu", max_length=16, fresh_heads=True).tokens
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pairsmith.models.span_reader.OVERLAP", overlap)
+        patch.setattr("pairsmith.models.span_answers.OVERLAP", overlap)
         windows = text_windows(encoder, [text])
     kept = [tuple(offset) for window in windows for offset in window.offsets[window.is_context].tolist()]
     whole = encoder.tokenizer(text, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
@@ -173,12 +173,14 @@ def test_no_token_is_lost_or_seen_twice(tiny_bert, words, overlap):
 
 def test_blank_texts_have_empty_answers_and_progress_is_told(folder):
     told = []
-    predictions = answer_by_vectors(loaded(folder), ["Who?"] * 3, [TEXT, " ", TEXT], advance=told.append)
+    predictions = answer_with_span_encoder(
+        loaded(folder), ["Who?"] * 3, [TEXT, " ", TEXT], advance=told.append
+    )
     assert predictions[1].text == ""
     assert predictions[1].score == 0.0
     assert predictions[0] == predictions[2]
     assert sum(told) == 3
-    assert answer_by_vectors(loaded(folder), [], []) == []
+    assert answer_with_span_encoder(loaded(folder), [], []) == []
 
 
 def test_damaged_weights_are_told(folder):
@@ -186,7 +188,7 @@ def test_damaged_weights_are_told(folder):
     with torch.no_grad():
         encoder.heads.start[2].bias.fill_(float("nan"))
     with pytest.raises(ModelError, match="not finite"):
-        answer_by_vectors(encoder, ["Who?"], [TEXT])
+        answer_with_span_encoder(encoder, ["Who?"], [TEXT])
 
 
 def test_a_teacher_is_a_reader_with_perceptrons(tiny_bert, tmp_path):

@@ -15,7 +15,7 @@ from pairsmith.runs.attribution import Sources
 from pairsmith.runs.provenance import Attribution, hub_licence, joint_languages, joint_licences
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.mix.route import mix, names_of
+from pairsmith.steps.mix.route import mix, mixed_source_names
 from pairsmith.steps.mix.settings import MixSettings
 
 BIBTEX = "@article{x,\n  title = {A {T}itle},\n  year = 2020\n}"
@@ -195,7 +195,7 @@ def test_a_licence_that_the_maker_gave_by_hand_goes_on(tmp_path):
 
 
 def test_sources_of_one_name_are_told_apart():
-    assert names_of(["/x/a.txt", "/y/a.txt", "/y/b.txt"]) == {
+    assert mixed_source_names(["/x/a.txt", "/y/a.txt", "/y/b.txt"]) == {
         "/x/a.txt": "a.txt",
         "/y/a.txt": "a.txt (2)",
         "/y/b.txt": "b.txt",

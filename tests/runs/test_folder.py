@@ -6,7 +6,7 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
-from pairsmith.runs.folder import Counts, open_training_rows
+from pairsmith.runs.folder import ShardTotals, open_training_rows
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_chosen_columns_and_the_head(folder):
 
 def counted(folder, rows, rejects):
     counts = {"rows": rows, "rejects": sum(rejects.values()), "rejects_by_reason": rejects}
-    return DatasetFolder(Path("out"), folder.manifest.model_copy(update={"counts": Counts(**counts)}))
+    return DatasetFolder(Path("out"), folder.manifest.model_copy(update={"counts": ShardTotals(**counts)}))
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_what_is_held_at_once_fits_the_memory(monkeypatch):
     x, y = unit(3000, 16, 1), unit(3000, 16, 2)
     added = adds(monkeypatch)
     two_way_search(x, y, 4, memory=2**25)
-    assert max(similarities for _, similarities in added) * search.HIT <= 2**25 // 8
+    assert max(similarities for _, similarities in added) * search.HIT_BYTES <= 2**25 // 8
     assert len(added) > 4
     added.clear()
     two_way_search(x, y, 4, memory=2**30)
@@ -249,7 +249,7 @@ def test_looking_at_all_finds_the_same(copies, monkeypatch):
     x, y = unit(1500, 32, 1, copies), unit(1800, 32, 2, copies)
     results = []
     for many in (0, 1000):
-        monkeypatch.setattr(search, "MANY", many)
+        monkeypatch.setattr(search, "FULL_SEARCH_FACTOR", many)
         results.append(two_way_search(x, y, 4))
     for one, other in zip(*results, strict=True):
         assert torch.equal(one.ids, other.ids)
@@ -317,7 +317,7 @@ def test_groups_copied_for_each_vector_hold_the_same_neighbours(k, monkeypatch):
         search._compute_gathered(vectors, others, top, selected, groups, neighbours)
 
     monkeypatch.setattr(search, "_compute", gathered)
-    monkeypatch.setattr(search, "CACHED", 2**16)
+    monkeypatch.setattr(search, "CACHE_BYTES", 2**16)
     x, y = unit(700, 16, 1), unit(20 * shortlist.GROUP + 3, 16, 2)
     for neighbours, one, other in zip(two_way_search(x, y, k), (x, y), (y, x), strict=True):
         ids, values = exact(one, other, k)

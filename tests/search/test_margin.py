@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairsmith.search import margin as margins
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.margin import ScoredCandidates, candidates, choose, each_once, margin
+from pairsmith.search.margin import ScoredCandidates, candidates, greedy_matching, margin, select_pairs
 
 # Three x and three y; k = 2.
 #        y0   y1   y2
@@ -57,13 +57,13 @@ def test_a_ratio_to_nothing_is_no_number():
     ],
 )
 def test_retrieval_by_hand(retrieval, expected):
-    assert listed(choose(*candidates(OF_X, OF_Y), retrieval)) == expected
+    assert listed(select_pairs(*candidates(OF_X, OF_Y), retrieval)) == expected
 
 
 def test_all_candidates_input_by_input():
-    pairs = choose(*candidates(OF_X, OF_Y), "candidates")
+    pairs = select_pairs(*candidates(OF_X, OF_Y), "candidates")
     assert [pair[:2] for pair in listed(pairs)] == [(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 2), (2, 1)]
-    some = choose(*candidates(OF_X, OF_Y), "candidates", best=3)
+    some = select_pairs(*candidates(OF_X, OF_Y), "candidates", best=3)
     assert [pair[:2] for pair in listed(some)] == [
         pair[:2] for pair in listed(pairs) if pair in best(pairs, 3)
     ]
@@ -134,7 +134,7 @@ def test_every_rule_against_plain_loops(case, kind):
         "max": walked(set(ahead + back), [0, 1]),
     }
     for retrieval, pairs in expected.items():
-        chosen = choose(*candidates(of_x, of_y, kind), retrieval)
+        chosen = select_pairs(*candidates(of_x, of_y, kind), retrieval)
         assert list(zip(chosen.x.tolist(), chosen.y.tolist(), strict=True)) == pairs
         assert chosen.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)
 
@@ -147,14 +147,14 @@ def test_a_text_of_two_numbers_is_taken_once(retrieval):
         torch.full((4,), 0.5),
         torch.tensor([1.0, 2.0, 4.0, 3.0]),
     )
-    pairs = choose(one, one, retrieval)
+    pairs = select_pairs(one, one, retrieval)
     assert listed(pairs) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
-    assert listed(choose(one, one, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]
+    assert listed(select_pairs(one, one, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]
 
 
 @pytest.mark.parametrize("together", [1, 2, 100])
 def test_each_text_once_by_hand(together, monkeypatch):
-    monkeypatch.setattr(margins, "TOGETHER", together)
+    monkeypatch.setattr(margins, "PAIRS_AT_ONCE", together)
     x, y = torch.tensor([0, 0, 2, 1, 1, 3]), torch.tensor([1, 0, 1, 0, 2, 2])
-    assert each_once(x, y).tolist() == [0, 3, 5]
-    assert each_once(x[:0], y[:0]).tolist() == []
+    assert greedy_matching(x, y).tolist() == [0, 3, 5]
+    assert greedy_matching(x[:0], y[:0]).tolist() == []

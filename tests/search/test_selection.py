@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.search.margin import ScoredCandidates, choose
+from pairsmith.search.margin import ScoredCandidates, select_pairs
 from pairsmith.search.selection import PairFile, choose_from_files
 
 RULES = ["candidates", "max", "intersection", "forward", "backward"]
@@ -48,7 +48,7 @@ def test_from_files_as_in_memory(tmp_path_factory, ahead, back, retrieval, best,
     pair_file = PairFile(folder / "found")
     files = stored(folder / "forward", forward), stored(folder / "backward", backward)
     choose_from_files(*files, retrieval, pair_file, folder, (6, 6), best=best, rows=rows)
-    assert same(pair_file[:], choose(forward, backward, retrieval, best=best))
+    assert same(pair_file[:], select_pairs(forward, backward, retrieval, best=best))
     assert len(pair_file) == len(pair_file[:])
     assert not list(folder.glob(".pairsmith-*"))
 
@@ -90,5 +90,5 @@ def test_pairs_are_read_as_they_were_added(tmp_path):
 
 def test_in_memory_numbers_may_need_32_bits():
     far = pairs_of([(2**32 - 1, 2**31, 1.0), (2**31, 2**32 - 1, 2.0), (2**31, 2**31, 3.0)])
-    assert choose(far, far[:2], "candidates").x.tolist() == [2**31, 2**31, 2**32 - 1]
-    assert choose(far, far[:2], "intersection").y.tolist() == [2**31]
+    assert select_pairs(far, far[:2], "candidates").x.tolist() == [2**31, 2**31, 2**32 - 1]
+    assert select_pairs(far, far[:2], "intersection").y.tolist() == [2**31]

@@ -5,7 +5,7 @@ from torch import nn
 from transformers import AutoModel, MPNetConfig, MPNetModel
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.models.summarizer import load_summarizer
+from pairsmith.models.text_generator import load_text_generator
 from pairsmith.training.quick import set_attention_dropout
 
 
@@ -28,7 +28,7 @@ def twice(model, **features):
 @pytest.mark.parametrize("kind", ["bert", "bart", "bert with a decoder"])
 def test_without_it_nothing_of_the_attention_is_left_to_chance(kind, tiny_bert, tmp_path):
     if kind == "bert with a decoder":
-        model = load_summarizer(str(tiny_bert), device="cpu", fresh_decoder=True).model
+        model = load_text_generator(str(tiny_bert), device="cpu", fresh_decoder=True).model
     else:
         model = AutoModel.from_pretrained(tiny_bert if kind == "bert" else make_bart(tmp_path / "bart"))
     features = {"input_ids": torch.arange(5, 25).view(2, 10)}

@@ -5,7 +5,7 @@ import pytest
 from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
-from pairsmith.training.folder import RECORD, ModelFolder
+from pairsmith.training.folder import TRAINING_RECORD, ModelFolder
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +34,11 @@ def test_a_model_is_written_whole_with_its_record_last(tmp_path):
     out = tmp_path / "model"
     folder = start(out)
     assert not folder.finished
-    assert json.loads((out / RECORD).read_text())["complete"] is False
+    assert json.loads((out / TRAINING_RECORD).read_text())["complete"] is False
     folder.finish(save, {"steps": 3})
-    record = json.loads((out / RECORD).read_text())
+    record = json.loads((out / TRAINING_RECORD).read_text())
     assert (record["complete"], record["steps"], record["step"]) == (True, 3, "train-encoder")
-    assert written(out) == ["1_Pooling/config.json", "model.safetensors", RECORD]
+    assert written(out) == ["1_Pooling/config.json", "model.safetensors", TRAINING_RECORD]
     assert list(record["files"]) == ["1_Pooling/config.json", "model.safetensors"]
 
 
@@ -68,9 +68,9 @@ def test_fresh_starts_over_and_removes_what_it_had_written_and_no_more(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     folder = start(tmp_path, fresh=True, rate=0.2)
     assert not folder.finished
-    assert written(tmp_path) == ["notes.txt", RECORD]
+    assert written(tmp_path) == ["notes.txt", TRAINING_RECORD]
     folder.finish(lambda out: (out / "model.safetensors").write_text("new"), {})
-    assert written(tmp_path) == ["model.safetensors", "notes.txt", RECORD]
+    assert written(tmp_path) == ["model.safetensors", "notes.txt", TRAINING_RECORD]
 
 
 def test_a_killed_training_starts_again_in_its_folder(tmp_path):
@@ -85,7 +85,7 @@ def test_a_killed_training_starts_again_in_its_folder(tmp_path):
     again = start(tmp_path)
     assert not again.finished
     again.finish(save, {})
-    assert written(tmp_path) == ["1_Pooling/config.json", "model.safetensors", RECORD]
+    assert written(tmp_path) == ["1_Pooling/config.json", "model.safetensors", TRAINING_RECORD]
 
 
 @pytest.mark.parametrize("damage", ["changed", "lost"])
@@ -121,7 +121,7 @@ def test_a_file_is_no_folder(tmp_path):
     ],
 )
 def test_a_record_that_is_not_ours_is_refused(tmp_path, text, message):
-    (tmp_path / RECORD).write_text(text)
+    (tmp_path / TRAINING_RECORD).write_text(text)
     with pytest.raises(FolderError, match=message):
         start(tmp_path)
 
@@ -131,9 +131,9 @@ def test_a_record_cannot_make_us_remove_files_elsewhere(tmp_path):
     outside.write_text("keep")
     out = tmp_path / "model"
     start(out).finish(save, {})
-    record = json.loads((out / RECORD).read_text())
+    record = json.loads((out / TRAINING_RECORD).read_text())
     record["files"] = {"../outside.txt": "", str(outside): ""}
-    (out / RECORD).write_text(json.dumps(record))
+    (out / TRAINING_RECORD).write_text(json.dumps(record))
     start(out, fresh=True)
     assert outside.read_text() == "keep"
 

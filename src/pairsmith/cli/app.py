@@ -12,8 +12,8 @@ from pairsmith import __version__
 from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
-from pairsmith.cli.step import Step, Steps, command_of
-from pairsmith.cli.steps import SOURCES, STEPS
+from pairsmith.cli.step import Step, StepTable, command_of
+from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
@@ -45,7 +45,7 @@ _SECTIONS = {
 
 
 _MODELS = {"model", "base", "encoder", "judge"}
-_PLACES = _MODELS | SOURCES | {"out"}
+_PLACES = _MODELS | SOURCE_SETTINGS | {"out"}
 """Options that name something, so that an empty text is a mistake."""
 
 
@@ -89,7 +89,7 @@ class _Commands(TyperGroup):
                     )
 
 
-def make_app(steps: Steps = STEPS) -> typer.Typer:
+def make_app(steps: StepTable = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
     app = _group(_HELP, epilog=_START, cls=_Commands, add_completion=True)
     app.callback()(_version_option)
@@ -137,7 +137,7 @@ def step_command(step: Step) -> Callable[..., None]:
         from pairsmith.data.sources import check_there
         from pairsmith.runs import Run
 
-        for name in SOURCES & step.settings.model_fields.keys():
+        for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
             sources = getattr(settings, name)
             for source in sources if isinstance(sources, list) else [sources]:
                 if isinstance(source, str):
@@ -170,10 +170,10 @@ def _search_command() -> Callable[..., None]:
         for source in (*settings.corpus, settings.queries):
             if source not in (None, "-"):
                 check_there(source)
-        from pairsmith.steps.search.route import search
+        from pairsmith.steps.search.route import search_documents
 
         with spoken_errors("stopped"):
-            search(settings, query or [], _progress(quiet), as_json=as_json)
+            search_documents(settings, query or [], _progress(quiet), as_json=as_json)
 
     query = typer.Argument(
         help="What to search for. Without any query, and without --queries, they are asked for.",
@@ -286,11 +286,11 @@ def _compare(
 ) -> None:
     from pairsmith.cli.compare.file import find_comparison, read_comparison
     from pairsmith.cli.compare.outcome import table
-    from pairsmith.cli.compare.route import compare
+    from pairsmith.cli.compare.route import run_comparison
 
     _refuse_empty({"out": out})
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
-    scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+    scores, costs = run_comparison(comparison, place(out), progress, fresh=fresh, only_write=only_write)
     if scores:
         progress.result(table(scores, costs))
 

@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from pairsmith.cli.steps import SOURCES
+from pairsmith.cli.steps import SOURCE_SETTINGS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.core.validation import errors_of
@@ -71,7 +71,7 @@ def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
     def rank(name: str) -> int:
         if name in own:
             return 1
-        return 0 if fields[name].is_required() else 2 if name in SOURCES else 3
+        return 0 if fields[name].is_required() else 2 if name in SOURCE_SETTINGS else 3
 
     return {name: fields[name] for name in sorted(names, key=rank)}
 

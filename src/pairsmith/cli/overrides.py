@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from pairsmith.cli.setting_texts import texts_in
-from pairsmith.cli.step import Steps
+from pairsmith.cli.step import StepTable
 from pairsmith.core.errors import SettingsError
 
 ALL = "*"
@@ -32,7 +32,7 @@ def parsed(texts: Iterable[str]) -> Overrides:
 
 
 def by_step(
-    overrides: Overrides, entries: Sequence[Any], steps: Steps
+    overrides: Overrides, entries: Sequence[Any], steps: StepTable
 ) -> tuple[Overrides, Overrides, list[str]]:
     """Find the step of each override among a recipe's entries.
 
@@ -65,7 +65,7 @@ def by_step(
     return of_one, of_all, faults
 
 
-def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], steps: Steps) -> tuple[list[str], str]:
+def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], steps: StepTable) -> tuple[list[str], str]:
     """The step that an override without a name is for, or what is wrong with it."""
     giving, having, taking = list[str](), list[str](), list[str]()
     for entry in entries:
@@ -92,6 +92,6 @@ def _refers(entry: Mapping[Any, Any], setting: str) -> bool:
     )
 
 
-def _has(entry: Mapping[Any, Any], setting: str, steps: Steps) -> bool:
+def _has(entry: Mapping[Any, Any], setting: str, steps: StepTable) -> bool:
     step = steps.get(str(entry.get("step")))
     return step is not None and setting in step.settings.model_fields

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairsmith.cli.recipe_checks import check_extras
-from pairsmith.cli.recipes import RUN, Recipe
+from pairsmith.cli.recipes import RUN_REFERENCE, Recipe
 from pairsmith.cli.running import plain_table
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.stand_ins import plan_step
@@ -31,8 +31,8 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of it")
         settings = planned.step.settings.model_validate(planned.values)
         before = {f"@{name}": estimate for name, estimate in estimates.items()}
-        if any(value == RUN for value in planned.values.values()):
-            before[RUN] = _together(estimates)
+        if any(value == RUN_REFERENCE for value in planned.values.values()):
+            before[RUN_REFERENCE] = _together(estimates)
         for text in (text for value in planned.values.values() for text in texts_in(value)):
             folder = text.partition(":")[0]  # a split counts as all rows of its step
             if folder in before:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pairsmith.core.errors import MissingExtra, choices
+from pairsmith.core.errors import MissingExtra, known_names_hint
 from pairsmith.core.extras import extras
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
@@ -28,7 +28,7 @@ def extra_faults(wanted: Sequence[str]) -> Iterator[str]:
     declared = extras()
     for extra in wanted if declared else ():
         if extra not in declared:
-            yield f"extras: there is no extra {extra!r}; {choices(extra, declared)}"
+            yield f"extras: there is no extra {extra!r}; {known_names_hint(extra, declared)}"
 
 
 def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:

@@ -23,16 +23,16 @@ from pydantic import Field, ValidationError, field_validator
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.step import Step, Steps
-from pairsmith.cli.steps import SOURCES, STEPS
+from pairsmith.cli.step import Step, StepTable
+from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
-from pairsmith.core.errors import InputError, SettingsError, UserError, choices
+from pairsmith.core.errors import InputError, SettingsError, UserError, known_names_hint
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
-from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown_value
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
-RUN = "@"
+RUN_REFERENCE = "@"
 """The reference to the folder of the run itself, with all earlier steps."""
 
 MOST_STEPS = 10_000
@@ -122,7 +122,7 @@ def find_recipe(name_or_path: str) -> Path:
 
 
 def load_recipe(
-    path: Path, steps: Steps = STEPS, *, seed: int | None = None, overrides: Sequence[str] = ()
+    path: Path, steps: StepTable = STEPS, *, seed: int | None = None, overrides: Sequence[str] = ()
 ) -> Recipe:
     """Read and check the recipe at ``path``: every step, setting, reference and result.
 
@@ -153,7 +153,7 @@ class _Reader:
     """One pass over a recipe file, which collects the planned steps and the faults."""
 
     file: YamlFile
-    step_table: Steps
+    step_table: StepTable
     overrides: Overrides
     of_all: Overrides = field(default_factory=dict, init=False)  # those of all steps that have the setting
     idle: set[str] = field(default_factory=set, init=False)  # settings of these that no step has taken
@@ -175,7 +175,7 @@ class _Reader:
         entries = [
             (position, step)
             for position, entry in enumerate(steps if isinstance(steps, list) else [])
-            for step in expanded(entry)
+            for step in expanded_steps(entry)
         ]
         outcome = by_step(self.overrides, [entry for _, entry in entries], self.step_table)
         self.overrides, self.of_all, faults = outcome
@@ -190,7 +190,9 @@ class _Reader:
                 f"--set {ALL}.{setting}: has no effect in any step of the recipe; leave it out"
             )
         for name in sorted({name for name, _ in self.overrides} - set(self.names)):
-            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, self.names)}")
+            self.unplaced.append(
+                f"--set {name}: the recipe has no such step; {known_names_hint(name, self.names)}"
+            )
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
             if isinstance(source, str):
@@ -201,16 +203,16 @@ class _Reader:
                     self._fault(("results", key), text)
                 self.results[str(key)] = source
 
-    def _fault(self, keys: Keys, text: str) -> None:
+    def _fault(self, keys: KeyPath, text: str) -> None:
         what = text.partition(_REMEDY)[0]
         # Several steps may be made from one entry.
         if not any(fault.where == keys and fault.text.partition(_REMEDY)[0] == what for fault in self.faults):
             self.faults.append(ValidationFault(keys, text))
 
-    def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
+    def _entry(self, keys: KeyPath, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
-            text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
+            text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown_value(name)}"
             self._fault((*keys, "name"), text)
         if name.casefold() in map(str.casefold, self.names):  # folders, on some systems in either case
             self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
@@ -219,13 +221,15 @@ class _Reader:
             if key in self.results:
                 self._fault((*keys, "results"), f"two figures are called {key}; rename one of them")
             if not isinstance(source, str) or not _KEYS.fullmatch(source):
-                text = f"{key}: expected key.key of the step's results.json, not {shown(source)}"
+                text = f"{key}: expected key.key of the step's results.json, not {shown_value(source)}"
                 self._fault((*keys, "results"), text)
             self.results[str(key)] = f"{name}/{source}"
         if not isinstance(kind, str):
             return
         if kind not in self.step_table:
-            self._fault((*keys, "step"), f"no step is called {kind!r}; {choices(kind, self.step_table)}")
+            self._fault(
+                (*keys, "step"), f"no step is called {kind!r}; {known_names_hint(kind, self.step_table)}"
+            )
             return
         settings = entry.get("settings") or {}
         if isinstance(settings, Mapping):
@@ -233,13 +237,13 @@ class _Reader:
             values = self._values((*keys, "settings"), name, step, settings)
             self.planned.append(PlannedStep(name, kind, step, values))
 
-    def _values(self, keys: Keys, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(self, keys: KeyPath, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
         values = {key: map_texts(value, self._beside) for key, value in settings.items()}
         of_all = self._those_of_all(name, step, values)
         self.overrides |= {(name, key): value for key, value in of_all.items()}
         self.idle -= of_all.keys()
-        earlier = [RUN, *self.names] if step.of_runs and self.names else self.names
+        earlier = [RUN_REFERENCE, *self.names] if step.of_runs and self.names else self.names
         for key, value in values.items():
             if (name, key) not in self.overrides:
                 for text in _text_faults(value, earlier, f"{_REMEDY} with --set {name}.{key}=PATH"):
@@ -248,7 +252,7 @@ class _Reader:
             if target == name:
                 values[key] = value
                 faults = list(_text_faults(value, earlier))
-                if key in SOURCES and not faults:
+                if key in SOURCE_SETTINGS and not faults:
                     faults += _missing(value)
                 self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
         if self.seed is not None and "seed" in step.settings.model_fields:
@@ -280,7 +284,7 @@ class _Reader:
                     continue
             return overrides
 
-    def place_name(self, keys: Keys) -> str:
+    def place_name(self, keys: KeyPath) -> str:
         """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
         entries = self.file.data.get("steps")
         if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
@@ -298,7 +302,7 @@ class _Reader:
         return str((self.file.path.parent / text).resolve())
 
 
-def expanded(entry: Any) -> list[Any]:
+def expanded_steps(entry: Any) -> list[Any]:
     """The steps that an entry of a recipe stands for: itself, unless it has ``each``."""
     grid = entry.get("each") if isinstance(entry, Mapping) else None
     if not isinstance(grid, Mapping) or not all(isinstance(values, list) for values in grid.values()):
@@ -328,12 +332,12 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
     """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
     for text in texts_in(value):
         if "\0" in text:
-            yield f"{shown(text)} holds a NUL character, which no name can hold; remove it"
+            yield f"{shown_value(text)} holds a NUL character, which no name can hold; remove it"
         elif text.startswith("@"):
-            name = RUN if text == RUN else re.split("[/:]", text[1:], maxsplit=1)[0]
+            name = RUN_REFERENCE if text == RUN_REFERENCE else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
-                names = [step for step in earlier if step != RUN]
-                earlier_names = choices(name, names) if names else "this is the first step"
+                names = [step for step in earlier if step != RUN_REFERENCE]
+                earlier_names = known_names_hint(name, names) if names else "this is the first step"
                 yield f"{text} refers to no earlier step; {earlier_names}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             location = "" if text.startswith(("/", "~")) else " in the current folder"
@@ -368,9 +372,9 @@ def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationF
 def _result_fault(source: str, names: Sequence[str]) -> str | None:
     match = RESULT.fullmatch(source)
     if match is None:
-        return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown(source)}"
+        return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown_value(source)}"
     if match["step"] not in names:
-        return f"the recipe has no step {match['step']!r}; {choices(match['step'], names)}"
+        return f"the recipe has no step {match['step']!r}; {known_names_hint(match['step'], names)}"
     return None
 
 

@@ -12,16 +12,23 @@ from pydantic import Field, ValidationError
 
 from pairsmith import __version__
 from pairsmith.cli.recipe_checks import check_extras
-from pairsmith.cli.recipes import RESULT, RUN, PlannedStep, Recipe, exists
+from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe, exists
 from pairsmith.cli.setting_texts import texts_in
-from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
+from pairsmith.core.errors import (
+    FolderError,
+    OtherWorkError,
+    SettingsError,
+    StorageError,
+    UserError,
+    known_names_hint,
+)
 from pairsmith.core.model_files import trim
 from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
-from pairsmith.core.validation import shown
+from pairsmith.core.validation import shown_value
 
-RECORD = "run.json"
+RUN_RECORD = "run.json"
 RESULTS = "results.json"
 
 
@@ -36,7 +43,7 @@ class FinishedStep(Settings):
     content: str | None
 
 
-class Record(Settings):
+class RunRecord(Settings):
     """The content of ``run.json``: the recipe's name, description and steps, and the finished steps by name.
 
     ``afresh`` lists the steps that an earlier call with ``--fresh`` has yet to start over; ``spent`` has the
@@ -69,7 +76,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             raise SettingsError(
                 f"{planned.name}: executor array is for single commands; in a recipe, use local or ray"
             )
-    memory = _Memory(out / RECORD, _record(recipe, out, fresh))
+    memory = _Memory(out / RUN_RECORD, _record(recipe, out, fresh))
     memory.save()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
@@ -100,7 +107,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     return figures
 
 
-def _figures(recipe: Recipe, out: Place, record: Record) -> dict[str, Any]:
+def _figures(recipe: Recipe, out: Place, record: RunRecord) -> dict[str, Any]:
     """The figures of the finished steps, and ``seconds``."""
     figures = {
         name: figure_of(source, out, name)
@@ -112,7 +119,7 @@ def _figures(recipe: Recipe, out: Place, record: Record) -> dict[str, Any]:
 
 def _reads_run(planned: PlannedStep) -> bool:
     """Whether the step reads the folder of the run itself."""
-    return any(text == RUN for value in planned.values.values() for text in texts_in(value))
+    return any(text == RUN_REFERENCE for value in planned.values.values() for text in texts_in(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,7 @@ class _Memory:
     """The record of a recipe that runs, written to ``file`` whenever it changes."""
 
     file: Place
-    record: Record
+    record: RunRecord
 
     def has_finished(self, name: str, fingerprint: str, folder: Place) -> bool:
         """Whether the step is finished with this fingerprint, and its folder is unchanged."""
@@ -197,12 +204,12 @@ def plain_table(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _record(recipe: Recipe, out: Place, fresh: bool) -> Record:
+def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
     """The record to begin with: that of earlier calls in ``out``, without what is to be started over."""
     from pairsmith.runs.storage import is_temporary
 
     names = tuple(planned.name for planned in recipe.steps)
-    file = out / RECORD
+    file = out / RUN_RECORD
     with reaching(out, FolderError):
         text = None if size_of(file) is None else file.read_bytes()
         if text is None and (
@@ -213,14 +220,14 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> Record:
     if text is None or fresh:
         afresh = set(names) if fresh else set()
         told = recipe.description
-        return Record(recipe=recipe.name, description=told, planned=names, afresh=afresh, steps={})
+        return RunRecord(recipe=recipe.name, description=told, planned=names, afresh=afresh, steps={})
     try:
-        before = Record.model_validate_json(text)
+        before = RunRecord.model_validate_json(text)
     except ValidationError:
         raise FolderError(
             f"{file} is not a valid record of a run; give --fresh to start over, or another --out"
         ) from None
-    return Record(
+    return RunRecord(
         recipe=recipe.name,
         description=recipe.description,
         planned=names,
@@ -242,7 +249,7 @@ def _fingerprint(
     from pairsmith.runs.storage import canonical_json, hash_bytes
 
     values = settings.model_dump(mode="json")
-    keys_of_run = {key for key, value in planned.values.items() if value == RUN}
+    keys_of_run = {key for key, value in planned.values.items() if value == RUN_REFERENCE}
     content: dict[str, Any] = {}
     for key, value in values.items():
         if key in keys_of_run and earlier is not None:
@@ -287,7 +294,11 @@ def figure_of(source: str, out: Place, name: str) -> Any:
         joined = [".".join(rest[:count]) for count in range(len(rest), 0, -1)]
         key = next((key for key in joined if isinstance(value, dict) and key in value), None)
         if key is None:
-            hint = choices(rest[0], value) if isinstance(value, dict) else f"only the value {shown(value)}"
+            hint = (
+                known_names_hint(rest[0], value)
+                if isinstance(value, dict)
+                else f"only the value {shown_value(value)}"
+            )
             raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {hint}")
         value, rest = value[key], rest[key.count(".") + 1 :]
     return value

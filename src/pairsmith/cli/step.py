@@ -87,4 +87,4 @@ def command_of(name: str) -> str:
     return name.replace("evaluate-", "evaluate ")
 
 
-Steps = Mapping[str, Step]
+StepTable = Mapping[str, Step]

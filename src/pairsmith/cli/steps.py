@@ -3,7 +3,7 @@
 Recipes and the command line are both made from ``STEPS``.
 """
 
-from pairsmith.cli.step import Step, Steps
+from pairsmith.cli.step import Step, StepTable
 from pairsmith.core.model_names import check_name
 from pairsmith.data.tasks import load_task
 from pairsmith.steps.classify.settings import ClassifySettings
@@ -44,7 +44,7 @@ from pairsmith.steps.training.settings import (
 )
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 
-SOURCES = frozenset({
+SOURCE_SETTINGS = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
     "corpus", "evaluation", "chunks", "judgements", "labelled",
 })  # fmt: skip
@@ -58,7 +58,7 @@ def _check_folder(source: str) -> None:
     check_there(source)
 
 
-STEPS: Steps = {
+STEPS: StepTable = {
     "generate": Step(
         GenerateSettings,
         "pairsmith.steps.generate.route:generate",

@@ -6,7 +6,7 @@ where people look for them.
 
 from pathlib import Path
 
-from pairsmith.core.errors import ModelError, SettingsError, choices
+from pairsmith.core.errors import ModelError, SettingsError, known_names_hint
 
 TINY = "pairsmith:tiny"
 
@@ -20,7 +20,7 @@ _CHECKOUT = _PACKAGE.parent.parent
 def model_path(name: str) -> Path:
     """Folder of the bundled model called ``name`` (only ``pairsmith:tiny``)."""
     if name != TINY:
-        raise ModelError(f"no bundled model is called {name!r}; {choices(name, [TINY])}")
+        raise ModelError(f"no bundled model is called {name!r}; {known_names_hint(name, [TINY])}")
     return _PACKAGE / "models" / "tiny"
 
 
@@ -52,5 +52,5 @@ def _shipped(name: str, below: str, what: str) -> Path:
     path = folder / below / f"{name}.yaml"
     if not path.is_file():
         shipped = [file.stem for file in (folder / below).glob("*.yaml")]
-        raise SettingsError(f"no shipped {what} is called {name!r}; {choices(name, shipped)}")
+        raise SettingsError(f"no shipped {what} is called {name!r}; {known_names_hint(name, shipped)}")
     return path

@@ -158,7 +158,7 @@ def times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def choices(name: str, options: Iterable[str]) -> str:
+def known_names_hint(name: str, options: Iterable[str]) -> str:
     """The end of an "unknown name" message: the most similar known name, and all known names."""
     names = sorted(options)
     nearest = did_you_mean(name, names)

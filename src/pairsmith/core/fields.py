@@ -114,7 +114,7 @@ Executor = Annotated[
         json_schema_extra=NO_EFFECT,
     ),
 ]
-Rank = Annotated[
+RankNumber = Annotated[
     int | None,
     Field(
         ge=0,

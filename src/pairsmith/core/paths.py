@@ -44,9 +44,9 @@ def place(name: str | Place) -> Place:
     if name == "":
         raise SettingsError("the name of a file or folder is empty; give one, or . for the current folder")
     if not isinstance(name, str):
-        return expanded(name) if isinstance(name, Path) else name.expanduser()
+        return expanded_path(name) if isinstance(name, Path) else name.expanduser()
     if not is_url(name):
-        return expanded(name)
+        return expanded_path(name)
     from upath import UPath
     from upath.implementations.local import FilePath
 
@@ -71,7 +71,7 @@ def place(name: str | Place) -> Place:
     return location
 
 
-def expanded(name: str | Path) -> Path:
+def expanded_path(name: str | Path) -> Path:
     """The local path of ``name``, with the home folder in place of ``~`` or ``~USER``."""
     try:
         return Path(name).expanduser()
@@ -84,8 +84,8 @@ def expanded(name: str | Path) -> Path:
 def cache_folder() -> Path:
     """Where what can be made again is kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache."""
     if chosen := os.environ.get(CACHE_VARIABLE):
-        return expanded(chosen)
-    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "pairsmith"
+        return expanded_path(chosen)
+    return expanded_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "pairsmith"
 
 
 def is_url(name: str) -> bool:

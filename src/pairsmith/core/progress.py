@@ -17,7 +17,7 @@ _WARM_SHARE = 0.05
 
 
 @dataclass
-class Task:
+class ProgressTask:
     """A progress bar: ``done`` of ``total`` units; ``draw``, set by its ``Progress``, shows it."""
 
     label: str
@@ -27,7 +27,7 @@ class Task:
     note: str = ""
     skipped: int = 0
     started: float = field(default_factory=time.monotonic)
-    draw: Callable[["Task"], None] = field(default=lambda _: None, repr=False)
+    draw: Callable[["ProgressTask"], None] = field(default=lambda _: None, repr=False)
 
     def advance(self, amount: int = 1, note: str | None = None) -> None:
         """Count ``amount`` more units as done; ``note`` replaces the note at the end of the line."""
@@ -109,9 +109,9 @@ class Progress:
         print(redacted(text), flush=True)
 
     @contextmanager
-    def task(self, label: str, total: int, unit: str) -> Iterator[Task]:
+    def task(self, label: str, total: int, unit: str) -> Iterator[ProgressTask]:
         """Open a bar of ``total`` units; its last state is written when it closes."""
-        bar = Task(label, unit, total, draw=self.draw)
+        bar = ProgressTask(label, unit, total, draw=self.draw)
         try:
             yield bar
         finally:
@@ -124,7 +124,7 @@ class Progress:
         self._stream.write(f"{erase}{line}\n")
         self._stream.flush()
 
-    def draw(self, bar: Task) -> None:
+    def draw(self, bar: ProgressTask) -> None:
         """Show ``bar``, unless a bar was shown a moment ago."""
         now = time.monotonic()
         pause = self._every if self._live else max(self._every, (now - bar.started) / 5)
@@ -145,7 +145,7 @@ class Quiet(Progress):
     def say(self, text: str) -> None:
         """Drop the line."""
 
-    def draw(self, bar: Task) -> None:
+    def draw(self, bar: ProgressTask) -> None:
         """Drop the bar."""
 
 

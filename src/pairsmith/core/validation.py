@@ -12,9 +12,9 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pairsmith.core.errors import SettingsError, choices, did_you_mean
+from pairsmith.core.errors import SettingsError, did_you_mean, known_names_hint
 
-Keys = tuple[str | int | float, ...]
+KeyPath = tuple[str | int | float, ...]
 
 _SHOWN = 60
 _QUOTED = re.compile(r"'([^']*)'")
@@ -25,11 +25,11 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 class ValidationFault:
     """One fault: its place, as a path of keys from the root, and its description."""
 
-    where: Keys
+    where: KeyPath
     text: str
 
 
-def dotted(keys: Keys) -> str:
+def dotted(keys: KeyPath) -> str:
     """``keys`` joined by dots."""
     return ".".join(map(str, keys))
 
@@ -78,27 +78,27 @@ def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "missing":
         return "missing; it has no default, so add it"
     if kind == "extra_forbidden":
-        return f"unknown key; {choices(str(detail['loc'][-1]), _keys_at(model, detail['loc'][:-1]))}"
+        return f"unknown key; {known_names_hint(str(detail['loc'][-1]), _keys_at(model, detail['loc'][:-1]))}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"should be a mapping of keys to values, not {shown(value)}"
+        return f"should be a mapping of keys to values, not {shown_value(value)}"
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     if kind == "too_short" and not value:
         return "is empty; at least one is needed"
     if kind == "string_pattern_mismatch":
-        return f"should be {_expected(model, detail['loc'])}, not {shown(value)}"
+        return f"should be {_expected(model, detail['loc'])}, not {shown_value(value)}"
     if (number := kind.partition("_")[0]) in _KINDS:
-        return f"should be {_KINDS[number]}, not {shown(value)}"
+        return f"should be {_KINDS[number]}, not {shown_value(value)}"
     if kind == "literal_error" and isinstance(value, str):
         nearest = did_you_mean(value, _QUOTED.findall(detail["ctx"]["expected"]))
         question = f"; {nearest}" if nearest else ""
-        return f"should be {detail['ctx']['expected']}, not {shown(value)}{question}"
+        return f"should be {detail['ctx']['expected']}, not {shown_value(value)}{question}"
     text = detail["msg"].removeprefix("Input ")
     text = text[0].lower() + text[1:]
-    return text if isinstance(value, Mapping | list | tuple) else f"{text}, not {shown(value)}"
+    return text if isinstance(value, Mapping | list | tuple) else f"{text}, not {shown_value(value)}"
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """``value`` for a one-line message, shortened if it is long."""
     if isinstance(value, Mapping):
         return "a mapping"

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from pairsmith.core.errors import UserError, nearby
-from pairsmith.core.validation import Keys, ValidationFault, dotted, shown
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, shown_value
 
 MAX_BYTES = 1_000_000
 _HALF = re.compile("[\ud800-\udfff]")
@@ -28,7 +28,7 @@ class YamlFile:
     duplicates: tuple[ValidationFault, ...]
     root: yaml.MappingNode
 
-    def line(self, keys: Keys) -> int:
+    def line(self, keys: KeyPath) -> int:
         """The line number, from 1, of the key at ``keys``, or of its nearest existing parent."""
         node: yaml.Node = self.root
         line = 1
@@ -39,7 +39,7 @@ class YamlFile:
             line, node = child
         return line
 
-    def report(self, faults: Iterable[ValidationFault], place_name: Callable[[Keys], str] = dotted) -> str:
+    def report(self, faults: Iterable[ValidationFault], place_name: Callable[[KeyPath], str] = dotted) -> str:
         """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
 
         ``place_name`` gives the name of a place for the message.
@@ -162,7 +162,7 @@ def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
                 yield from _scalars(part, seen)
 
 
-def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[ValidationFault]:
+def _duplicates(node: yaml.Node, keys: KeyPath, seen: set[int]) -> Iterator[ValidationFault]:
     """Duplicate keys in the mappings below ``node``.
 
     ``seen`` keeps nodes that aliases share from being visited twice, or for ever.
@@ -178,7 +178,9 @@ def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Validat
         for key, value in node.value:
             name, line = _key(key), key.start_mark.line + 1
             if name in first:
-                text = f"{shown(name)} is given twice (lines {first[name]} and {line}); keep one of them"
+                text = (
+                    f"{shown_value(name)} is given twice (lines {first[name]} and {line}); keep one of them"
+                )
                 yield ValidationFault((*keys, name), text)
             first.setdefault(name, line)
             yield from _duplicates(value, (*keys, name), seen)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
 from pairsmith.data.documents import with_title
 from pairsmith.data.readers import column_text, parse_score, with_names
@@ -159,7 +159,7 @@ def _in_folder(data: str, split: str | None, say: Say) -> tuple[Source, Source, 
         (wanted,) = splits
         say(f"{folder}: the queries of its only split, {wanted}, are measured on")
     if wanted not in splits:
-        raise InputError(f"{folder} has no split {wanted!r}; {choices(wanted, splits)}")
+        raise InputError(f"{folder} has no split {wanted!r}; {known_names_hint(wanted, splits)}")
     return corpus, queries, open_table(splits[wanted])
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairsmith.core.paths import Place
 from pairsmith.data.documents import TitledText, read_titled
-from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, positive_column, texts_of
+from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, column_texts, positive_column
 from pairsmith.data.readers import at_least_one, column_text, with_names
 from pairsmith.data.sources import Source, open_source
 
@@ -65,7 +65,7 @@ def read_query_examples(source: str | Place) -> list[QueryExample]:
     examples = []
     for where, row, (name,) in with_names(opened, QUERIES_ALONE):
         column = positive_column(row, name)
-        text = texts_of(row, column, where)[0] if column else ""
+        text = column_texts(row, column, where)[0] if column else ""
         if query := column_text(row, name, where):
             examples.append(QueryExample(query, text))
     return list(at_least_one(examples, f"{opened.name} holds no queries"))

@@ -12,8 +12,8 @@ from pairsmith.data.readers import (
     at_least_one,
     column_text,
     given_id,
-    kind_of,
     text_id,
+    type_in_words,
     with_names,
 )
 from pairsmith.data.schemas import text_schema
@@ -121,7 +121,7 @@ def _group(value: object, name: str, where: str) -> str:
         case int() | float():
             return str(value)
     raise InputError(
-        f"{where}: column {name!r} holds {kind_of(value)}; a group has to be text, a number or a date"
+        f"{where}: column {name!r} holds {type_in_words(value)}; a group has to be text, a number or a date"
     )
 
 

@@ -9,7 +9,7 @@ from pairsmith.data.documents import read_documents
 from pairsmith.data.readers import at_least_one, read_inputs_and_outputs, read_pairs
 from pairsmith.data.squad import read_questions
 
-KindName = Literal["pairs", "reading", "summaries", "scored"]
+ExampleKind = Literal["pairs", "reading", "summaries", "scored"]
 """pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
 summary; scored: two texts and a score of how well they match."""
 
@@ -35,7 +35,7 @@ def answer_in_passage(answer: str, passage: str) -> str:
     return f"{answer}: {passage}"
 
 
-def read_examples(source: str, kind: KindName) -> list[Example]:
+def read_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
     The source has, for kind ``pairs``, rows as for ``read_inputs_and_outputs``; for ``reading`` it is as for
@@ -44,7 +44,7 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
     return list(dict.fromkeys(at_least_one(each_example(source, kind), f"{source} holds no examples")))
 
 
-def each_example(source: str, kind: KindName) -> Iterator[Example]:
+def each_example(source: str, kind: ExampleKind) -> Iterator[Example]:
     """The examples of ``read_examples``, one at a time and with duplicates."""
     if kind == "reading":
         for question in read_questions(source):

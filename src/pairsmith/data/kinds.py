@@ -17,22 +17,22 @@ from pairsmith.data.sources import open_source
 from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
 
 Row = Mapping[str, Any]
-PAIR = text_schema("id", "input", "output")
+INPUT_AND_OUTPUT = text_schema("id", "input", "output")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RowKind:
     """A kind of rows."""
 
     name: str  # its name in messages
     schema: pa.Schema  # the schema of the rows, ``id`` first
     texts: tuple[str, ...]  # the columns that identify duplicate rows
     claim: str  # the column that says something about the texts: a label, a score, an answer; empty for none
-    # Yields the rows of a source, including questions without an answer (see ``is_whole``).
+    # Yields the rows of a source, including questions without an answer (see ``is_complete``).
     read: Callable[[str], Iterator[Row]]
 
 
-def kind_of(source: str) -> Kind:
+def row_kind(source: str) -> RowKind:
     """The kind of a source's rows."""
     if official(place(source)):
         return QUESTIONS
@@ -42,7 +42,7 @@ def kind_of(source: str) -> Kind:
     return kind_with(row.keys(), source)
 
 
-def kind_with(columns: Collection[str], source: str) -> Kind:
+def kind_with(columns: Collection[str], source: str) -> RowKind:
     """The kind of rows that have these columns."""
     kind = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
     if kind is None:
@@ -51,21 +51,21 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
     return kind
 
 
-def is_whole(row: Row, kind: Kind) -> bool:
+def is_complete(row: Row, kind: RowKind) -> bool:
     """Whether a row can be trained on: a question has an answer in its context, a document a summary."""
     if kind is _SUMMARIES:
         return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
-def what_is_missing(kind: Kind) -> tuple[str, str]:
+def what_is_missing(kind: RowKind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
     if kind is _SUMMARIES:
         return "no summary", "it is blank"
     return NO_ANSWER, "none occurs in its context"
 
 
-def scored_as(kind: Kind, score: float | None) -> Kind:
+def scored_as(kind: RowKind, score: float | None) -> RowKind:
     """Pairs of inputs and outputs as scored pairs with this score; other kinds, or no score, unchanged."""
     if kind is not _PAIRS or score is None:
         return kind
@@ -140,15 +140,19 @@ def _as_many(row: Row, name: str, count: int, where: str) -> list[Any] | None:
     return value
 
 
-QUESTIONS = Kind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
-_SUMMARIES = Kind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
-_SCORED = Kind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
-_LABELLED = Kind("labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR))
-_TEXTS = Kind("labelled texts", LABELLED_TEXT, ("text",), "label", _plain(LABELLED_TEXT))
-_PAIRS = Kind("pairs of inputs and outputs", PAIR, ("input", "output"), "", _plain(PAIR))
-WITH_NEGATIVES = Kind("queries with negatives", NEGATIVES, ("query", "positive"), "", _negatives)
+QUESTIONS = RowKind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
+_SUMMARIES = RowKind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
+_SCORED = RowKind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
+_LABELLED = RowKind(
+    "labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR)
+)
+_TEXTS = RowKind("labelled texts", LABELLED_TEXT, ("text",), "label", _plain(LABELLED_TEXT))
+_PAIRS = RowKind(
+    "pairs of inputs and outputs", INPUT_AND_OUTPUT, ("input", "output"), "", _plain(INPUT_AND_OUTPUT)
+)
+WITH_NEGATIVES = RowKind("queries with negatives", NEGATIVES, ("query", "positive"), "", _negatives)
 
-_KINDS: Sequence[tuple[set[str], Kind]] = (
+_KINDS: Sequence[tuple[set[str], RowKind]] = (
     ({"context", "question", "answers"}, QUESTIONS),
     ({"context", "input", "output", "answers"}, QUESTIONS),
     ({"document", "summary"}, _SUMMARIES),

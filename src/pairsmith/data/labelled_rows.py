@@ -19,7 +19,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.sources import Columns, open_source
 
-Labelled = ScoredPair | LabelledPair | LabelledText
+LabelledRow = ScoredPair | LabelledPair | LabelledText
 
 _KINDS: Sequence[tuple[pa.Schema, type[Any]]] = (
     (SCORED_PAIR, ScoredPair),
@@ -30,7 +30,7 @@ WANTED = "; ".join(", ".join(schema.names[1:]) for schema, _ in _KINDS)
 """The columns of each kind of rows, for messages."""
 
 
-def read_labelled_rows(source: str) -> tuple[pa.Schema, list[Labelled]]:
+def read_labelled_rows(source: str) -> tuple[pa.Schema, list[LabelledRow]]:
     """The rows of a file, folder or Hub data set, and their schema, which the first row's columns decide.
 
     Other columns are left out. A row without a column ``id`` is called by its texts; of rows that are equal
@@ -50,7 +50,7 @@ def read_labelled_rows(source: str) -> tuple[pa.Schema, list[Labelled]]:
     )
 
 
-def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]) -> Iterator[Labelled]:
+def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]]) -> Iterator[LabelledRow]:
     names = schema.names[1:]
     seen: Counter[str] = Counter()
     used: set[str] = set()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.data.readers import (
     TEXT_COLUMNS,
     column_text,
@@ -106,7 +106,8 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
     for old in names:
         if old not in present:
             raise InputError(
-                f"--map {old}={names[old]}: no row of {source} has this label; {choices(old, present)}"
+                f"--map {old}={names[old]}: no row of {source} has this label; "
+                f"{known_names_hint(old, present)}"
             )
     return [names.get(label, label) for label in labels]
 

@@ -68,7 +68,7 @@ def _label(row: Columns, name: str, where: str) -> bool:
     return label
 
 
-def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
+def paraphrase_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
     """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``."""
     pairs = list(read_paraphrases(source))
     if pairs[0].label is None:

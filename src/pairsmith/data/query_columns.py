@@ -6,15 +6,15 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.readers import NAME_TEXTS, column_text, find_column, pick_column
 from pairsmith.data.sources import Columns
 
-QUERIES = ("query", "question", "anchor", "input", "sentence1")
-QUERIES_ALONE = (*QUERIES, "text", "sentence")
+QUERY_COLUMNS = ("query", "question", "anchor", "input", "sentence1")
+QUERIES_ALONE = (*QUERY_COLUMNS, "text", "sentence")
 """For files of queries that may come without texts that answer them."""
 POSITIVES = ("positive", "context", "passage", "document", "output", "sentence2", "pos", "positives")
 PASSAGES = ("text", "positive", "passage", "context")
 """For files of texts that may answer a query; ``document`` may hold the name of what they are parts of."""
 
 
-def texts_of(row: Columns, name: str, where: str) -> Sequence[str]:
+def column_texts(row: Columns, name: str, where: str) -> Sequence[str]:
     """The text in a column, or the texts of a list; at least one, which may be blank."""
     value = row.get(name)
     if isinstance(value, list | tuple):
@@ -40,7 +40,7 @@ def pick_pair(
     Pairs of sentences with a grade are refused, unless their columns are given: of some of them the second
     sentence is no answer to the first.
     """
-    query_column = pick_column(row, [query] if query else QUERIES, source, NAME_TEXTS)
+    query_column = pick_column(row, [query] if query else QUERY_COLUMNS, source, NAME_TEXTS)
     wanted = [positive] if positive else _positives_beside(query_column)
     right = pick_column(row, wanted, source, NAME_TEXTS)
     graded = [name for name in row if name.casefold() in ("score", "label")]

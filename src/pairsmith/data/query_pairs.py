@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairsmith.data.documents import with_title
-from pairsmith.data.query_columns import pick_pair, texts_of
+from pairsmith.data.query_columns import column_texts, pick_pair
 from pairsmith.data.readers import column_text, given_id
 from pairsmith.data.sources import open_source
 
@@ -28,7 +28,7 @@ def read_query_pairs(
     """Read pairs one at a time; a row whose positive is a list makes a pair of each of its texts.
 
     ``source`` is as for ``read_texts``; a file needs a header. By default the columns are the first of
-    ``query_columns.QUERIES`` and of ``POSITIVES`` that exist.
+    ``QUERY_COLUMNS`` and of ``POSITIVES`` that exist.
     """
     opened = open_source(source)
     names: tuple[str, str, str | None] | None = None
@@ -38,6 +38,6 @@ def read_query_pairs(
             names = *both, next((name for name in ID_COLUMNS if name in row), None)
         query_id = given_id(row, where, names[2]) if names[2] else ""
         title = row.get("title")
-        for text in texts_of(row, names[1], where):
+        for text in column_texts(row, names[1], where):
             titled = with_title(title, text) if isinstance(title, str) and text else text
             yield QueryPair(column_text(row, names[0], where), text, titled, query_id, where)

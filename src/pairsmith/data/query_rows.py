@@ -7,7 +7,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import TitledText
-from pairsmith.data.query_columns import QUERIES_ALONE, positive_column, texts_of
+from pairsmith.data.query_columns import QUERIES_ALONE, column_texts, positive_column
 from pairsmith.data.readers import column_text, given_id, text_id, with_names
 from pairsmith.data.sources import open_source
 
@@ -53,7 +53,7 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
         named = given_id(row, where, "chunk")
-        for text in texts_of(row, column, where) if column and named not in documents else [""]:
+        for text in column_texts(row, column, where) if column and named not in documents else [""]:
             relevant = named if named in documents else of_text.get(text, named or text_id(text))
             if relevant in relevance[text_id(query)]:
                 faults[REPEATED].append(text_id(query))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import Place
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import Columns, Source, open_source
@@ -172,7 +172,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
     if column is not None:
         return column
     if len(wanted) == 1:
-        raise InputError(f"{source} has no column {wanted[0]!r}; {choices(wanted[0], row)}")
+        raise InputError(f"{source} has no column {wanted[0]!r}; {known_names_hint(wanted[0], row)}")
     raise InputError(
         f"{source} has none of the columns {', '.join(wanted)}; {remedy}; it has: {', '.join(row)}"
     )
@@ -186,7 +186,7 @@ def column_text(row: Columns, name: str, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InputError(f"{where}: column {name!r} holds {kind_of(value)}, not text")
+        raise InputError(f"{where}: column {name!r} holds {type_in_words(value)}, not text")
     refuse_half_characters(value, name, where)
     return value.strip()
 
@@ -227,7 +227,7 @@ def parse_score(value: object, where: str) -> float:
     return number
 
 
-def kind_of(value: Any) -> str:
+def type_in_words(value: Any) -> str:
     """The type of a value, in words."""
     names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -136,11 +136,11 @@ class GradedPair:
     score: float
 
 
-Row = ScoredPair | LabelledPair | LabelledText | MinedPair | MinedAnswer | Reject
+TypedRow = ScoredPair | LabelledPair | LabelledText | MinedPair | MinedAnswer | Reject
 R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, MinedAnswer, Reject)
 
 
-def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+def to_table(rows: Sequence[TypedRow], schema: pa.Schema) -> pa.Table:
     """``rows`` as an Arrow table of exactly ``schema``; no rows make an empty table."""
     names = list(schema.names)
     for row in rows:
@@ -172,6 +172,6 @@ def rows_at(table: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
     return pa.Table.from_batches(parts, table.schema).take(np.argsort(order))
 
 
-def as_columns(row: Row) -> dict[str, Any]:
+def as_columns(row: TypedRow) -> dict[str, Any]:
     """``row`` as a mapping from column to value, e.g. for ``Reject.of``."""
     return asdict(row)

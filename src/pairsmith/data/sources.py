@@ -31,7 +31,16 @@ from typing import IO, Any, cast
 from pairsmith.core.errors import InputError, first_line, nearby, redacted
 from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_names import is_hub_id
-from pairsmith.core.paths import Place, display_name, expanded, is_folder, is_url, place, reaching, size_of
+from pairsmith.core.paths import (
+    Place,
+    display_name,
+    expanded_path,
+    is_folder,
+    is_url,
+    place,
+    reaching,
+    size_of,
+)
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
@@ -123,7 +132,7 @@ def check_there(source: str) -> None:
     try:
         if local:
             _refuse_pipe(source, place(source))
-        exists = not local or expanded(source).exists()
+        exists = not local or expanded_path(source).exists()
     except OSError:  # too long for a name
         return  # who opens it says so
     if not exists:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import PurePosixPath
 
-from pairsmith.core.errors import InputError, StorageError, choices
+from pairsmith.core.errors import InputError, StorageError, known_names_hint
 from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
 
 DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
@@ -54,7 +54,7 @@ def split_files(source: str) -> list[Place]:
     folder, split = split_of(source)
     by_split = _by_split(place(folder))
     if split not in by_split:
-        raise InputError(f"{folder} has no split {split!r}; {choices(split, by_split)}")
+        raise InputError(f"{folder} has no split {split!r}; {known_names_hint(split, by_split)}")
     return by_split[split]
 
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair
@@ -82,7 +82,7 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
             raise InputError(
                 f"{data} has no {name!r}; it has: {', '.join(suites)}"
                 if is_suite
-                else f"no test set is called {name!r}; {choices(name, {*STS_SUITES, *suites})}"
+                else f"no test set is called {name!r}; {known_names_hint(name, {*STS_SUITES, *suites})}"
             )
     return [StsSuite(name, suites[name]()) for name in dict.fromkeys(names or suites)]
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from pairsmith.data.readers import ID_LENGTH
 from pairsmith.data.text.folding import folded
 
-Keys = NDArray[np.uint64]
+TextKeys = NDArray[np.uint64]
 
 _NO_DIGIT = 16
 _DIGITS = np.full(256, _NO_DIGIT, np.uint8)
 _DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 
 
-def text_keys(texts: pa.ChunkedArray) -> Keys:
+def text_keys(texts: pa.ChunkedArray) -> TextKeys:
     """A number for each text, ``(n,)``: that of its ``text_id``; an id of 16 digits keeps its number.
 
     Equal texts have equal keys, on every machine. Different texts have different ones as surely as different
@@ -27,12 +27,12 @@ def text_keys(texts: pa.ChunkedArray) -> Keys:
     return np.concatenate([np.zeros(0, np.uint64), *chunks])
 
 
-def keys_of_list(texts: Sequence[str]) -> Keys:
+def keys_of_list(texts: Sequence[str]) -> TextKeys:
     """The ``text_keys`` of a list of texts, ``(n,)``."""
     return text_keys(pa.chunked_array([pa.array(texts, pa.string())]))
 
 
-def copy_keys(texts: Sequence[str]) -> tuple[Keys, Keys]:
+def copy_keys(texts: Sequence[str]) -> tuple[TextKeys, TextKeys]:
     """Keys by which copies of texts are known: those of the texts, and those without the first line.
 
     They are ``(n,)`` each, of the texts without case, spaces and punctuation. The first line is that of a
@@ -43,7 +43,7 @@ def copy_keys(texts: Sequence[str]) -> tuple[Keys, Keys]:
     return keys, keys_of_rests
 
 
-def _chunk_keys(texts: pa.Array) -> Keys:
+def _chunk_keys(texts: pa.Array) -> TextKeys:
     if not len(texts):
         return np.zeros(0, np.uint64)
     plain = texts.cast(pa.large_binary())

@@ -13,7 +13,7 @@ from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import with_title
-from pairsmith.data.query_columns import pick_pair, texts_of
+from pairsmith.data.query_columns import column_texts, pick_pair
 from pairsmith.data.readers import at_least_one, column_text
 from pairsmith.data.sources import Columns, Source, open_source
 
@@ -50,7 +50,7 @@ def _examples(source: Source, scored: bool) -> Iterator[RetrievalExample]:
     names: tuple[str, str] | None = None
     for where, row in source.rows():
         names = names or pick_pair(row, source.name)
-        for positive in texts_of(row, names[1], where):
+        for positive in column_texts(row, names[1], where):
             yield _example(row, where, names, positive, scored)
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.metrics.correlation import dense_groups, group_ranks
-
-Floats = NDArray[np.float64]
 
 
 def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
@@ -21,7 +20,7 @@ def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
 
 def auroc_draws(
     scores: NDArray[np.floating], positive: NDArray[np.bool_], *, draws: int, rng: np.random.Generator
-) -> Floats:
+) -> Float64s:
     """``auroc`` of bootstrap resamples, each of n rows drawn with replacement: ``(draws,)`` float64.
 
     It is NaN for a resample that lacks one of the classes.

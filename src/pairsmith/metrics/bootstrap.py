@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.metrics.correlation import dense_groups, group_ranks, pearson
-
-Floats = NDArray[np.float64]
 
 
 def spearman_draws(
     a: NDArray[np.floating], b: NDArray[np.floating], *, draws: int, rng: np.random.Generator
-) -> Floats:
+) -> Float64s:
     """Spearman's correlation of bootstrap resamples, each of n pairs drawn with replacement (D11).
 
     ``a`` and ``b`` are ``(n,)`` of any floating dtype, not empty and finite, else a ``ValueError``; the
@@ -32,7 +31,7 @@ def spearman_draws(
     return correlations
 
 
-def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | None:
+def interval(draws: Float64s, *, level: float = 0.95) -> tuple[float, float] | None:
     """The interval that holds the central ``level``, above 0 and below 1, of ``draws``, ``(draws,)``.
 
     Undefined (NaN) draws are left out; they occur only for a handful of pairs. None where all are.
@@ -47,15 +46,15 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
     return float(low), float(high)
 
 
-def rounded(limits: tuple[float, float] | None) -> list[float] | None:
+def rounded_interval(limits: tuple[float, float] | None) -> list[float] | None:
     """The limits of an interval, rounded to four places; None stays None."""
     return None if limits is None else [round(limit, 4) for limit in limits]
 
 
-def mean_draws(parts: Sequence[Floats]) -> Floats:
+def mean_draws(parts: Sequence[Float64s]) -> Float64s:
     """The mean over subsets of each draw, so that resampling stays within a subset: ``(draws,)`` (D11).
 
     ``parts`` are at least one, each ``(draws,)`` float64; NaN where a subset's draw is.
     """
-    averages: Floats = np.mean(np.stack(parts), axis=0)
+    averages: Float64s = np.mean(np.stack(parts), axis=0)
     return averages

@@ -5,34 +5,35 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from pairsmith.core.arrays import Float64s
+
+ConfusionCounts = NDArray[np.int64]
 
 _CELLS = 10_000_000
 """The most counts that are drawn at once."""
 
 
-def confusion(gold: Sequence[int], predicted: Sequence[int], labels: int) -> Counts:
+def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], labels: int) -> ConfusionCounts:
     """How many rows of each label (first axis) were given each label (second axis), for D14.
 
     The table is ``(labels, labels)`` int64. Both series hold numbers from 0 to ``labels`` - 1 and are of one
     length.
     """
-    table: Counts = np.zeros((labels, labels), np.int64)
+    table: ConfusionCounts = np.zeros((labels, labels), np.int64)
     np.add.at(table, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
     return table
 
 
-def accuracy(table: Counts) -> Floats:
+def accuracy(table: ConfusionCounts) -> Float64s:
     """The share of rows on the diagonal, from 0 to 1 (D14).
 
     Of tables ``(..., k, k)`` int64, each with at least one row in it: ``(...)`` float64.
     """
-    right: Floats = np.trace(table, axis1=-2, axis2=-1) / table.sum(axis=(-2, -1))
+    right: Float64s = np.trace(table, axis1=-2, axis2=-1) / table.sum(axis=(-2, -1))
     return right
 
 
-def precision_recall_f1(table: Counts) -> tuple[Floats, Floats, Floats]:
+def precision_recall_f1(table: ConfusionCounts) -> tuple[Float64s, Float64s, Float64s]:
     """Precision, recall and F1 of each label, from 0 to 1, of tables ``(..., k, k)`` int64 (D14).
 
     They are three arrays ``(..., k)`` float64.
@@ -44,12 +45,12 @@ def precision_recall_f1(table: Counts) -> tuple[Floats, Floats, Floats]:
     return _over(right, predicted), _over(right, gold), _over(2 * right, gold + predicted)
 
 
-def macro_f1(table: Counts) -> Floats:
+def macro_f1(table: ConfusionCounts) -> Float64s:
     """The mean F1, from 0 to 1, of the labels that rows have or were given (D14).
 
     Of tables ``(..., k, k)`` int64, each with at least one row in it: ``(...)`` float64.
     """
-    mean: Floats = np.nanmean(precision_recall_f1(table)[2], axis=-1)
+    mean: Float64s = np.nanmean(precision_recall_f1(table)[2], axis=-1)
     return mean
 
 
@@ -64,8 +65,12 @@ def binary_f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> floa
 
 
 def resampled(
-    table: Counts, measures: Sequence[Callable[[Counts], Floats]], *, draws: int, rng: np.random.Generator
-) -> list[Floats]:
+    table: ConfusionCounts,
+    measures: Sequence[Callable[[ConfusionCounts], Float64s]],
+    *,
+    draws: int,
+    rng: np.random.Generator,
+) -> list[Float64s]:
     """Each measure, ``(draws,)`` float64, on bootstrap resamples of the rows, with replacement.
 
     A resample has as many rows as ``table``, which is ``(k, k)`` int64 and has at least one. A measure maps
@@ -74,7 +79,7 @@ def resampled(
     """
     total = int(table.sum())
     block = max(1, _CELLS // table.size)
-    by_measure: list[list[Floats]] = [[np.empty(0)] for _ in measures]
+    by_measure: list[list[Float64s]] = [[np.empty(0)] for _ in measures]
     for start in range(0, draws, block):
         drawn = rng.multinomial(total, table.ravel() / total, size=min(block, draws - start))
         for values, measure in zip(by_measure, measures, strict=True):
@@ -82,8 +87,8 @@ def resampled(
     return [np.concatenate(values) for values in by_measure]
 
 
-def _over(counts: Floats, totals: Counts) -> Floats:
+def _over(counts: Float64s, totals: ConfusionCounts) -> Float64s:
     """``counts`` divided by ``totals`` of the same shape; NaN where a total is 0."""
-    shares: Floats = np.full(counts.shape, np.nan)
+    shares: Float64s = np.full(counts.shape, np.nan)
     np.divide(counts, totals, out=shares, where=totals > 0)
     return shares

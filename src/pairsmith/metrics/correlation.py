@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from pairsmith.core.arrays import Float64s
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
@@ -41,7 +41,7 @@ def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
     return groups
 
 
-def group_ranks(groups: NDArray[np.intp]) -> Floats:
+def group_ranks(groups: NDArray[np.intp]) -> Float64s:
     """Ranks 1…n of n values, ``(n,)`` float64, from their ``dense_groups``, ``(n,)``.
 
     Equal values share the mean of their ranks.
@@ -49,7 +49,7 @@ def group_ranks(groups: NDArray[np.intp]) -> Floats:
     may be empty, as in a resample.
     """
     counts = np.bincount(groups)
-    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2.0)[groups]
+    ranks: Float64s = (np.cumsum(counts) - (counts - 1) / 2.0)[groups]
     return ranks
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.metrics.bertscore import bertscore
 from pairsmith.models.encode import results_by_length
 from pairsmith.models.token_vectors import TokenEncoder
@@ -23,7 +23,7 @@ def pair_scores(
     special_tokens: bool = True,
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """The BERTScore F of each pair with each of ``layers`` (Q8): ``(pairs, layers)`` float32, at most 1.
 
     Where the encoder's vectors are not finite, scores are NaN.
@@ -37,13 +37,13 @@ def pair_scores(
         advance: called with the number of pairs that were finished.
     """
     encoder.model.eval()
-    scores: NDArray[np.float32] = np.empty((len(pairs), len(layers)), np.float32)
+    scores: Float32s = np.empty((len(pairs), len(layers)), np.float32)
     if not pairs:
         return scores
     lengths = [encoder.token_counts(list(side)) for side in zip(*pairs, strict=True)]
     longest = [2 * max(both) for both in zip(*lengths, strict=True)]
 
-    def scored(features: Mapping[str, Tensor]) -> NDArray[np.float32]:
+    def scored(features: Mapping[str, Tensor]) -> Float32s:
         with torch.inference_mode():
             by_layer = batch_scores(encoder, features, layers, special_tokens=special_tokens)
             return np.asarray(by_layer.T.cpu().numpy(), np.float32)

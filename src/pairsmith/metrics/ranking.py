@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Grades = NDArray[np.int64]
-Measure = Callable[[Grades, Grades], float]
+RankingMeasure = Callable[[Grades, Grades], float]
 """A figure within [0, 1] of a query's ranking, from ``ranked``, ``(r,)``, and ``judged``, ``(j,)``."""
 
 
@@ -34,7 +34,7 @@ def recall(ranked: Grades, judged: Grades, k: int) -> float:
     return int((ranked[:k] > 0).sum()) / check_relevant(judged)
 
 
-def precision(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of Measure
+def precision(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of RankingMeasure
     """Share of the first ``k`` places that hold a relevant document, within [0, 1].
 
     The ranking ``ranked``, ``(r,)``, may have fewer places.
@@ -42,7 +42,7 @@ def precision(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 
     return int((ranked[:k] > 0).sum()) / k
 
 
-def reciprocal_rank(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of Measure
+def reciprocal_rank(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of RankingMeasure
     """1 divided by the rank of the first relevant document, or 0 if none is among the first ``k``."""
     ranks = np.flatnonzero(ranked[:k] > 0)
     return 1.0 / (int(ranks[0]) + 1) if ranks.size else 0.0
@@ -57,7 +57,7 @@ def average_precision(ranked: Grades, judged: Grades) -> float:
     return float((np.arange(1, ranks.size + 1) / ranks).sum()) / check_relevant(judged)
 
 
-MEASURES: Mapping[str, Measure] = {
+MEASURES: Mapping[str, RankingMeasure] = {
     "ndcg@10": partial(ndcg, k=10),
     "recall@100": partial(recall, k=100),
     "recall@10": partial(recall, k=10),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pairsmith.core.errors import InputError, MissingExtra
 
-Measure = Literal["fmeasure", "precision"]
+RougeFigure = Literal["fmeasure", "precision"]
 
 _TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
@@ -59,7 +59,7 @@ def abstractiveness(summaries: Sequence[str], documents: Sequence[str]) -> Rouge
 
 
 def _scores(
-    texts: Sequence[str], against: Sequence[str], types: Sequence[str], measure: Measure
+    texts: Sequence[str], against: Sequence[str], types: Sequence[str], measure: RougeFigure
 ) -> RougeScores:
     if len(texts) != len(against):
         raise ValueError(f"expected a text for each summary, got {len(against)} for {len(texts)}")

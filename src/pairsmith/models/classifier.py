@@ -22,7 +22,7 @@ from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
 from pairsmith.models.trained_on import read_trained_on, write_trained_on
 
-HEAD = "classifier.safetensors"
+CLASSIFIER_FILE = "classifier.safetensors"
 LABELS = "classifier.json"
 
 
@@ -54,7 +54,7 @@ class TextClassifier:
         Of a trained classifier they are log probabilities but for a constant of each text; of one by names
         (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
         """
-        vectors = unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
+        vectors = text_unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
         scores: Float32s = vectors @ self.weight.T + self.bias
         return scores
 
@@ -77,7 +77,7 @@ class TextClassifier:
         return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()]
 
 
-def unit_vectors(
+def text_unit_vectors(
     encoder: SentenceTransformer,
     texts: Sequence[str],
     *,
@@ -102,7 +102,7 @@ def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequen
     ``names`` has for each of the k labels one or more descriptions, whose mean direction is its row of the
     ``weight``, ``(k, d)`` float32; the ``bias``, ``(k,)``, is 0.
     """
-    means = [unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
+    means = [text_unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
     weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)
     return TextClassifier(encoder, tuple(names), weight, np.zeros(len(names), np.float32), by_names=True)
 
@@ -147,7 +147,7 @@ def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
     """Save a classifier and its card in the folder ``out``."""
     save_sentence_encoder(classifier.encoder, out)
     head = {"weight": classifier.weight, "bias": classifier.bias}
-    save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / HEAD))
+    save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / CLASSIFIER_FILE))
     described = {"labels": list(classifier.labels), "normalize_embeddings": True}
     (out / LABELS).write_text(json.dumps(described, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     write_trained_on(out, classifier.trained_on)
@@ -172,7 +172,7 @@ def load_classifier(
     folder = Path(resolve_model(model))
     try:
         labels = tuple(map(str, json.loads((folder / LABELS).read_text(encoding="utf-8"))["labels"]))
-        head = load_file(str(folder / HEAD))
+        head = load_file(str(folder / CLASSIFIER_FILE))
         weight, bias = head["weight"], head["bias"]
     except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
         raise ModelError(

@@ -12,9 +12,9 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.model_files import META
 from pairsmith.models.encode import moved, not_finite, results_by_length
 from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
@@ -122,7 +122,7 @@ def score_pairs(
     *,
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """The score of each pair (M6), ``(n,)`` float32, unbounded, the same however many threads there are.
 
     The model is put into evaluation mode. A batch has at most ``batch_tokens`` tokens, padding included, or
@@ -133,11 +133,11 @@ def score_pairs(
     cross.model.eval()
     device = cross.model.device
     rows = cross.rows(inputs, outputs)
-    scores: NDArray[np.float32] = np.empty(len(inputs), np.float32)
+    scores: Float32s = np.empty(len(inputs), np.float32)
 
-    def scored(features: dict[str, Any]) -> NDArray[np.float32]:
+    def scored(features: dict[str, Any]) -> Float32s:
         with torch.inference_mode():
-            batch_scores: NDArray[np.float32] = cross.scores(moved(features, device)).cpu().numpy()
+            batch_scores: Float32s = cross.scores(moved(features, device)).cpu().numpy()
             return batch_scores
 
     for batch, results in results_by_length(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 
@@ -39,7 +39,7 @@ def encode_texts(
     batch_size: int = 1_024,
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """The vectors of texts, none of them blank, ``(n, d)`` float32. Long texts are encoded first.
 
     The encoder is put into evaluation mode.
@@ -54,18 +54,18 @@ def encode_texts(
     encoder.eval()
     texts = beginnings(encoder, texts)
     task = {"task": side} if side else {}
-    prompt = prompt_of(encoder, side)
+    prompt = side_prompt(encoder, side)
     width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
-    vectors: NDArray[np.float32] = np.empty((len(texts), width or 0), np.float32)
+    vectors: Float32s = np.empty((len(texts), width or 0), np.float32)
 
     def features(rows: list[int]) -> dict[str, Any]:
         inputs: dict[str, Any] = encoder.preprocess([texts[row] for row in rows], prompt=prompt, **task)
         return inputs
 
-    def encoded(features: dict[str, Any]) -> NDArray[np.float32]:
+    def encoded(features: dict[str, Any]) -> Float32s:
         with torch.inference_mode():
             embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
-            numbers: NDArray[np.float32] = embedded.float().cpu().numpy()
+            numbers: Float32s = embedded.float().cpu().numpy()
             return numbers
 
     for rows, batch_vectors in results_by_length(
@@ -86,7 +86,7 @@ def moved(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     return {name: x.to(device) if torch.is_tensor(x) else x for name, x in features.items()}
 
 
-def padded(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
+def padded_tokens(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
     """Rows of tokens, padded on the right: ``(n, longest)`` int64."""
     tokens = [torch.as_tensor(row, dtype=torch.int64) for row in rows]
     return pad_sequence(tokens, batch_first=True, padding_value=filler)
@@ -94,8 +94,8 @@ def padded(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
 
 def padded_inputs(rows: Sequence[Sequence[int] | Tensor], filler: int) -> dict[str, Tensor]:
     """Model inputs for rows of tokens: tensors ``(n, longest)``, int64."""
-    mask = padded([torch.ones(len(row)) for row in rows], 0)
-    return {"input_ids": padded(rows, filler), "attention_mask": mask}
+    mask = padded_tokens([torch.ones(len(row)) for row in rows], 0)
+    return {"input_ids": padded_tokens(rows, filler), "attention_mask": mask}
 
 
 def not_finite(subject: str) -> ModelError:
@@ -219,7 +219,7 @@ def beginning(tokenizer: Any, text: str, limit: int) -> str:
     return text
 
 
-def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:
+def side_prompt(encoder: "SentenceTransformer", side: Side | None) -> str | None:
     """The prompt that the encoder puts before each text of a side, if any."""
     name = side if side in encoder.prompts else encoder.default_prompt_name
     return encoder.prompts.get(name) if name else None

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError, first_line
 
 # GloVe was trained on text whose contractions are cut: "don't" is "do" and "n't".
 _WORD = re.compile(r"[\w-]+?(?=n't)|n't|'\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 
 
-def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float32]:
+def encode_with_glove(path: Path, sentences: Sequence[str]) -> Float32s:
     """The average of each sentence's word vectors (D12), ``(n, d)`` float32; zero without any known word.
 
     A word is looked up as written, then in lower case; a word in neither form is left out. The file has
@@ -42,10 +42,10 @@ def split_words(sentence: str) -> list[str]:
     return _WORD.findall(sentence)
 
 
-def read_vectors(path: Path, wanted: Set[str]) -> dict[str, NDArray[np.float32]]:
+def read_vectors(path: Path, wanted: Set[str]) -> dict[str, Float32s]:
     """The vectors of the ``wanted`` words, each ``(d,)`` float32; other words are skipped."""
     keys = {word.encode(): word for word in wanted}
-    vectors: dict[str, NDArray[np.float32]] = {}
+    vectors: dict[str, Float32s] = {}
     size: int | None = None
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
@@ -73,7 +73,7 @@ def _check_width(fields: list[bytes], size: int, where: str) -> None:
     )
 
 
-def _vector(fields: list[bytes], where: str) -> NDArray[np.float32]:
+def _vector(fields: list[bytes], where: str) -> Float32s:
     try:
         vector = np.array([float(field) for field in fields], dtype=np.float32)
     except ValueError as error:

@@ -13,12 +13,12 @@ from pairsmith.core.model_names import DtypeName
 from pairsmith.models.encode import beginning
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
 
-Task = Literal[
+HeadTask = Literal[
     "question answering", "classification", "summarization", "continuation", "token vectors",
     "masked language modelling",
 ]  # fmt: skip
 
-_HEADS: dict[Task, tuple[str, str, str]] = {
+_HEADS: dict[HeadTask, tuple[str, str, str]] = {
     "question answering": (
         "MODEL_FOR_QUESTION_ANSWERING_MAPPING", "AutoModelForQuestionAnswering", "BART, BERT, Llama",
     ),
@@ -90,7 +90,7 @@ class Loading(TypedDict, total=False):
 
 def load_with_head(
     model: str,
-    task: Task,
+    task: HeadTask,
     *,
     labels: int | None = None,
     device: str = "auto",
@@ -207,7 +207,7 @@ def written_by(config: Any) -> Literal["encoder-decoder", "decoder", "nothing"]:
 
 
 def _as_saved(
-    name: str, where: str, task: Task, config: Any, dtype: torch.dtype, *, local: bool, weights: bool
+    name: str, where: str, task: HeadTask, config: Any, dtype: torch.dtype, *, local: bool, weights: bool
 ) -> tuple[Any, Any, list[str]]:
     """The model, its tokenizer, and the names of the weights that its files lack, which are random."""
     import transformers
@@ -275,7 +275,7 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
     return network, tokenizer, [name for name in report["missing_keys"] if not name.startswith("pooler.")]
 
 
-def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, fresh_head: bool) -> None:
+def _check_weights(name: str, network: Any, task: HeadTask, missing: list[str], *, fresh_head: bool) -> None:
     prefix = f"{network.base_model_prefix}."
     # A pooler sits between body and head, and belongs to the head that was trained with it.
     body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import EMPTY, NO_END, TOO_LONG
-from pairsmith.models.language.faults import Fault
-from pairsmith.models.summarizer import Summarizer
+from pairsmith.models.language.faults import TextFault
+from pairsmith.models.text_generator import TextGenerator
 
 SEPARATOR = "<sep>"
 """Token between an answer and its question."""
@@ -26,11 +26,11 @@ class WrittenQuestion:
 
     answer: str
     question: str
-    fault: Fault | None  # why they are rejected
+    fault: TextFault | None  # why they are rejected
     start: int | None = None  # where the answer starts in the passage; None if that has still to be found
 
 
-def separator_of(generator: Summarizer, separator: str = SEPARATOR) -> int:
+def separator_of(generator: TextGenerator, separator: str = SEPARATOR) -> int:
     """The id of the separator token."""
     number = generator.tokenizer.convert_tokens_to_ids(separator)
     if number is None or number == generator.tokenizer.unk_token_id:
@@ -42,7 +42,7 @@ def separator_of(generator: Summarizer, separator: str = SEPARATOR) -> int:
 
 
 def parse(
-    generator: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]
+    generator: TextGenerator, tokens: Sequence[int], separator: int, end: int | Sequence[int]
 ) -> WrittenQuestion:
     """Split a generated sequence, which ends with an ``end`` token if complete, into answer and question.
 
@@ -65,7 +65,7 @@ def parse(
     return WrittenQuestion(answer, question, _fault(answer, question, parts, complete=complete))
 
 
-def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool) -> Fault | None:
+def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool) -> TextFault | None:
     if len(parts) != 2:
         return "no separator", "not an answer, one separator and a question"
     if not complete:

@@ -19,7 +19,14 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import resolve_model
-from pairsmith.models.encode import batches_by_length, beginning, moved, not_finite, padded, padded_inputs
+from pairsmith.models.encode import (
+    batches_by_length,
+    beginning,
+    moved,
+    not_finite,
+    padded_inputs,
+    padded_tokens,
+)
 from pairsmith.models.heads import Loading, TextModel, load_with_head, score_in_float32
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
@@ -161,7 +168,7 @@ def collate(reader: TextModel, batch: Sequence[Feature]) -> dict[str, Tensor]:
     """Model inputs for a batch, padded on the right: tensors of shape ``(n, longest)``, int64."""
     inputs = padded_inputs([feature.input_ids for feature in batch], reader.tokenizer.pad_token_id)
     types = [feature.token_types for feature in batch if feature.token_types is not None]
-    return inputs | ({"token_type_ids": padded(types, 0)} if types else {})
+    return inputs | ({"token_type_ids": padded_tokens(types, 0)} if types else {})
 
 
 def answer(

@@ -1,4 +1,4 @@
-"""Bi-encoders for question answering: questions and passage tokens are encoded separately (Q4).
+"""Span encoders: bi-encoders for question answering, which encode questions and passages apart (Q4).
 
 The start head turns the vector of a question's first token into f_start, the end head into f_end. The inner
 product of f_start with a token's vector scores an answer that starts there; f_end scores where it ends.
@@ -21,7 +21,7 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 
 @dataclass(frozen=True, slots=True)
 class SpanEncoder:
-    """A token encoder, and the heads for questions."""
+    """What a student is: a token encoder, and the heads for questions."""
 
     tokens: TokenEncoder
     heads: SpanHeads
@@ -48,7 +48,7 @@ class SpanEncoder:
 def load_span_encoder(
     model: str, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
-    """Load ``model``, written by ``infuse``, as a bi-encoder for question answering.
+    """Load ``model``, written by ``infuse``, as a span encoder.
 
     With ``fresh_heads``, any encoder of transformers gets random heads for questions, to be trained; existing
     heads are kept. ``device``, ``dtype`` and ``max_length`` are as for ``load_with_head``.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.models.encode import Side, encode_texts
 
@@ -46,7 +46,7 @@ def refuse_single_text(texts: object, name: str) -> None:
         raise InputError(f"{name} must be a list of texts, not a single text")
 
 
-def first_not_finite(vectors: NDArray[np.float32]) -> int | None:
+def first_not_finite(vectors: Float32s) -> int | None:
     """The number of the first of n vectors, ``(n, d)``, that is not finite; None where all are."""
     places = np.flatnonzero(~np.isfinite(np.linalg.norm(vectors, axis=1)))
     return int(places[0]) if len(places) else None

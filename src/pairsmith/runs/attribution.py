@@ -18,8 +18,8 @@ from pairsmith.core.bundled import is_bundled
 from pairsmith.core.errors import PairsmithError
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
-from pairsmith.core.paths import MANIFEST, Place, expanded, is_folder, place, size_of
-from pairsmith.data.files.folders import shown
+from pairsmith.core.paths import MANIFEST, Place, expanded_path, is_folder, place, size_of
+from pairsmith.data.files.folders import printable_name
 from pairsmith.data.sources import hub_name, is_hub_data
 from pairsmith.data.splits import split_of
 from pairsmith.runs.provenance import OTHER, SEVERAL, UNKNOWN, Attribution, Provenance, joint_licences
@@ -70,7 +70,7 @@ def model_display_name(name: str | Place) -> str:
     if text.startswith(("http://", "https://")):
         return text.rpartition("#")[2].partition("?")[0].rstrip("/").rpartition("/")[2]
     last = text.rstrip("/").replace("\\", "/").rpartition("/")[2].partition("?")[0]
-    return shown(last if last not in ("", ".", "..", "~") else expanded(text).resolve().name)
+    return printable_name(last if last not in ("", ".", "..", "~") else expanded_path(text).resolve().name)
 
 
 def card_facts(text: str) -> tuple[dict[str, Any], str]:

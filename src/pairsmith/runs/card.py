@@ -64,7 +64,7 @@ class Card:
         return Provenance.model_validate(redacted_values(provenance.model_dump(mode="json")))
 
 
-def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
+def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
     """The card of ``folder``, with splits of ``schema``, as README.md: metadata for the Hub, then text."""
     sections = [
         f"---\n{_metadata(card, folder, schema)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",

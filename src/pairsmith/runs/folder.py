@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeVar, overload
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pairsmith.core.errors import DamagedError, FolderError, choices, first_line
+from pairsmith.core.errors import DamagedError, FolderError, first_line, known_names_hint
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
 from pairsmith.data.sources import missing, open_parquet
@@ -52,7 +52,7 @@ class ShardEntry(_Model):
     asked: str = ""  # what was generated for each input (see ``writer.ShardSpec``)
 
 
-class Counts(_Model):
+class ShardTotals(_Model):
     """Totals over the finished shards; ``rejects_by_reason`` maps ``"filter: reason"`` to a number."""
 
     rows: int = 0
@@ -97,7 +97,7 @@ class Manifest(_Model):
     planned: int | None = None
     asked: str = ""
     shards: tuple[ShardEntry, ...] = ()
-    counts: Counts = Counts()
+    counts: ShardTotals = ShardTotals()
     about: Provenance = Provenance()
     pairsmith: str
     created: str = ""
@@ -188,7 +188,7 @@ class DatasetFolder:
     def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of ``split``, shard after shard; only ``columns`` where they are given."""
         if split not in self.splits:
-            raise FolderError(f"{self.path} has no split {split!r}; {choices(split, self.splits)}")
+            raise FolderError(f"{self.path} has no split {split!r}; {known_names_hint(split, self.splits)}")
         return self._read(split, columns)
 
     def shards(
@@ -290,7 +290,7 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
         )
 
 
-def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema) -> None:
+def check_shard_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema) -> None:
     """Check that existing shards have the columns of new ones: another version may write others."""
     files = (folder / file.path for shard in shards for file in shard.files if file.split != REJECTS)
     file = next((file for file in files if size_of(file) is not None), None)

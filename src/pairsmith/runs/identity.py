@@ -8,7 +8,7 @@ from typing import Any, Self
 from pairsmith import __version__
 from pairsmith.core.errors import redacted, redacted_values
 from pairsmith.runs.folder import FORMAT, Manifest
-from pairsmith.runs.storage import JSON, SOURCES, canonical_json, hash_bytes
+from pairsmith.runs.storage import JSON, SOURCE_NAMES, canonical_json, hash_bytes
 
 _ABSENT = object()
 
@@ -113,7 +113,7 @@ def _label(key: tuple[str, ...]) -> str:
 
 def _source(value: Any) -> str:
     """The name of the source whose content has this hash, in brackets; empty for any other value."""
-    name = SOURCES.get(value) if isinstance(value, str) else None
+    name = SOURCE_NAMES.get(value) if isinstance(value, str) else None
     return f" ({redacted(name)})" if name else ""
 
 

@@ -43,7 +43,7 @@ class Journal:
         """The journal of the folder ``out``, empty where there is none."""
         journal = cls(out)
         with reaching(out / JOURNAL, StorageError):
-            for number, lines in parts(out):
+            for number, lines in journal_parts(out):
                 journal._begin(number)
                 for line in lines:
                     try:
@@ -82,7 +82,7 @@ class Journal:
         self._number, self._lines = number, []
 
 
-def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
+def journal_parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
     """The parts of the journal of ``out`` in order: each one's number and lines, unchecked."""
     files = _parts(out / JOURNAL)
     for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):

@@ -11,6 +11,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
+
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
 _MULTIPLIER_1 = np.uint64(0xCD9E8D57)
 _WEYL_0 = 0x9E3779B9
@@ -53,7 +55,7 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
     return np.stack([c0, c1, c2, c3], axis=1)
 
 
-def uniforms(seed: int, streams: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+def uniforms(seed: int, streams: NDArray[np.uint64], positions: NDArray[np.int64]) -> Float64s:
     """One draw from [0, 1) for each stream at its position: ``(n,)`` float64 with 53 random bits.
 
     ``streams`` are ``(n,)`` uint64 keys from ``stream_key``, ``positions`` ``(n,)`` int64, 0 to 2**63 - 1,

@@ -14,15 +14,15 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
 from pairsmith.runs.storage import scratch_file, storage_errors
 
-ROWS = 2**20
+ROWS_AT_ONCE = 2**20
 """Most rows that are sorted at once; each needs up to a hundred bytes meanwhile. More at once take longer, as
 they exceed the processor's caches."""
-MOST = 2**32
+MOST_ROWS = 2**32
 """Most rows that can be numbered in 32 bits."""
 
 Column = NDArray[np.uint32]
 Rows = NDArray[np.uint32]
-Keys = Callable[[Rows], Sequence[Column]]
+SortColumns = Callable[[Rows], Sequence[Column]]
 N = TypeVar("N", bound=np.generic)
 
 
@@ -41,7 +41,7 @@ def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
         packed <<= np.uint64(32)
         packed |= places
         packed.sort()
-        packed &= np.uint64(MOST - 1)
+        packed &= np.uint64(MOST_ROWS - 1)
         column_order = packed.view(np.int64)
         order = column_order if order is None else order[column_order]
     return places.view(np.int64) if order is None else order
@@ -58,7 +58,7 @@ def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
 
 
 def sorted_rows(
-    parts: Iterable[Rows], keys: Keys, folder: Place, name: str, *, rows: int = ROWS
+    parts: Iterable[Rows], keys: SortColumns, folder: Place, name: str, *, rows: int = ROWS_AT_ONCE
 ) -> Iterator[Rows]:
     """All rows of the parts, sorted by the columns that ``keys`` gives; equal rows stay in their order.
 
@@ -89,7 +89,7 @@ def sorted_rows(
         yield from _merged(runs, rows)
 
 
-def sorted_within(parts: Iterable[Rows], keys: Keys, column: int) -> Iterator[Rows]:
+def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iterator[Rows]:
     """Rows in the order of one column, sorted by the columns that ``keys`` gives, of which it is the first.
 
     Memory holds a part, and the rows with the column's last value in it, which may go on in the next part.
@@ -112,7 +112,7 @@ class _SortedRun:
     ``first`` and ``last`` are the values of the columns in the first and the last row.
     """
 
-    def __init__(self, file: BinaryIO, rows: Rows, keys: Keys) -> None:
+    def __init__(self, file: BinaryIO, rows: Rows, keys: SortColumns) -> None:
         self._file, self._next, self.keys = file, file.tell(), keys
         file.write(np.ascontiguousarray(rows).tobytes())
         self._stop = file.tell()
@@ -211,7 +211,7 @@ def _values(columns: Sequence[Column], place: int) -> tuple[int, ...]:
 
 
 def first_of_each(
-    keys: Iterable[NDArray[np.uint64]], count: int, folder: Place, *, rows: int = ROWS
+    keys: Iterable[NDArray[np.uint64]], count: int, folder: Place, *, rows: int = ROWS_AT_ONCE
 ) -> NDArray[np.uint32]:
     """For each key the number of the first key that equals it, ``(count,)``; keys are numbered from 0.
 
@@ -222,8 +222,10 @@ def first_of_each(
         folder: where the scratch file is written; it needs 8 bytes for each number of a key and 4 more.
         rows: most keys that are sorted at once. Besides these, 4 bytes are needed for each key.
     """
-    if count > MOST:
-        raise InputError(f"{count:,} texts; at most {MOST:,} can be compared; split them into several runs")
+    if count > MOST_ROWS:
+        raise InputError(
+            f"{count:,} texts; at most {MOST_ROWS:,} can be compared; split them into several runs"
+        )
     firsts = np.arange(count, dtype=np.uint32)
     parts = max(1, -(-count // rows))
     borders = np.array([-(-part * 2**32 // parts) for part in range(1, parts)], np.uint64)

@@ -16,7 +16,7 @@ from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
 from pairsmith.runs.folder import JOURNAL, REJECTS, DatasetFolder, run_of
-from pairsmith.runs.journal import parts
+from pairsmith.runs.journal import journal_parts
 from pairsmith.runs.log import recent
 from pairsmith.runs.ranks import rank_folders
 
@@ -208,7 +208,7 @@ def _labels(folder: Place) -> Mapping[str, int]:
 def _last_lines(folder: Place) -> Iterable[dict[str, Any]]:
     """The last journal line of each shard; only its form is checked, for speed."""
     entries = {}
-    for _, lines in parts(folder):
+    for _, lines in journal_parts(folder):
         try:
             parsed = from_json(b"[" + b",".join(lines) + b"]")  # all at once, which is fastest
         except ValueError:  # a line is cut short

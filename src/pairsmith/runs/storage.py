@@ -51,7 +51,7 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-SOURCES: dict[str, str] = {}
+SOURCE_NAMES: dict[str, str] = {}
 """Names of the sources that were hashed, by their hashes: messages show these."""
 
 
@@ -60,10 +60,10 @@ def hash_source(source: str | Place) -> str:
 
     A file's hash is that of its bytes. A folder's covers the names and bytes of its files
     (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
-    set's covers its rows. Hidden files are ignored. ``SOURCES`` remembers which source has it.
+    set's covers its rows. Hidden files are ignored. ``SOURCE_NAMES`` remembers which source has it.
     """
     digest = _hash_source(source)
-    SOURCES[digest] = str(source)
+    SOURCE_NAMES[digest] = str(source)
     return digest
 
 

@@ -20,7 +20,7 @@ from pairsmith.core.errors import FolderError, SettingsError, redacted
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
-from pairsmith.runs.card import Card, render
+from pairsmith.runs.card import Card, render_card
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.existing import (
     clear_strays,
@@ -35,12 +35,12 @@ from pairsmith.runs.existing import (
 from pairsmith.runs.folder import (
     JOURNAL,
     REJECTS,
-    Counts,
     DatasetFolder,
     FileEntry,
     Manifest,
     ShardEntry,
-    check_columns,
+    ShardTotals,
+    check_shard_columns,
     file_name,
     read_parquet,
     run_of,
@@ -90,7 +90,7 @@ class FolderWriter:
         self._manifest = manifest
         self._journal = journal
         self._entries = dict(entries)
-        self._counts = Counts().plus(*self._entries.values())
+        self._counts = ShardTotals().plus(*self._entries.values())
         # Of a rank: shards that the folder of all ranks holds already.
         self._elsewhere = made_before(run, manifest.fingerprint) if run.rank else {}
 
@@ -172,7 +172,7 @@ class FolderWriter:
             entries = entries_of(earlier, journal)
             if not earlier.complete:
                 try:
-                    check_columns(run.out, entries.values(), schema)
+                    check_shard_columns(run.out, entries.values(), schema)
                 except FolderError:
                     lock.release(run.out)
                     raise
@@ -203,7 +203,7 @@ class FolderWriter:
         return tuple(sorted(self._entries))
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ShardTotals:
         """Rows and rejects of the finished shards."""
         return self._counts
 
@@ -280,7 +280,7 @@ class FolderWriter:
             raise ValueError(
                 "a data set needs at least one table, even an empty one; commit it before finishing"
             )
-        text = render(card, folder, self._schema)
+        text = render_card(card, folder, self._schema)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         lock.check(self._out)
         self._save(complete)
@@ -349,7 +349,7 @@ class FolderWriter:
         same = earlier.fingerprint == manifest.fingerprint and len(sound) == len(self._entries)
         if earlier.complete and same and not card_missing:
             return
-        self._entries, self._counts = sound, Counts().plus(*sound.values())
+        self._entries, self._counts = sound, ShardTotals().plus(*sound.values())
         # The journal comes first: as long as the manifest says complete, its own list of shards counts.
         listed = self._journal.entries
         self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])

@@ -20,24 +20,24 @@ from pairsmith.search.shortlist import (
     Shortlist,
     groups_of,
     multiplies_int8,
-    padded,
     short_format,
     shortlists,
+    zero_padded,
 )
 
-MANY = 2
+FULL_SEARCH_FACTOR = 2
 """All products are computed in float32 where this many times k is at least the number of groups."""
 FULL_ROWS = 256
 """Vectors whose similarities to all others are computed at once in float32."""
-TOGETHER = 4096
+VECTORS_AT_ONCE = 4096
 """Largest number of vectors that are multiplied with a group at once."""
-LEAST = 16
+LEAST_VECTORS = 16
 """Smallest number of vectors in a product; fewer are padded with zeros."""
-PAIR = 64
+PAIR_BYTES = 64
 """Bytes needed for each vector and each of its groups while they are multiplied."""
-HIT = 128
+HIT_BYTES = 128
 """Bytes needed for each similarity while the neighbours found are sorted."""
-CACHED = 2**24
+CACHE_BYTES = 2**24
 """Bytes of similarities that fit the processor's caches."""
 ON_GPU = 16
 """A GPU computes so many times as much at once as fits a processor's caches."""
@@ -94,7 +94,7 @@ def two_way_search(
         advance: called with the number of rows of x that were multiplied with all of y.
     """
     device, short = _checked(x, y, k, short, device)
-    all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
+    all_of_y, all_of_x = (FULL_SEARCH_FACTOR * k >= groups_of(len(side)) for side in (y, x))
     of_x = of_y = None
     with products_in_float32():  # the error bound covers rounded factors, not rounded sums
         if not (all_of_x and all_of_y):
@@ -123,7 +123,7 @@ def one_way_search(
     device, short = _checked(x, y, k, short, device)
     promising = None
     with products_in_float32():
-        if MANY * k < groups_of(len(y)):
+        if FULL_SEARCH_FACTOR * k < groups_of(len(y)):
             promising, _ = shortlists(
                 x, y, k, memory=memory, short=short, device=device, advance=advance, one_way=True
             )
@@ -174,7 +174,7 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
         _compute_all(vectors, others, torch.arange(len(vectors), device=device), neighbours)
         return _settled(vectors, others, neighbours, k)
     promising = promising.on(device)
-    height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
+    height = max(LEAST_VECTORS, memory // 16 // (PAIR_BYTES * promising.groups.shape[1]))
 
     def compute(top: int, selected: Tensor, groups: Tensor, floor: Tensor) -> None:
         if device.type == "cpu":
@@ -214,7 +214,7 @@ def _settled(vectors: Tensor, others: Tensor, neighbours: "_Candidates", k: int)
 
 def _at_once(device: torch.device) -> int:
     """Bytes of similarities, or of vectors copied for them, that are worth computing at once."""
-    return CACHED if device.type == "cpu" else ON_GPU * CACHED
+    return CACHE_BYTES if device.type == "cpu" else ON_GPU * CACHE_BYTES
 
 
 def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -251,7 +251,7 @@ def _compute_gathered(
 
     All products of a group are kept, whatever the floor.
     """
-    by_group = padded(others, shortlist.GROUP * groups_of(len(others))).view(
+    by_group = zero_padded(others, shortlist.GROUP * groups_of(len(others))).view(
         -1, shortlist.GROUP, others.shape[1]
     )
     together = max(1, _at_once(vectors.device) // by_group[0].nbytes)
@@ -281,12 +281,12 @@ def _compute(
     """
     rows, places = selected.nonzero(as_tuple=True)
     wanted, order = groups[rows, places].sort(stable=True)
-    enough, held = memory // 16 // HIT, 0
+    enough, held = memory // 16 // HIT_BYTES, 0
     hits: list[tuple[Tensor, Tensor, Tensor]] = []
     for group, wanting in _runs(wanted, rows[order]):
         first = group * shortlist.GROUP
         part = others[first : first + shortlist.GROUP]
-        for some in torch.split(wanting, TOGETHER):
+        for some in torch.split(wanting, VECTORS_AT_ONCE):
             products = _multiplied(vectors.index_select(0, some + top), part)
             row, column = (products >= floor.index_select(0, some)[:, None]).nonzero(as_tuple=True)
             hits.append((some[row] + top, column + first, products[row, column]))
@@ -300,7 +300,7 @@ def _compute(
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
     """All products in float32, padded, as sums over few vectors round differently, which would break ties."""
-    one, other = (padded(side, LEAST).float() for side in (vectors, others))
+    one, other = (zero_padded(side, LEAST_VECTORS).float() for side in (vectors, others))
     return (one @ other.T)[: len(vectors), : len(others)]
 
 

@@ -17,13 +17,13 @@ from torch import Tensor
 from pairsmith.core.errors import MissingExtra, SettingsError
 from pairsmith.search.exact import ROUNDING, Neighbours, merged, products_with
 
-EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
+INDEX_EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
 
 PER_CENTROID = 39
 """Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
 CENTROIDS = 256
 """Least number of centroids assumed (the codes of a byte); with too few vectors for them, search is exact."""
-BLOCK = 4096
+QUERIES_AT_ONCE = 4096
 """Queries that are searched at once."""
 CONVERTED = 2**18
 """Vectors in float16 that are converted to float32 at once."""
@@ -75,7 +75,7 @@ def faiss_search(
     tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
     effort = _tuned(faiss_index, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
-    for rows in torch.split(torch.arange(len(queries)), BLOCK):
+    for rows in torch.split(torch.arange(len(queries)), QUERIES_AT_ONCE):
         near = faiss_index.search(queries[rows], k, effort)
         ids[rows], similarities[rows] = near.ids, near.similarities
         advance(len(rows))
@@ -212,7 +212,7 @@ class FaissIndex:
     def _refusal(self, reason: str) -> SettingsError:
         return SettingsError(
             f"index {self._name!r} cannot be built from vectors of width {self._width} ({reason}); "
-            f"try {EXAMPLES}"
+            f"try {INDEX_EXAMPLES}"
         )
 
     @contextmanager

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
+
 
 @dataclass(frozen=True, slots=True)
 class NegativesRule:
@@ -29,7 +31,7 @@ class NegativesRule:
     lowest: float | None = None
     highest: float | None = None
 
-    def limits(self, positive: NDArray[np.floating]) -> NDArray[np.float64]:
+    def limits(self, positive: NDArray[np.floating]) -> Float64s:
         """The highest score that a negative may have, for positives with these scores; the same shape."""
         scores = positive.astype(np.float64)
         highest = np.full(scores.shape, np.inf if self.highest is None else self.highest)
@@ -44,7 +46,7 @@ def chosen_places(
     scores: NDArray[np.floating],
     positive: NDArray[np.floating],
     rule: NegativesRule,
-    draws: NDArray[np.float64] | None = None,
+    draws: Float64s | None = None,
 ) -> NDArray[np.int64]:
     """The places of the negatives among the candidates of n pairs, the highest score first.
 

@@ -17,7 +17,7 @@ from pairsmith.search.exact import Neighbours
 
 MarginName = Literal["ratio", "distance", "absolute"]
 RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
-TOGETHER = 2**16
+PAIRS_AT_ONCE = 2**16
 """Pairs whose texts are looked up at once where each text is taken once."""
 
 
@@ -104,7 +104,7 @@ def joined(parts: Sequence[ScoredCandidates]) -> ScoredCandidates:
     )
 
 
-def choose(
+def select_pairs(
     forward: ScoredCandidates,
     backward: ScoredCandidates,
     retrieval: RetrievalName = "max",
@@ -124,7 +124,7 @@ def choose(
         return every[every.x.argsort(stable=True)]
     if retrieval == "max":
         every = _ranked(joined([forward, backward]))
-        return every[each_once(every.x, every.y)][:best]
+        return every[greedy_matching(every.x, every.y)][:best]
     ahead, back = _ranked(forward), _ranked(backward)
     ahead, back = ahead[_firsts(ahead.x)], back[_firsts(back.y)]
     if retrieval == "intersection":
@@ -146,7 +146,7 @@ def _firsts(values: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(np.unique(values.numpy(), return_index=True)[1]))
 
 
-def each_once(x: Tensor, y: Tensor) -> Tensor:
+def greedy_matching(x: Tensor, y: Tensor) -> Tensor:
     """The places of the pairs that are taken, going through all in order, if each text may be in one only.
 
     ``x`` and ``y``, ``(pairs,)`` int64, are the numbers of the texts, from 0 on; the result is ascending.
@@ -170,8 +170,8 @@ class UsedTexts:
         of_x, of_y = self._x, self._y
         every_x, every_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
         parts = [np.zeros(0, np.int64)]
-        for start in range(0, len(x), TOGETHER):
-            some_x, some_y = x[start : start + TOGETHER], y[start : start + TOGETHER]
+        for start in range(0, len(x), PAIRS_AT_ONCE):
+            some_x, some_y = x[start : start + PAIRS_AT_ONCE], y[start : start + PAIRS_AT_ONCE]
             free = np.flatnonzero((every_x[some_x] | every_y[some_y]) == 0)
             places: list[int] = []
             for place, one, other in zip(

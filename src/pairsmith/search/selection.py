@@ -1,4 +1,4 @@
-"""Pairs in files, and the retrieval rules of ``margin.choose`` for more pairs than fit into memory.
+"""Pairs in files, and the retrieval rules of ``margin.select_pairs`` for more pairs than fit into memory.
 
 The pairs are sorted on the disk (``runs.sorting``) and read in parts; of each text, one byte is held.
 """
@@ -13,7 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.paths import Place
-from pairsmith.runs.sorting import ROWS, Column, Keys, Rows, changes, sorted_rows, sorted_within
+from pairsmith.runs.sorting import (
+    ROWS_AT_ONCE,
+    Column,
+    Rows,
+    SortColumns,
+    changes,
+    sorted_rows,
+    sorted_within,
+)
 from pairsmith.runs.storage import storage_errors
 from pairsmith.search.margin import RetrievalName, ScoredCandidates, UsedTexts
 
@@ -69,9 +77,9 @@ class PairFile:
         return paired
 
     def parts(self) -> Iterator[Rows]:
-        """All rows in order, in parts of at most a quarter of ``ROWS``."""
+        """All rows in order, in parts of at most a quarter of ``ROWS_AT_ONCE``."""
         with self._path.open("rb") as file:
-            while len(rows := np.fromfile(file, np.uint32, ROWS)):
+            while len(rows := np.fromfile(file, np.uint32, ROWS_AT_ONCE)):
                 yield rows.reshape(-1, 4)
 
 
@@ -84,19 +92,19 @@ def choose_from_files(
     sizes: tuple[int, int],
     *,
     best: int | None = None,
-    rows: int = ROWS,
+    rows: int = ROWS_AT_ONCE,
 ) -> None:
-    """Add to ``into`` the pairs that ``margin.choose`` selects, in the same order.
+    """Add to ``into`` the pairs that ``margin.select_pairs`` selects, in the same order.
 
     Args:
         forward, backward: the candidates of each x and of each y.
         folder: where scratch files are written, up to 16 bytes for each candidate, twice at times.
         sizes: the numbers of texts on the sides of x and of y.
-        best: see ``margin.choose``.
+        best: see ``margin.select_pairs``.
         rows: most pairs that are sorted at once.
     """
 
-    def sort(parts: Iterable[Rows], keys: Keys, name: str) -> Iterator[Rows]:
+    def sort(parts: Iterable[Rows], keys: SortColumns, name: str) -> Iterator[Rows]:
         return sorted_rows(parts, keys, folder, f"sort-{name}", rows=rows)
 
     every = chain(forward.parts(), backward.parts())
@@ -120,7 +128,7 @@ def choose_from_files(
     into.extend(_head(sort(chosen, _RANK, "rank"), best))
 
 
-def _by(*names: int) -> Keys:
+def _by(*names: int) -> SortColumns:
     """The columns by which rows are sorted; the margin is sorted from the largest down."""
     return partial(_columns, names)
 

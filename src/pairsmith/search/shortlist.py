@@ -17,7 +17,7 @@ from pairsmith.models.memory import free_memory
 
 GROUP = 128
 """Vectors in a group."""
-KEPT = 16
+KEPT_GROUPS = 16
 """Groups kept for a vector, or twice the number of neighbours wanted if that is more; twice that for int8."""
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
@@ -243,7 +243,7 @@ class _Best:
     def __init__(self, side: _Side, others: _Side, k: int) -> None:
         self._side, self._others = side, others
         groups, integers = groups_of(len(others.vectors)), side.scales is not None
-        self._kept = min(groups, max(KEPT, 2 * k) * (2 if integers else 1))
+        self._kept = min(groups, max(KEPT_GROUPS, 2 * k) * (2 if integers else 1))
         shape = len(side.vectors), min(groups, self._kept + 1)
         kind = torch.float16 if integers else side.short
         self._values = torch.full(shape, -torch.inf, dtype=kind, device=side.device)
@@ -273,7 +273,7 @@ class _Best:
         return Shortlist(self._groups[:, : self._kept].cpu(), self._values.cpu(), lost, most)
 
 
-def padded(vectors: Tensor, count: int) -> Tensor:
+def zero_padded(vectors: Tensor, count: int) -> Tensor:
     """The vectors, with zero vectors appended up to ``count``."""
     missing = count - len(vectors)
     return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors

@@ -6,11 +6,10 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.models.encode import encode_texts
@@ -60,7 +59,7 @@ def load_text_encoder(
 
 def load_search_encoder(
     settings: MineSettings | NegativesSettings | FilterQueriesSettings,
-) -> tuple[Callable[[Sequence[str]], NDArray[np.float32]], int, float]:
+) -> tuple[Callable[[Sequence[str]], Float32s], int, float]:
     """What encodes the texts of a search, the width of its vectors, and the seconds that loading it took."""
     begun = time.monotonic()
     from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
@@ -88,7 +87,7 @@ def search_seconds(
     return (time.monotonic() - begun) / (queries * others)
 
 
-def spread(items: Sequence[T], count: int) -> Sequence[T]:
+def evenly_spaced(items: Sequence[T], count: int) -> Sequence[T]:
     """About ``count`` of the items, or all if there are fewer, from all over the sequence."""
     return items[:: max(1, len(items) // count)]
 

@@ -16,7 +16,7 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import CUT, load_judge, timed_judge
 from pairsmith.steps.mine.options import JudgeOptions
 
-SCORES: pa.Schema = pa.schema([("score", pa.float32())])
+QUERY_SCORES: pa.Schema = pa.schema([("score", pa.float32())])
 SCORE_OF: Mapping[str, str] = {
     "cross-encoder": "unnormalised score of the cross-encoder",
     "likelihood": "log-likelihood ratio, in nats, by the language model",
@@ -49,7 +49,7 @@ def judge_shards(
     writer = start_part(
         run,
         step="score",
-        schema=SCORES,
+        schema=QUERY_SCORES,
         settings={"judge_kind": options.judge, "dtype": options.dtype, "shard_size": options.shard_size}
         | dict(deciding)
         | (CUT if options.judge == "likelihood" else {}),
@@ -115,6 +115,6 @@ def _load(options: JudgeOptions, revision: str, worker: int) -> Work[RowShard, R
         rows = shard.rows
         if options.judge == "likelihood":
             rows = pa.table({"input": rows["output"], "output": rows["input"]})
-        return pa.table({"score": judge(rows, advance)}, schema=SCORES), to_table([], REJECT)
+        return pa.table({"score": judge(rows, advance)}, schema=QUERY_SCORES), to_table([], REJECT)
 
     return score

@@ -19,7 +19,7 @@ from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import needed_vectors
 
-QUERIES = 2**24
+SAVED_QUERIES = 2**24
 """Most queries that are searched in an index and saved together."""
 SAVED = 2**26
 """Most neighbours that are saved together in a search by an index; each takes about 40 bytes of memory."""
@@ -102,7 +102,7 @@ def parts_by_index(
 
 def together(neighbours: int) -> int:
     """How many queries are searched in an index and saved together, each with so many neighbours."""
-    return max(1, min(QUERIES, SAVED // neighbours))
+    return max(1, min(SAVED_QUERIES, SAVED // neighbours))
 
 
 def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
@@ -144,7 +144,9 @@ def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
     return np.where(stored == NO_NEIGHBOUR, -1, stored.astype(np.int64))
 
 
-def rows_of(group: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
+def neighbour_rows(
+    group: int, side: str, first: int, near: Neighbours, recall: float | None = None
+) -> pa.Table:
     """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
     count, width = near.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))

@@ -18,7 +18,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, first_line
 from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
-from pairsmith.core.progress import Progress, Task
+from pairsmith.core.progress import Progress, ProgressTask
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.logs import Logs, steps_between
 from pairsmith.training.options import FEW_STEPS, TrainingOptions
@@ -37,7 +37,7 @@ Only in a single process: several would not agree on the moment.
 TRAIN = "train"
 """Label of a training's progress bar."""
 
-Measure = Callable[[], float | None]
+ValidationMeasure = Callable[[], float | None]
 """Computes a figure for the model's current weights, the higher the better; None if it is undefined."""
 
 
@@ -111,11 +111,11 @@ class BestStepCallback(TrainerCallback):
 
     model: nn.Module
     metric: str
-    measure: Measure | None
+    measure: ValidationMeasure | None
     total: int
     options: TrainingOptions
     progress: Progress
-    bar: Task
+    bar: ProgressTask
     checkpoints: Checkpoints | None
     so_far: BestSoFar = field(default_factory=BestSoFar)
     logs: Logs | None = None
@@ -255,7 +255,7 @@ def train_to_best_step(
     steps: int,
     rate: float,
     metric: str,
-    measure: Measure | None,
+    measure: ValidationMeasure | None,
     make_arguments: Callable[..., Any],
     make_trainer: Callable[..., Any],
     workers: int = 0,

@@ -7,7 +7,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from pairsmith.models.encode import Side, prompt_of, token_counts
+from pairsmith.models.encode import Side, side_prompt, token_counts
 from pairsmith.training.chunks import chunked, compute_chunks
 
 
@@ -32,7 +32,7 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
 
 def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side) -> dict[str, Any]:
     """Features of n texts, in chunks of similar length, for ``side_vectors`` (M2); see ``chunked``."""
-    prompt = prompt_of(encoder, side)
+    prompt = side_prompt(encoder, side)
 
     def features(numbers: list[int]) -> Any:
         return encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)

@@ -17,7 +17,7 @@ from transformers import Trainer, TrainingArguments
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import Measure, TrainingHistory, train_to_best_step
+from pairsmith.training.best_step import TrainingHistory, ValidationMeasure, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.options import FitOptions
 from pairsmith.training.quick import set_attention_dropout
@@ -91,7 +91,7 @@ class TrainingTask(Generic[T]):
     examples: int
     make_row: MakeRow[T]
     collate: Collate[T]
-    measure: Measure | None
+    measure: ValidationMeasure | None
     metric: str
     order: Order | None = None
 

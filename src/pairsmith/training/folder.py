@@ -24,14 +24,14 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.provenance import Provenance
 from pairsmith.runs.storage import storage_errors, upload
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.logs import FOLDER, remove_logs
+from pairsmith.training.logs import LOGS_FOLDER, remove_logs
 
-RECORD = "training.json"
+TRAINING_RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
 _CHECKPOINTS = ".pairsmith-checkpoints.tmp"
 
 
-class Record(Manifest):
+class TrainingRecord(Manifest):
     """``training.json``: what was trained, and the model's files with their hashes."""
 
     files: dict[str, str] = Field(default_factory=dict)
@@ -54,7 +54,7 @@ class ModelFolder:
     def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
         self._out = out
         self.step, self.sources = identity.step, sources
-        self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / FOLDER)
+        self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / LOGS_FOLDER)
         self._identity = identity
         self.finished = False
 
@@ -75,10 +75,12 @@ class ModelFolder:
         weights; ``inputs`` has hashes of the inputs' content by name, ``models`` revisions of the models.
         """
         identity = Identity.of(step, settings, inputs, models)
-        record = claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Record))
+        record = claim(
+            run, identity, TRAINING_RECORD, lambda out: read_manifest(out, TRAINING_RECORD, TrainingRecord)
+        )
         folder = cls(run.out, identity, sources or Sources())
         if record is not None and record.complete and not run.fresh:
-            if _is_whole(run.out, record):
+            if _is_intact(run.out, record):
                 folder.finished = True
                 folder.checkpoints.remove()  # left if a run was killed at the very end
                 lock.release(run.out)
@@ -93,7 +95,7 @@ class ModelFolder:
     @classmethod
     def joined(cls, run: Run, sources: Sources | None = None) -> Self:
         """The folder that another process of the same training has started; this one only reads it."""
-        record = read_manifest(run.out, RECORD, Record)
+        record = read_manifest(run.out, TRAINING_RECORD, TrainingRecord)
         folder = cls(
             run.out,
             Identity(record.step, record.settings, record.inputs, record.models),
@@ -141,14 +143,14 @@ class ModelFolder:
             return upload(Path(scratch), self._out)
 
     def _save(self, rest: Mapping[str, Any]) -> None:
-        write_json(self._out / RECORD, {**self._identity.as_record(), **rest})
+        write_json(self._out / TRAINING_RECORD, {**self._identity.as_record(), **rest})
 
-    def _clear(self, record: Record | None, *, keep_checkpoints: bool) -> None:
+    def _clear(self, record: TrainingRecord | None, *, keep_checkpoints: bool) -> None:
         """Remove what an earlier run of ours left: the files it lists, and its scratch folder."""
         with storage_errors(self._out):
             if not keep_checkpoints:
                 self.checkpoints.remove()
-                remove_logs(self._out / FOLDER)
+                remove_logs(self._out / LOGS_FOLDER)
             if isinstance(self._out, Path):
                 shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             remove_files([self._out / name for name in record.files] if record else [])
@@ -162,7 +164,7 @@ def save_transformer(model: Any, tokenizer: Any, card: str, out: Path) -> None:
     (out / "README.md").write_text(card, encoding="utf-8")
 
 
-def _is_whole(out: Place, record: Record) -> bool:
+def _is_intact(out: Place, record: TrainingRecord) -> bool:
     with reaching(out, StorageError):
         return bool(record.files) and all(
             size_of(out / name) is not None and hash_file(out / name) == hashed

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.encode import padded, tokens_at_once
+from pairsmith.models.encode import padded_tokens, tokens_at_once
 from pairsmith.models.heads import load_config, written_by
 from pairsmith.models.language.prefix_batches import (
     places_and_targets,
@@ -95,7 +95,7 @@ def refuse_both_ways(base: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Continuation:
+class PromptAndTarget:
     """A prompt and its target text as tokens; the first ``prompt_length`` of them are the prompt's."""
 
     tokens: Sequence[int]
@@ -113,7 +113,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
         self.predictions = predict_some(model) if shares else None
 
-    def continuations(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
+    def continuations(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
         """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
 
         ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
@@ -124,17 +124,17 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
             some = [rows[number] for number in numbers]
-            tokens = padded([row.tokens for row in some], 0)
+            tokens = padded_tokens([row.tokens for row in some], 0)
             first = min(max(row.prompt_length - 1, 0) for row in some)
             return {
                 "input_ids": tokens,
                 "kept": torch.arange(first, tokens.shape[1]),
-                "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
+                "labels": padded_tokens([_labels(row) for row in some], IGNORED)[:, first:],
             }
 
         return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
 
-    def behind_prompts(self, rows: Sequence[Continuation], texts: Sequence[Hashable]) -> Mapping[str, Any]:
+    def behind_prompts(self, rows: Sequence[PromptAndTarget], texts: Sequence[Hashable]) -> Mapping[str, Any]:
         """As ``continuations``, with the rows that have the same of these ``texts`` behind one prompt.
 
         ``labels`` are ``(1, targets)``; ``places``, ``(targets, 2)``, are the row and the column at which
@@ -176,7 +176,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         return logits if self._keeps else logits[:, chunk["kept"]]
 
 
-def _labels(row: Continuation) -> list[int]:
+def _labels(row: PromptAndTarget) -> list[int]:
     """The next token at each position, or ``IGNORED`` where that is not part of the target."""
     ignored = max(row.prompt_length - 1, 0)
     return [IGNORED] * ignored + [*row.tokens[ignored + 1 :], IGNORED]

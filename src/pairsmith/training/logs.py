@@ -16,7 +16,7 @@ from pairsmith.core.errors import MissingExtra, StorageError, first_line
 from pairsmith.core.paths import Place, inside, reaching, remove_files
 from pairsmith.runs.storage import storage_errors, upload
 
-FOLDER = "logs"
+LOGS_FOLDER = "logs"
 _POINTS = 1_000
 _NAMES = {"loss": "train/loss", "learning_rate": "train/learning_rate", "grad_norm": "train/gradient_norm"}
 """The trainer's names of the values that are logged, and their names in the logs."""

@@ -21,7 +21,7 @@ Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple)
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MaxSteps = Annotated[int | None, Field(ge=1, description="Stop after this many steps, if that is sooner.")]
-Steps = Annotated[int, Field(ge=1, description="Number of training steps.")]
+TrainingSteps = Annotated[int, Field(ge=1, description="Number of training steps.")]
 LabelSmoothing = Annotated[
     float,
     Field(
@@ -170,7 +170,7 @@ class FitOptions(TrainingOptions):
 class FewShotOptions(FitOptions):
     """A training for a fixed number of steps, as on a hundred examples."""
 
-    steps: Steps = 200
+    steps: TrainingSteps = 200
 
     @property
     def steps_are_chosen(self) -> bool:

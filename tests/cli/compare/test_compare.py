@@ -13,10 +13,10 @@ from transformers import AutoTokenizer
 
 from pairsmith.cli.app import main
 from pairsmith.cli.compare.file import Comparison, find_comparison, read_comparison
-from pairsmith.cli.compare.outcome import Cost, Score, margin, table, tokens_of
-from pairsmith.cli.compare.page import curves, points, time_of
+from pairsmith.cli.compare.outcome import Cost, Score, interval_half_width, table, tokens_of
+from pairsmith.cli.compare.page import mean_curves, points, time_of
 from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, trials
-from pairsmith.cli.compare.route import compare
+from pairsmith.cli.compare.route import run_comparison
 from pairsmith.cli.compare.tokens import _texts
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.core.bundled import model_path
@@ -245,15 +245,15 @@ def test_a_folder_of_something_else_is_left_alone(file, tmp_path):
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     comparison = read_comparison(file)
     with pytest.raises(FolderError, match=r"holds something else \(thesis.tex\)"):
-        compare(comparison, tmp_path / "out", Silent())
+        run_comparison(comparison, tmp_path / "out", Silent())
     with pytest.raises(FolderError, match="is a file"):
-        compare(comparison, tmp_path / "texts.txt", Progress())
+        run_comparison(comparison, tmp_path / "texts.txt", Progress())
 
 
 def test_intervals_by_hand():
-    assert margin([1.0]) is None
-    assert margin([1.0, 3.0]) == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
-    assert margin([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
+    assert interval_half_width([1.0]) is None
+    assert interval_half_width([1.0, 3.0]) == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
+    assert interval_half_width([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
 
 
 SCORES = [
@@ -265,7 +265,7 @@ COSTS = {"one": Cost([100.0, 110.0], [3000, 3200], [120, 120]), "two": Cost([5.0
 
 
 def test_lines_of_the_page_begin_with_peoples_rows():
-    by_rows, spans = curves(SCORES)
+    by_rows, spans = mean_curves(SCORES)
     assert by_rows == {"one": [(0.0, 51.0), (100.0, 60.0)], "one+two": [(0.0, 51.0), (95.0, 70.0)]}
     assert spans["one"][0] == pytest.approx((51 - 12.706, 51 + 12.706))
     assert spans["one"][1] == (60.0, 60.0)

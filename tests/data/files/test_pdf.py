@@ -3,7 +3,7 @@ from io import BytesIO
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from pairsmith.data.files.parsed import Fault, Section, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
 
 
@@ -53,7 +53,7 @@ def make_pdf(pages: list[list[str]], title: str = "", password: str | None = Non
     return out.getvalue()
 
 
-def fault(data: bytes) -> Fault:
+def fault(data: bytes) -> DocumentFault:
     with pytest.raises(Unreadable) as caught:
         read_pdf(data)
     return caught.value.fault
@@ -80,7 +80,7 @@ def test_a_title_has_no_control_characters():
 
 
 def test_a_file_without_pages_has_no_text():
-    assert fault(make_pdf([])) == Fault("empty", "the PDF has no pages")
+    assert fault(make_pdf([])) == DocumentFault("empty", "the PDF has no pages")
 
 
 def test_headers_and_footers_are_left_out():
@@ -93,13 +93,13 @@ def test_headers_and_footers_are_left_out():
 def test_pages_without_text_are_named():
     parsed = read_pdf(make_pdf([["Some text."], [], ["More text."], []]))
     assert parsed.faults == [
-        Fault("scanned", "pages of the PDF have no text; they may be pictures", {"pages": [2, 4]})
+        DocumentFault("scanned", "pages of the PDF have no text; they may be pictures", {"pages": [2, 4]})
     ]
     assert parsed.sections[0].text == "Some text.\nMore text."
 
 
 def test_a_scanned_file_says_so():
-    assert fault(make_pdf([[], []])) == Fault(
+    assert fault(make_pdf([[], []])) == DocumentFault(
         "scanned", "the PDF has no text; they may be pictures", {"pages": [1, 2]}
     )
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError, MissingExtra
 from pairsmith.data.files import reading
-from pairsmith.data.files.folders import shown, written_by_pairsmith
-from pairsmith.data.files.parsed import Fault, Unreadable
-from pairsmith.data.files.reading import READERS, Given, read_given
+from pairsmith.data.files.folders import printable_name, written_by_pairsmith
+from pairsmith.data.files.parsed import DocumentFault, Unreadable
+from pairsmith.data.files.reading import READERS, SourceDocument, source_documents
 from pairsmith.runs import hash_source
 
 APP = {"name": "An app", "start_url": "/", "icons": [], "complete": "yes"}
 
 
 def names(*sources):
-    return [file.name for file in read_given([str(source) for source in sources])]
+    return [file.name for file in source_documents([str(source) for source in sources])]
 
 
 def rows_in(folder, name="x.parquet"):
@@ -50,7 +50,7 @@ class Data:
 )  # fmt: skip
 def test_any_bytes_are_sections_that_can_be_stored_or_a_fault(kind, data):
     try:
-        parsed = Given("a", "a", Data(f"a{kind}", data)).read()
+        parsed = SourceDocument("a", "a", Data(f"a{kind}", data)).read()
     except Unreadable:
         return
     assert parsed.sections
@@ -63,25 +63,25 @@ def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
 
     monkeypatch.setattr(reading, "READERS", {".txt": reader})
     with pytest.raises(Unreadable) as caught:
-        Given("a", "a", Data("a.txt", b"text")).read()
-    assert caught.value.fault == Fault(
+        SourceDocument("a", "a", Data("a.txt", b"text")).read()
+    assert caught.value.fault == DocumentFault(
         "unreadable file", "the library that reads it failed", {"error": "no such thing"}
     )
     with pytest.raises(MissingExtra):  # this is for the user to mend, and stops the step
-        Given("a", "a", Data("a.txt", b"")).read()
+        SourceDocument("a", "a", Data("a.txt", b"")).read()
 
 
 @given(st.binary().map(os.fsdecode) | st.text(st.characters()))
 def test_any_name_can_be_shown_and_an_ordinary_one_stays(name):
-    shown_name = shown(name)
+    shown_name = printable_name(name)
     shown_name.encode()
     if not any("\ud800" <= letter <= "\udfff" for letter in name):
         assert shown_name == name
 
 
 def test_bytes_of_a_name_are_escaped():
-    assert shown(os.fsdecode(b"caf\xe9.txt")) == "caf\\xe9.txt"
-    assert shown("half \ud83d.txt") == "half \\ud83d.txt"
+    assert printable_name(os.fsdecode(b"caf\xe9.txt")) == "caf\\xe9.txt"
+    assert printable_name("half \ud83d.txt") == "half \\ud83d.txt"
 
 
 def test_a_folder_with_the_manifest_of_a_web_app_is_one_of_documents(tmp_path):
@@ -146,7 +146,7 @@ def test_parquet_files_elsewhere_are_of_an_unknown_kind(tmp_path):
     (tmp_path / "b.txt").write_text("Text.")
     assert names(tmp_path) == ["b.txt", "more/data/x.parquet"]
     with pytest.raises(Unreadable, match="a .parquet file"):
-        list(read_given([str(tmp_path)]))[1].read()
+        list(source_documents([str(tmp_path)]))[1].read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
 from pairsmith.data.text import entities
-from pairsmith.data.text.entities import LONGEST, Entity, entities_of_texts, entity_finder, find_entities
+from pairsmith.data.text.entities import (
+    LONGEST_ANSWER,
+    Entity,
+    entities_of_texts,
+    entity_finder,
+    find_entities,
+)
 
 PIECES = [
     "The ",
@@ -170,7 +176,7 @@ def test_candidates_stand_where_they_say_each_once_in_order(text):
     ]
     assert len({entity.text for entity in entities}) == len(entities)
     assert [entity.start for entity in entities] == sorted(entity.start for entity in entities)
-    assert all(0 < len(entity.text) <= LONGEST for entity in entities)
+    assert all(0 < len(entity.text) <= LONGEST_ANSWER for entity in entities)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.decoders import make_decoder
-from pairsmith.models.language.scripted import END, ScriptedModel
+from pairsmith.models.language.scripted import END_CHARACTER, ScriptedModel
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.generate.worker import take_up
 
@@ -335,12 +335,12 @@ def scripts(draw):
     shares = st.floats(0.02, 1.0)
     tables = [{c: draw(shares) for c in 'ab "'} for _ in range(4)]
     for table in tables:
-        table[END] = draw(st.sampled_from([0.0, 0.1, 9.0]))
+        table[END_CHARACTER] = draw(st.sampled_from([0.0, 0.1, 9.0]))
 
     def following(prompt, done):
         table = dict(tables[2 * ("Label 1" in prompt) + (len(done) % 2)])
         if len(done.strip()) == 2:
-            table = {" ": table[" "], '"': table['"'], END: table[END]}
+            table = {" ": table[" "], '"': table['"'], END_CHARACTER: table[END_CHARACTER]}
         return {character: share for character, share in table.items() if share}
 
     return ScriptedModel(following, CHARACTERS)
@@ -392,7 +392,7 @@ def test_the_end_is_never_drawn_however_likely_the_model_has_it():
 
     def following(prompt, done):
         rest = {"a": 0.4, "b": 0.4, '"': 0.2} if len(done) < 8 else {'"': 1.0}
-        return {END: ends, **{character: share * (1 - ends) for character, share in rest.items()}}
+        return {END_CHARACTER: ends, **{character: share * (1 - ends) for character, share in rest.items()}}
 
     inputs = [f"text {number}" for number in range(50)]
     model = ScriptedModel(following, CHARACTERS)

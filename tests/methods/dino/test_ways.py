@@ -10,7 +10,7 @@ from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
 from pairsmith.methods.dino.method import generate_pairs, write
 from pairsmith.methods.dino.request_queue import Hooks
-from pairsmith.methods.dino.requests import encoded, text_requests
+from pairsmith.methods.dino.requests import prompt_tokens, text_requests
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.transformers_backend import TransformersModel
 
@@ -54,7 +54,7 @@ def model(tiny_gpt2):
 
 def test_a_chat_begins_the_models_answer_with_the_last_line(chat, model):
     prompt = chat.instruction("1").replace("<X1>", "It rains.")
-    assert model.decode(encoded(chat, model, prompt)) == (
+    assert model.decode(prompt_tokens(chat, model, prompt)) == (
         '<user>Write two sentences that mean the same thing.\nSentence 1: "It rains."</user><assistant>Sentence 2: "'
     )
 

@@ -7,8 +7,8 @@ from pairsmith.data.text import Entity
 from pairsmith.methods.mining.units import (
     AnswerInPassage,
     answers_in_passages,
+    select_unit_vectors,
     sentences_of,
-    unit_vectors,
 )
 
 
@@ -35,11 +35,11 @@ def test_sentences_are_single_ones():
 
 def test_texts_of_another_style_and_without_direction_are_left_out():
     vectors = np.array([[3, 4], [0, 0], [0, 2], [1, 0]], np.float32)
-    unstyled = unit_vectors(vectors)
+    unstyled = select_unit_vectors(vectors)
     assert unstyled.kept.tolist() == [True, False, True, True]
     assert unstyled.vectors.dtype == np.float32
     assert unstyled.vectors.tolist() == [pytest.approx([0.6, 0.8]), [0, 1], [1, 0]]
-    styled = unit_vectors(vectors, np.array([0.5, 0.1, 0.4, 0.9], np.float32), 0.5)
+    styled = select_unit_vectors(vectors, np.array([0.5, 0.1, 0.4, 0.9], np.float32), 0.5)
     assert styled.zero.tolist() == [False, True, False, False]
     assert styled.other_style.tolist() == [False, False, True, False]
     assert styled.vectors.tolist() == [pytest.approx([0.6, 0.8]), [1, 0]]

@@ -9,7 +9,7 @@ from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.models.reader import load_reader
-from pairsmith.models.span_reader import answer_by_vectors
+from pairsmith.models.span_answers import answer_with_span_encoder
 
 TEXTS = [
     "Ann met Bob in Rome in 1999. They went to Paris.",
@@ -59,7 +59,7 @@ def test_a_student_learns_from_a_teachers_labels(questions, bert):
     labelled = label_questions(questions, load_reader(bert, fresh_head=True, device="cpu"))
     trained = distil(labelled, bert, max_steps=2, batch_size=2, max_length=32, device="cpu")
     assert trained.questions == len(questions)
-    (answer,) = answer_by_vectors(trained.model, ["who?"], [TEXTS[0]])
+    (answer,) = answer_with_span_encoder(trained.model, ["who?"], [TEXTS[0]])
     assert answer.text in TEXTS[0]
 
 

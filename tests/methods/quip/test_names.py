@@ -8,19 +8,19 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.quip import names as module
 from pairsmith.methods.quip.names import (
-    QUESTIONS,
+    TYPE_QUESTIONS,
     Tagger,
     TaggerOptions,
     Words,
-    draw_examples,
+    draw_tagged_sentences,
     question_rows,
     questions_for,
     tag_after_training,
     tags_of,
     types_of,
 )
+from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def test_a_training_that_diverged_has_no_figure(tiny_bert):
 def test_rows_begin_as_the_start_vectors_of_their_questions(student):
     tags = ["O", "B-PER", "I-PER", "B-LOC"]
     questions = questions_for(types_of(SENTENCES))
-    assert questions == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
+    assert questions == {"O": TYPE_QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
     encoder = load_span_encoder(student, device="cpu")
     rows = question_rows(encoder, tags, questions)
     starts, _ = question_vectors(encoder, ["Who is a person ?"])
@@ -169,17 +169,17 @@ def test_of_each_type_as_many_sentences_are_drawn_each_once():
     every = [both, *others, *nothing]
     seen = set()
     for seed in range(5):
-        sentences = draw_examples(every, 3, seed)
+        sentences = draw_tagged_sentences(every, 3, seed)
         kinds = [{tag[2:] for tag in sentence.tags} for sentence in sentences]
         assert [min(sum(name in types for types in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
         assert len(sentences) == 9 == len({id(sentence) for sentence in sentences})
-        assert sentences == draw_examples(every, 3, seed)
+        assert sentences == draw_tagged_sentences(every, 3, seed)
         seen.add(tuple(sentence.words for sentence in sentences))
     assert len(seen) > 1
     with pytest.raises(InputError, match="there are 6 sentences with the type ORG .* 7 are needed"):
-        draw_examples([*every, both], 7, 0)
+        draw_tagged_sentences([*every, both], 7, 0)
     with pytest.raises(InputError, match="no sentence with an entity"):
-        draw_examples(nothing, 1, 0)
+        draw_tagged_sentences(nothing, 1, 0)
 
 
 def test_two_sentences_are_learned_by_heart_without_files_or_settings(student):
@@ -190,7 +190,7 @@ def test_two_sentences_are_learned_by_heart_without_files_or_settings(student):
     with pytest.raises(
         ModelError, match="the encoder has no heads for questions; give one that load_student"
     ):
-        tag_after_training(tokens, SENTENCES, SENTENCES, QUESTIONS)
+        tag_after_training(tokens, SENTENCES, SENTENCES, TYPE_QUESTIONS)
 
 
 def test_a_type_has_both_tags_even_if_one_does_not_occur():

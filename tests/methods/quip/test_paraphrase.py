@@ -8,7 +8,7 @@ from pairsmith.methods.quip.paraphrase import (
     SCALE,
     Head,
     detect_paraphrases,
-    draw_examples,
+    draw_paraphrases,
     fine_tune,
     last_layers,
     usual_layer,
@@ -24,11 +24,11 @@ def test_the_usual_layer_is_five_sixths_of_the_way_up():
 
 def test_examples_are_drawn_of_each_class_and_by_the_seed():
     pairs = [Paraphrase(str(n), str(n), n % 3 == 0) for n in range(60)]
-    examples = draw_examples(pairs, 4, seed=13)
+    examples = draw_paraphrases(pairs, 4, seed=13)
     assert [pair.label for pair in examples] == [False] * 4 + [True] * 4
-    assert examples == draw_examples(pairs, 4, seed=13) != draw_examples(pairs, 4, seed=21)
+    assert examples == draw_paraphrases(pairs, 4, seed=13) != draw_paraphrases(pairs, 4, seed=21)
     with pytest.raises(InputError, match="there are 20 pairs with the label 1, but 21 are needed"):
-        draw_examples(pairs, 21, seed=13)
+        draw_paraphrases(pairs, 21, seed=13)
 
 
 def test_the_state_of_batch_normalisation_is_the_mean_over_all_batches():

@@ -7,8 +7,8 @@ import torch
 import pairsmith
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.quip.sentiment import Judged, judge_by_questions, scores_of
+from pairsmith.models.span_answers import TextVectors
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.models.span_reader import TextVectors
 
 
 def test_the_score_of_a_text_by_hand():

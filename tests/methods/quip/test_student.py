@@ -19,7 +19,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion, read_generated_questions
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import (
-    Student,
+    SpanEncoderWithLoss,
     _drawn,
     _with_targets,
     grouped_by_passage,
@@ -104,7 +104,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
 
     passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
-    student = Student(encoder).eval()
+    student = SpanEncoderWithLoss(encoder).eval()
     whole = student(**student.batch(passages))["loss"]
     monkeypatch.setattr(chunks, "_CALLS", 10**9)
     groups = student.batch(passages)
@@ -131,7 +131,7 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
     assert sum(map(sum, question_tokens)) > 2 * sum(read)
 
     def chunks(rows, batch_tokens):
-        batch = Student(encoder, batch_tokens=batch_tokens).batch(rows)
+        batch = SpanEncoderWithLoss(encoder, batch_tokens=batch_tokens).batch(rows)
         return len(batch["passages"]["chunks"])
 
     assert chunks(passages, 2 * max(read)) == 1
@@ -153,7 +153,7 @@ def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, 
     )
 
     def step(batch_tokens):
-        student = Student(
+        student = SpanEncoderWithLoss(
             encoder, together=9 if negatives == "batch" else None, batch_tokens=batch_tokens
         ).eval()
         student.zero_grad()
@@ -186,7 +186,7 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
     passages = grouped_by_passage(read_generated_questions(data), "teacher")
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
-    student = Student(encoder, together=9 if negatives == "batch" else None).eval().double()
+    student = SpanEncoderWithLoss(encoder, together=9 if negatives == "batch" else None).eval().double()
     batch = student.batch(passages)
     student(**batch)["loss"].backward()
     rng, looked = np.random.default_rng(0), 0
@@ -244,7 +244,7 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
         float(student(**student.batch(passages))["loss"].detach())
-        for student in (Student(encoder, together=share).eval() for share in (None, 9))
+        for student in (SpanEncoderWithLoss(encoder, together=share).eval() for share in (None, 9))
     )
     assert among > alone
 
@@ -256,7 +256,7 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
 
     def loss(rows, together):
-        student = Student(encoder, together=together).eval()
+        student = SpanEncoderWithLoss(encoder, together=together).eval()
         return float(student(**student.batch(rows))["loss"].detach())
 
     twos = [loss(four[:2], 9), loss(four[2:], 9)]
@@ -349,7 +349,7 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
 
 def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
     encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
-    student = Student(encoder).eval()
+    student = SpanEncoderWithLoss(encoder).eval()
     losses = []
     for places in ((2,), (2, 30)):
         rows = read_generated_questions(behind(tmp_path / "rows.jsonl", *places))

@@ -70,8 +70,8 @@ def test_copies_are_those_of_a_plain_loop(count, seed, threshold, block, kept_at
     some = vectors(12, 3, seed)
     rows, names = draw.integers(0, 12, count), draw.integers(0, 12, count).astype(np.uint64)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(consistency, "BLOCK", block)
-        patched.setattr(consistency, "KEPT", kept_at_once)
+        patched.setattr(consistency, "QUERIES_AT_ONCE", block)
+        patched.setattr(consistency, "KEPT_AT_ONCE", kept_at_once)
         originals = near_copies(some, rows, names, threshold)
     like = (some @ some.T).numpy()
     kept: list[int] = []

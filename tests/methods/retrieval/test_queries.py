@@ -6,7 +6,7 @@ import pytest
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.chunk_rows import ChunkRow, QueryExample
-from pairsmith.methods.retrieval.queries import KINDS, TEXTS, QueryWriter
+from pairsmith.methods.retrieval.queries import EXAMPLE_TEXTS, QUERY_TEMPLATES, QueryWriter
 from pairsmith.methods.retrieval.query_options import QueryOptions
 from pairsmith.models.language.scripted import ScriptedModel
 
@@ -183,8 +183,8 @@ def test_without_examples_of_the_user_invented_ones_of_the_kind_are_shown():
     writer(script, replace(OPTIONS, kinds=("statement",))).write([chunk("a")])
     shown = min(seen)
     assert shown.count("Task: Write a short claim that the text supports.") == 3
-    assert all(f'Claim: "{example}"' in shown for example in KINDS["statement"].examples)
-    assert shown.index(TEXTS[0]) < shown.index(TEXTS[1]) < shown.index('"aaa"')
+    assert all(f'Claim: "{example}"' in shown for example in QUERY_TEMPLATES["statement"].examples)
+    assert shown.index(EXAMPLE_TEXTS[0]) < shown.index(EXAMPLE_TEXTS[1]) < shown.index('"aaa"')
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pairsmith.methods.retrieval.example_store import KnownPositives
 from pairsmith.methods.retrieval.retriever import (
     Retriever,
     base_retriever,
-    check_examples,
-    drawn_rows,
+    check_retrieval_examples,
     ndcg_of,
+    retriever_row_maker,
 )
 from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
 from pairsmith.models.encode import encode_texts
@@ -43,7 +43,7 @@ def model_and_batch(tiny_bert):
     def make(examples=EXAMPLES, **more):
         given = options(tiny_bert, **more)
         model = Retriever(base_retriever(given), given).eval()
-        draw = drawn_rows(examples, KnownPositives(examples), given.negatives)
+        draw = retriever_row_maker(examples, KnownPositives(examples), given.negatives)
         rows = [draw(number, 0, generator(0, number)) for number in range(len(examples))]
         return model, model.batch(rows)
 
@@ -129,16 +129,16 @@ def test_a_batch_in_many_chunks_has_the_same_loss_and_gradients(model_and_batch,
 
 
 def test_some_negatives_are_drawn_anew_with_their_scores():
-    draw = drawn_rows(EXAMPLES, KnownPositives(EXAMPLES), 1)
+    draw = retriever_row_maker(EXAMPLES, KnownPositives(EXAMPLES), 1)
     seen = {
         (tuple(row.negatives), tuple(row.scores))
         for turn in range(20)
         for row in [draw(0, turn, np.random.default_rng(turn))]
     }
     assert seen == {(("A horn.",), (4.0, 2.0)), (("The market.",), (4.0, -1.0))}
-    whole = drawn_rows(EXAMPLES, KnownPositives(EXAMPLES), None)(0, 0, np.random.default_rng(0))
+    whole = retriever_row_maker(EXAMPLES, KnownPositives(EXAMPLES), None)(0, 0, np.random.default_rng(0))
     assert (tuple(whole.negatives), tuple(whole.scores)) == (EXAMPLES[0].negatives, EXAMPLES[0].scores)
-    none = drawn_rows(EXAMPLES, KnownPositives(EXAMPLES), 0)(0, 0, np.random.default_rng(0))
+    none = retriever_row_maker(EXAMPLES, KnownPositives(EXAMPLES), 0)(0, 0, np.random.default_rng(0))
     assert none.negatives == []
 
 
@@ -188,17 +188,17 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
     with pytest.raises(
         InputError, match=r"a row has 1 negatives \(query 'q'\), another 2; .* so give --negatives 1"
     ):
-        check_examples([*EXAMPLES, few], given)
-    check_examples([*EXAMPLES, few], options(tiny_bert, objective="kl", negatives=1))
-    check_examples([*EXAMPLES, few], options(tiny_bert))
+        check_retrieval_examples([*EXAMPLES, few], given)
+    check_retrieval_examples([*EXAMPLES, few], options(tiny_bert, objective="kl", negatives=1))
+    check_retrieval_examples([*EXAMPLES, few], options(tiny_bert))
     alone = RetrievalExample("q", "p")
     with pytest.raises(
         InputError, match="a batch of one row without negatives has nothing to tell its positive"
     ):
-        check_examples([alone], options(tiny_bert))
+        check_retrieval_examples([alone], options(tiny_bert))
     with pytest.raises(InputError, match="a batch of one row"):
-        check_examples(EXAMPLES, options(tiny_bert, batch_size=1, negatives=0))
-    check_examples(EXAMPLES, options(tiny_bert, batch_size=1))
+        check_retrieval_examples(EXAMPLES, options(tiny_bert, batch_size=1, negatives=0))
+    check_retrieval_examples(EXAMPLES, options(tiny_bert, batch_size=1))
     with pytest.raises(
         SettingsError, match="--matryoshka 16: the base's vectors have 16 numbers, all of which are"
     ):

@@ -8,7 +8,7 @@ from scipy import stats
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.language.scripted import END, ScriptedModel
+from pairsmith.models.language.scripted import END_CHARACTER, ScriptedModel
 from pairsmith.runs.seeds import stream_key
 
 ALPHABET = 'abcd"'
@@ -101,7 +101,7 @@ def test_truncated_draws_follow_the_exact_distribution(model):
 
 def test_a_group_ends_at_the_stop_string_the_limit_or_the_models_end():
     def script(prompt, text):
-        wanted = {"s": 'ab"', "l": "aaaaa", "e": "b" + END, "n": '"'}[prompt]
+        wanted = {"s": 'ab"', "l": "aaaaa", "e": "b" + END_CHARACTER, "n": '"'}[prompt]
         return {wanted[len(text)]: 1.0}
 
     model = ScriptedModel(script, ALPHABET + "slen")
@@ -117,7 +117,9 @@ def test_a_group_ends_at_the_stop_string_the_limit_or_the_models_end():
 
 def test_a_model_that_may_not_end_goes_on_with_its_next_likeliest_token():
     def script(prompt, text):
-        return {END: 0.98, "a": 0.015, "b": 0.005} if len(text) < 3 else {END: 0.9, '"': 0.1}
+        return (
+            {END_CHARACTER: 0.98, "a": 0.015, "b": 0.005} if len(text) < 3 else {END_CHARACTER: 0.9, '"': 0.1}
+        )
 
     model = ScriptedModel(script, ALPHABET + "mu")
     groups = [group(model, i, "m", ["u"] * (i % 3)) for i in range(2000)]
@@ -130,7 +132,8 @@ def test_a_model_that_may_not_end_goes_on_with_its_next_likeliest_token():
         assert {c: count / 6000 for c, count in shares.items()} == pytest.approx(expected, abs=0.02)
     # As a decoder whose model knows no end at all draws.
     bare = ScriptedModel(
-        lambda *arguments: {c: p for c, p in script(*arguments).items() if c != END}, ALPHABET + "mu"
+        lambda *arguments: {c: p for c, p in script(*arguments).items() if c != END_CHARACTER},
+        ALPHABET + "mu",
     )
     assert drawn(run(bare, groups, sampling=Sampling(0, 1.0, 4, may_end=True))) == drawn(done)
     done = run(model, groups[:50], sampling=Sampling(1, 0.9, 4, may_end=True))

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.packed_weights import packed
-from pairsmith.models.language.sampling import Sampling, draw, truncate
+from pairsmith.models.language.sampling import Sampling, draw_tokens, truncate
 from pairsmith.models.language.transformers_backend import (
     SHARED_ATTENTION_TYPES,
     TransformersModel,
@@ -167,7 +167,7 @@ def plainly(model, group, rule=RULE, sampling=SAMPLING):
         kept, numbers = truncate(p, sampling.top_k, sampling.top_p)
         if clear is None and nearness(p[0], kept[0], float(number[0]), sampling) < DOUBT:
             clear = position
-        tokens.append(int(draw(kept, numbers, torch.from_numpy(number))))
+        tokens.append(int(draw_tokens(kept, numbers, torch.from_numpy(number))))
         if tokens[-1] in model.end_tokens or (tokens[-1] in stops and sampling.stop in model.decode(tokens)):
             break
     return Plain(tuple(tokens), len(tokens) if clear is None else clear)

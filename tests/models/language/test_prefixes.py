@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.models.language.prefixes import LEAST, by_prefix, common_starts
+from pairsmith.models.language.prefixes import LEAST_SHARED, by_prefix, common_starts
 
 PASSAGE = tuple(range(100, 160))
 OTHER = tuple(range(300, 360))
@@ -49,7 +49,12 @@ def test_passages_after_long_examples_are_no_starts():
 
 @pytest.mark.parametrize(
     ("shared", "rest", "is_prefix"),
-    [(LEAST, LEAST, True), (LEAST - 1, 1, False), (LEAST, LEAST + 1, False), (60, 60, True)],
+    [
+        (LEAST_SHARED, LEAST_SHARED, True),
+        (LEAST_SHARED - 1, 1, False),
+        (LEAST_SHARED, LEAST_SHARED + 1, False),
+        (60, 60, True),
+    ],
 )
 def test_a_prefix_is_long_and_half_of_its_prompts(shared, rest, is_prefix):
     one, other = (PASSAGE[:shared] + (first,) * rest for first in (7, 8))
@@ -112,5 +117,5 @@ def test_every_prompt_stands_once_under_a_prefix_of_its_own(prompts, most):
             assert all(prompt[: len(prefix)] == prefix != prompt for prompt in under)
             if prefix != start:
                 longest = max(map(len, under)) - len(start)
-                assert len(prefix) - len(start) >= max(LEAST, longest / 2)
+                assert len(prefix) - len(start) >= max(LEAST_SHARED, longest / 2)
                 assert len(under) > 1

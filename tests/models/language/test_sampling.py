@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.models.language.sampling import Sampling, draw, truncate
+from pairsmith.models.language.sampling import Sampling, draw_tokens, truncate
 
 
 def test_top_k_then_top_p_by_hand():
@@ -44,7 +44,7 @@ def test_draw_by_hand():
     kept = torch.tensor([[0.5, 0.3, 0.2, 0.0]] * 5)
     tokens = torch.tensor([[7, 8, 9, 10]] * 5)
     uniforms = torch.tensor([0.0, 0.499, 0.5, 0.81, 1 - 2**-53], dtype=torch.float64)
-    assert draw(kept, tokens, uniforms).tolist() == [7, 7, 8, 9, 9]
+    assert draw_tokens(kept, tokens, uniforms).tolist() == [7, 7, 8, 9, 9]
 
 
 @given(
@@ -60,7 +60,7 @@ def test_a_draw_is_among_the_kept(logits, top_k, top_p, uniform):
     assert kept.shape == tokens.shape
     if top_k:
         assert (kept > 0).sum() <= top_k
-    token = int(draw(kept, tokens, torch.tensor([uniform], dtype=torch.float64)))
+    token = int(draw_tokens(kept, tokens, torch.tensor([uniform], dtype=torch.float64)))
     assert float(kept[tokens == token]) > 0
 
 

@@ -15,7 +15,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from pairsmith.models.language.sampling import draw, truncate
+from pairsmith.models.language.sampling import draw_tokens, truncate
 from pairsmith.models.language.sequences import draw_sequences
 from pairsmith.runs.seeds import stream_key, uniforms
 
@@ -52,7 +52,7 @@ def drawn_apart(network, ids, stream, *, seed, top_p, ends=(END,), banned=(), ba
             scores = torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([forced]), 0.0)
         kept, numbers = truncate(scores.softmax(dim=1), 0, top_p)
         chance = uniforms(seed, np.array([stream], np.uint64), np.array([len(tokens)], np.int64))
-        tokens.append(int(draw(kept, numbers, torch.from_numpy(chance))))
+        tokens.append(int(draw_tokens(kept, numbers, torch.from_numpy(chance))))
     return tokens[1:]
 
 

@@ -5,7 +5,7 @@ import torch
 
 from pairsmith.models.language import shared_beams
 from pairsmith.models.language.shared_beams import BeamCache
-from pairsmith.models.summarizer import encode_documents, load_summarizer, summarize
+from pairsmith.models.text_generator import encode_inputs, generate_outputs, load_text_generator
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +15,7 @@ TEXTS = [f"{word} was seen by {number} people. " * (1 + number % 3) for number, 
 @pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_llama"])
 @pytest.mark.parametrize(("beams", "batch_size"), [(6, 8), (3, 2), (2, 1)])
 def test_the_summaries_are_those_of_transformers(model, beams, batch_size, request, monkeypatch):
-    loaded = load_summarizer(
+    loaded = load_text_generator(
         str(request.getfixturevalue(model)), max_length=60, device="cpu", dtype="float32"
     )
     how = {"beams": beams, "batch_size": batch_size, "summary_tokens": 14}
@@ -30,28 +30,28 @@ def test_the_summaries_are_those_of_transformers(model, beams, batch_size, reque
             read.extend(given["attention_mask"].sum(dim=1).tolist())
 
     hook = loaded.model.base_model.register_forward_pre_hook(note, with_kwargs=True)
-    shared = summarize(loaded, TEXTS, **how)
+    shared = generate_outputs(loaded, TEXTS, **how)
     # Each text went through the model's own attention once, all but its last token.
-    assert sorted(read) == sorted(len(tokens) - 1 for tokens in encode_documents(loaded, TEXTS, 14))
+    assert sorted(read) == sorted(len(tokens) - 1 for tokens in encode_inputs(loaded, TEXTS, 14))
     hook.remove()
     monkeypatch.setattr(shared_beams, "can_share_beams", lambda _: False)
-    assert shared == summarize(loaded, TEXTS, **how)
+    assert shared == generate_outputs(loaded, TEXTS, **how)
     assert len(set(shared)) > 1
 
 
 def test_models_whose_attention_is_not_known_are_searched_as_before(tiny_llama, monkeypatch):
-    loaded = load_summarizer(str(tiny_llama), max_length=60, device="cpu", dtype="float32")
-    expected = summarize(loaded, TEXTS, beams=2, summary_tokens=14)
+    loaded = load_text_generator(str(tiny_llama), max_length=60, device="cpu", dtype="float32")
+    expected = generate_outputs(loaded, TEXTS, beams=2, output_tokens=14)
     monkeypatch.setattr("pairsmith.models.language.transformers_backend.SHARED_ATTENTION_TYPES", ())
-    monkeypatch.setattr(shared_beams, "search", None)  # would fail
-    assert summarize(loaded, TEXTS, beams=2, summary_tokens=14) == expected
+    monkeypatch.setattr(shared_beams, "search_shared_beams", None)  # would fail
+    assert generate_outputs(loaded, TEXTS, beams=2, output_tokens=14) == expected
 
 
 def test_the_network_keeps_its_weights_and_its_attention(tiny_llama):
-    loaded = load_summarizer(str(tiny_llama), max_length=60, device="cpu", dtype="float32")
+    loaded = load_text_generator(str(tiny_llama), max_length=60, device="cpu", dtype="float32")
     before = loaded.model.config._attn_implementation
     weights = {name: value.clone() for name, value in loaded.model.state_dict().items()}
-    summarize(loaded, TEXTS, beams=2, summary_tokens=14)
+    generate_outputs(loaded, TEXTS, beams=2, output_tokens=14)
     assert loaded.model.config._attn_implementation == before
     assert all(torch.equal(value, loaded.model.state_dict()[name]) for name, value in weights.items())
     assert not loaded.model._forward_hooks

@@ -8,7 +8,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.methods.dino.evaluation import separation
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import labels as module
-from pairsmith.steps.evaluate.labels import evaluate_labels, labelled_pairs, labels_table
+from pairsmith.steps.evaluate.labels import evaluate_labels, labels_table, read_labelled_pairs
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
 pytestmark = pytest.mark.slow
@@ -63,4 +63,4 @@ def test_rows_without_labels_are_refused_with_what_they_have(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "a"}\n')
     with pytest.raises(InputError, match=r"texts\.jsonl:1: .* score or label, as .* found text"):
-        labelled_pairs(str(path))
+        read_labelled_pairs(str(path))

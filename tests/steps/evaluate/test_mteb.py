@@ -79,7 +79,7 @@ def test_results_lie_in_the_folder_and_are_not_computed_again(
     ]
     assert all(line.startswith(("task 1/1", "encode: ", "Writing")) for line in said.err.splitlines())
     assert status_lines(out) == [f"{out}: evaluate mteb, finished"]
-    monkeypatch.setattr(module, "load_encoder", None)
+    monkeypatch.setattr(module, "load_mteb_encoder", None)
     assert evaluate_mteb(settings(tiny_bert, graded, batch_size=7), Run(out, Progress())) == results
     assert "already evaluated with these settings" in capfd.readouterr().err
     with pytest.raises(FolderError, match=r"pooling: .*cls.*\n.*--fresh to start over"):
@@ -146,7 +146,7 @@ def test_names_that_mteb_does_not_know_are_told_before_a_model_is_looked_for(tmp
 
 
 def test_data_that_are_not_to_be_had_are_one_line_and_no_model_is_loaded(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "load_encoder", None)
+    monkeypatch.setattr(module, "load_mteb_encoder", None)
     with pytest.raises(
         InputError, match=r"task STSBenchmark: its data \(mteb/stsbenchmark-sts\) cannot"
     ) as told:

@@ -11,7 +11,8 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate.paired_retrieval import Earlier, compared
+from pairsmith.steps.evaluate.paired import EarlierEvaluation
+from pairsmith.steps.evaluate.paired_retrieval import retrieval_differences
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
@@ -108,7 +109,9 @@ def test_each_difference_is_over_the_same_queries(measured, tmp_path, capsys):
 def test_verdicts_by_hand(each, verdict, limits):
     there = {name: [40.0 + 3 * n for n in range(len(each))] for name in MEASURES}
     figures = {name: [a + b for a, b in zip(values, each, strict=True)] for name, values in there.items()}
-    comparison = compared(Earlier(place("before"), "m", there), figures, bootstrap=200, seed=0)["map"]
+    comparison = retrieval_differences(
+        EarlierEvaluation(place("before"), "m", there), figures, bootstrap=200, seed=0
+    )["map"]
     assert comparison["verdict"] == verdict
     assert comparison["difference"] == sum(each) / len(each)
     assert limits is None or comparison["difference_ci"] == limits

@@ -142,8 +142,8 @@ def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_b
     expected = -np.sort(-(vectors[0] @ vectors[1].T), axis=1)[:, :100]
     whole = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
     assert whole[1] == pytest.approx(expected, abs=1e-5)
-    monkeypatch.setattr(retrievers, "TOGETHER", 70)
-    monkeypatch.setattr(retrievers, "QUERIES", 7)
+    monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 70)
+    monkeypatch.setattr(retrievers, "QUERIES_AT_ONCE", 7)
     parts = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
     assert parts[1] == pytest.approx(expected, abs=1e-5)
     assert (parts[0] == whole[0]).mean() > 0.95  # rounding exchanges some that are as near
@@ -152,8 +152,8 @@ def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_b
 def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
     data, tiny_bert, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(retrievers, "TOGETHER", 90)
-    monkeypatch.setattr(kept_search, "SECONDS", 0.0)
+    monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 90)
+    monkeypatch.setattr(kept_search, "WRITE_SECONDS", 0.0)
     whole = evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "whole", Silent()))
     encoded, stop_at = [], 3  # the queries, then 90 documents each time
 
@@ -187,8 +187,8 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
 
 
 def test_what_was_found_for_queries_in_another_order_does_not_count(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrievers, "TOGETHER", 20)
-    monkeypatch.setattr(kept_search, "SECONDS", 0.0)
+    monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 20)
+    monkeypatch.setattr(kept_search, "WRITE_SECONDS", 0.0)
     documents = dict(enumerate(dict.fromkeys(texts(40))))
     lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in documents.items()]
     (tmp_path / "corpus.jsonl").write_text("".join(lines))

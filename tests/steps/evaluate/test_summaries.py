@@ -13,7 +13,7 @@ from tests.tiny_bart import document, make_bart, summary, write_documents
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.models.summarizer import load_summarizer, summarize
+from pairsmith.models.text_generator import generate_outputs, load_text_generator
 from pairsmith.runs import Run, hash_file
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import summaries as module
@@ -21,11 +21,11 @@ from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
 from pairsmith.steps.evaluate.results import mean_intervals
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, check_summarizer_name, lead_count
 from pairsmith.steps.evaluate.summaries import (
-    compare,
     evaluate_summaries,
     labelled_documents,
     lead_summaries,
     summary_figures,
+    summary_rouge,
 )
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ def test_figures_by_hand():
     # two and three pairs two are shared: F 4/5. The second shares none of its words.
     documents = of(("A storm came. Two boats sank.", "Two boats sank today."), ("Rain fell.", "It was wet."))
     written = ["Two boats sank.", "Sun shone."]
-    figures = summary_figures(compare(written, documents), written, documents, bootstrap=0)
+    figures = summary_figures(summary_rouge(written, documents), written, documents, bootstrap=0)
     assert figures["rouge1"] == pytest.approx(100 * (6 / 7) / 2, abs=1e-4)
     assert figures["rouge2"] == pytest.approx(100 * (4 / 5) / 2, abs=1e-4)
     assert figures["rougeL"] == figures["rougeLsum"] == figures["rouge1"]
@@ -78,7 +78,9 @@ def test_figures_by_hand():
 def test_lsum_compares_sentences():
     # The same two sentences the other way round: as one text half of the words are in order.
     documents = of(("x", "Dogs bark loudly. Cats sleep here."))
-    figures = summary_figures(compare(["Cats sleep here. Dogs bark loudly."], documents), ["y"], documents)
+    figures = summary_figures(
+        summary_rouge(["Cats sleep here. Dogs bark loudly."], documents), ["y"], documents
+    )
     assert (figures["rougeL"], figures["rougeLsum"]) == (50.0, 100.0)
     assert figures["settings"]["lines"] == "a sentence each"
 
@@ -167,8 +169,10 @@ def test_a_model_is_evaluated_on_a_file(bart, data, tmp_path, capsys):
     assert json.loads((out / "results.json").read_text()) == results
     assert sorted(file.name for file in out.iterdir()) == ["predictions.jsonl", "results.json"]
     rows = lines(out)
-    summarizer = load_summarizer(str(bart), device="cpu")
-    assert [row["summary"] for row in rows] == summarize(summarizer, [document(n) for n in range(5)], beams=2)
+    summarizer = load_text_generator(str(bart), device="cpu")
+    assert [row["summary"] for row in rows] == generate_outputs(
+        summarizer, [document(n) for n in range(5)], beams=2
+    )
     assert [row["reference"] for row in rows] == [summary(n) for n in range(5)]
     assert len({row["id"] for row in rows}) == 5
     assert results["rougeL"] == pytest.approx(np.mean([row["rougeL"] for row in rows]), abs=1e-4)
@@ -323,9 +327,9 @@ def test_results_that_cannot_be_written_are_a_storage_error(data, tmp_path):
 
 def test_what_is_written_by_a_trained_folder_is_evaluated(bart, data, tmp_path):
     # A model with a marker has a row more than its tokenizer had, which must not show.
-    from pairsmith.models.summarizer import add_marker
+    from pairsmith.models.text_generator import add_marker
 
-    marked = load_summarizer(str(bart), device="cpu")
+    marked = load_text_generator(str(bart), device="cpu")
     add_marker(marked, "<mined>")
     shutil.copytree(bart, tmp_path / "marked")
     marked.model.save_pretrained(tmp_path / "marked")

@@ -8,7 +8,7 @@ from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import RemoteError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
-from pairsmith.steps.generate.route import ANSWERS, generate
+from pairsmith.steps.generate.route import ANSWERS_CACHE, generate
 from pairsmith.steps.generate.settings import GenerateSettings
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, s
     assert rows(again) == rows(whole)
     # What was answered is not asked again, but for what two threads asked at the same moment.
     assert len(server.seen) <= requests - requests // 2 + settings.concurrency
-    assert (tmp_path / "cut" / ANSWERS).is_file()
+    assert (tmp_path / "cut" / ANSWERS_CACHE).is_file()
 
 
 def test_answers_serve_other_settings_that_ask_the_same(server, settings_for, tmp_path):

@@ -15,7 +15,7 @@ from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine import candidates
 from pairsmith.steps.mine.candidates import NearFile, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import SearchGroup, rows_of
+from pairsmith.steps.search_parts import SearchGroup, neighbour_rows
 
 
 def settings(**changes):
@@ -45,7 +45,7 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
     for start in range(0, len(x), cut):
         of_x, of_y = two_way_search(x[start : start + cut], y, k)
         of_y.ids.add_(start)
-        tables += [rows_of(0, "x", start, of_x), rows_of(0, "y", 0, of_y)]
+        tables += [neighbour_rows(0, "x", start, of_x), neighbour_rows(0, "y", 0, of_y)]
     group = SearchGroup(np.arange(len(x)) + 100, np.arange(len(y)) + 2**32 - 10)
     files = PairFile(folder / "ahead"), PairFile(folder / "back")
     with pytest.MonkeyPatch.context() as patched:
@@ -68,7 +68,7 @@ def search(x, y, k):
 
 def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
     of = Neighbours(torch.tensor([[0]]), torch.tensor([[0.5]]))
-    tables = [rows_of(group, side, 0, of) for group in (0, 1) for side in ("x", "y")]
+    tables = [neighbour_rows(group, side, 0, of) for group in (0, 1) for side in ("x", "y")]
     groups = [SearchGroup(np.array([number]), np.array([number])) for number in (0, 1)]
     corpora = [
         SimpleNamespace(firsts=lambda first=first: np.array(first, np.uint32)) for first in ([0, 0], [0, 1])

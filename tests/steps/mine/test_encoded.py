@@ -40,7 +40,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("at_once", [2, 2**22])
 def test_the_first_of_each_text_and_group(folder, tmp_path, at_once, monkeypatch):
-    monkeypatch.setattr(encoded, "ROWS", at_once)
+    monkeypatch.setattr(encoded, "ROWS_AT_ONCE", at_once)
     corpus = Encoded.of(folder, tmp_path / "file")
     assert len(corpus) == 5
     assert np.flatnonzero(corpus.distinct).tolist() == [0, 1, 3, 5, 7]

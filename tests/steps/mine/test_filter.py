@@ -155,7 +155,7 @@ def test_many_rows_are_saved_in_parts(world, monkeypatch):
     tmp, settings = world
     whole = filter_pairs(settings(best=7), Run(tmp / "whole", Silent()))
     monkeypatch.setattr(filtering, "SHARD_ROWS", 3)
-    monkeypatch.setattr(filtering, "TOGETHER", 2)
+    monkeypatch.setattr(filtering, "REJECTS_AT_ONCE", 2)
     parts = filter_pairs(settings(best=7), Run(tmp / "parts", Silent()))
     assert parts.shard_rows() == [3, 3, 1]
     assert parts.table().to_pylist() == whole.table().to_pylist()

@@ -26,7 +26,7 @@ from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import indexes, neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded, encoded_schema
-from pairsmith.steps.mine.neighbours import find_neighbours, parts
+from pairsmith.steps.mine.neighbours import cut_search, find_neighbours
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchBlock, SearchGroup, parts_by_index
@@ -305,7 +305,7 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
 
 def test_parts_have_so_many_inputs_or_little_more():
     groups = [SearchGroup(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
-    all_parts = parts(groups, 4)
+    all_parts = cut_search(groups, 4)
     assert [part.number for part in all_parts] == list(range(len(all_parts)))
     blocks = [block for part in all_parts for block in part.blocks]
     assert [(p.group, *p.queries) for p in blocks] == [
@@ -327,7 +327,7 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
             SearchBlock(1, "x", (0, 2), (0, 1)), SearchBlock(1, "y", (0, 1), (0, 2)),
         )
     ]  # fmt: skip
-    monkeypatch.setattr(search_parts, "QUERIES", 3)
+    monkeypatch.setattr(search_parts, "SAVED_QUERIES", 3)
     queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
     assert queries == [(0, 2), (2, 5), (0, 3)]
     monkeypatch.setattr(search_parts, "SAVED", 2_048)
@@ -373,7 +373,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
         return Encoded.of(folder, tmp_path / f"{name}.vectors")
 
     x, y = side("x", 500), side("y", 30_000)
-    monkeypatch.setattr(search_parts, "QUERIES", 200)
+    monkeypatch.setattr(search_parts, "SAVED_QUERIES", 200)
     given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
     texts = CorpusTexts(x, tmp_path / "x.texts"), CorpusTexts(y, tmp_path / "y.texts")
 

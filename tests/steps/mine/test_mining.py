@@ -18,7 +18,7 @@ from pairsmith.runs.mapped import record_shards
 from pairsmith.steps import search_parts
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import route
-from pairsmith.steps.mine.corpus import Unit, encoded
+from pairsmith.steps.mine.corpus import Unit, encoded_rows
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import check_index
@@ -238,12 +238,12 @@ def test_the_reason_is_named_where_nothing_is_left_of_a_corpus(world):
 def test_vectors_without_direction_and_numbers():
     units = [Unit("a", "f:1"), Unit("b", "f:2")]
     options = MineSettings(inputs="a", outputs="b", encoder="m").encoding()
-    rows, rejects = encoded(units, np.array([[0, 0], [3, 4]], np.float32), options)
+    rows, rejects = encoded_rows(units, np.array([[0, 0], [3, 4]], np.float32), options)
     assert rows["vector"].to_pylist() == [pytest.approx([0.6, 0.8])]
     assert rejects["filter"].to_pylist() == ["zero vector"]
     assert json.loads(rejects["row"][0].as_py()) == {"text": "a", "where": "f:1"}
     with pytest.raises(ModelError, match="not finite for f:2"):
-        encoded(units, np.array([[1, 0], [np.nan, 4]], np.float32), options)
+        encoded_rows(units, np.array([[1, 0], [np.nan, 4]], np.float32), options)
 
 
 def test_shards_are_read_in_order_and_finished_ones_skipped(world):

@@ -18,11 +18,11 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, MinedAnswer, MinedPair
 from pairsmith.data.squad import read_questions
-from pairsmith.models.summarizer import load_summarizer, summarize
+from pairsmith.models.text_generator import generate_outputs, load_text_generator
 from pairsmith.runs import Run
 from pairsmith.steps.mine import rewrite as rewriting
 from pairsmith.steps.mine.plan import plan_rewrite
-from pairsmith.steps.mine.rewrite import read_texts, rewrite, rewritten
+from pairsmith.steps.mine.rewrite import model_inputs, rewrite, rewritten
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.training import plan
 from pairsmith.steps.training.settings import TrainSummarizerSettings
@@ -69,7 +69,7 @@ def files(folder):
 def test_summaries_are_those_the_model_writes_of_the_documents(pairs, bart):
     rows = rewrite(settings(pairs, bart), Run(pairs / "out", Silent())).table().to_pylist()
     documents = [pair.input for pair in SUMMARIES]
-    written = summarize(load_summarizer(bart, device="cpu"), documents, beams=2, summary_tokens=14)
+    written = generate_outputs(load_text_generator(bart, device="cpu"), documents, beams=2, output_tokens=14)
     assert [(row["input"], row["output"]) for row in rows] == list(zip(documents, written, strict=True))
     assert set(rows[0]) == {"id", "input", "output"}
     assert rows[0]["id"] == f"{text_id(documents[0])}-{text_id(written[0])}"
@@ -79,7 +79,7 @@ def test_summaries_are_those_the_model_writes_of_the_documents(pairs, bart):
 def test_questions_are_written_of_answers_in_passages_and_the_rows_are_read_as_questions(pairs, bart):
     given = settings(pairs, bart, "reading", best=3)
     folder = rewrite(given, Run(pairs / "out", Silent()))
-    assert read_texts(folder.table(), "reading") == [pair.output for pair in ANSWERS[:3]]
+    assert model_inputs(folder.table(), "reading") == [pair.output for pair in ANSWERS[:3]]
     questions = list(read_questions(str(pairs / "out")))
     assert [question.context for question in questions] == [passage(n) for n in range(3)]
     assert all(question.question != ANSWERS[n].input for n, question in enumerate(questions))
@@ -114,7 +114,7 @@ def test_what_was_kept_for_validation_stays_there(pairs, bart, capsys):
 @pytest.mark.long
 def test_stopped_it_goes_on_to_the_same_bytes_and_so_do_two_workers(pairs, bart, monkeypatch):
     rewrite(settings(pairs, bart), Run(pairs / "whole", Silent()))
-    calls, real = [], rewriting.summarize
+    calls, real = [], rewriting.generate_outputs
 
     def failing(*args, **more):
         calls.append(len(args[1]))
@@ -122,7 +122,7 @@ def test_stopped_it_goes_on_to_the_same_bytes_and_so_do_two_workers(pairs, bart,
             raise StorageError("no space left")
         return real(*args, **more)
 
-    monkeypatch.setattr(rewriting, "summarize", failing)
+    monkeypatch.setattr(rewriting, "generate_outputs", failing)
     with pytest.raises(StorageError):
         rewrite(settings(pairs, bart), Run(pairs / "out", Silent()))
     rewrite(settings(pairs, bart), Run(pairs / "out", Silent()))
@@ -178,7 +178,7 @@ def test_an_encoder_gets_a_decoder_and_learns_to_ask(tiny_bert, tmp_path):
     )
     train_summarizer(given, Run(tmp_path / "asker", Silent()))
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "asker")
-    words = load_summarizer(str(tiny_bert), device="cpu", fresh_decoder=True).model
+    words = load_text_generator(str(tiny_bert), device="cpu", fresh_decoder=True).model
     marked = model.get_input_embeddings().weight
     assert len(marked) == len(words.get_input_embeddings().weight) + 1
     assert model.generation_config.min_length == 1
@@ -190,7 +190,7 @@ def test_an_encoder_gets_a_decoder_and_learns_to_ask(tiny_bert, tmp_path):
 
 def test_the_decoder_begins_as_the_encoder_and_the_rest_is_of_the_seed(tiny_bert):
     one, same, other = (
-        load_summarizer(str(tiny_bert), device="cpu", fresh_decoder=True, seed=seed).model.state_dict()
+        load_text_generator(str(tiny_bert), device="cpu", fresh_decoder=True, seed=seed).model.state_dict()
         for seed in (1, 1, 2)
     )
     assert all(one[name].equal(same[name]) for name in one)

@@ -15,12 +15,12 @@ from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text.windows import passage_limit, passages
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
-from pairsmith.methods.quip.passages import cut
+from pairsmith.methods.quip.passages import cut_passages
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.language.sampling import truncate
 from pairsmith.models.language.sequences import draw_sequences, nucleus
 from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
-from pairsmith.models.summarizer import add_marker, document_features, encode_documents, load_summarizer
+from pairsmith.models.text_generator import add_marker, encode_inputs, input_features, load_text_generator
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.questions.ask import ask, load_generator
@@ -119,7 +119,7 @@ def test_a_model_that_knows_no_separator_is_no_asker(texts, tmp_path):
 
 def test_a_random_model_writes_what_is_rejected_by_reason(tmp_path, texts):
     make_bart(tmp_path / "bart")
-    loaded = load_summarizer(str(tmp_path / "bart"), device="cpu")
+    loaded = load_text_generator(str(tmp_path / "bart"), device="cpu")
     add_marker(loaded, SEPARATOR, written=True)
     loaded.model.save_pretrained(tmp_path / "random")
     loaded.tokenizer.save_pretrained(tmp_path / "random")
@@ -157,7 +157,7 @@ def test_a_long_text_is_cut_into_passages_and_a_word_without_end_is_a_reject(ask
     ],
 )
 def test_sequences_are_taken_apart(asker, text, answer, question, fault):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     end = loaded.tokenizer.eos_token_id
     tokens = [*loaded.tokenizer(text, add_special_tokens=False)["input_ids"], end]
     sequence = parse(loaded, tokens, separator_of(loaded), end)
@@ -166,7 +166,7 @@ def test_sequences_are_taken_apart(asker, text, answer, question, fault):
 
 
 def test_a_sequence_without_an_end_is_unfinished(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     tokens = loaded.tokenizer(f"Ann{SEPARATOR}Who", add_special_tokens=False)["input_ids"]
     assert parse(loaded, tokens, separator_of(loaded), loaded.tokenizer.eos_token_id).fault[0] == "no end"
     assert parse(loaded, [], separator_of(loaded), loaded.tokenizer.eos_token_id).fault[0] == "no separator"
@@ -205,8 +205,8 @@ def test_the_quick_nucleus_is_that_of_sorting_all():
 
 
 def test_draws_follow_the_models_distribution_and_their_streams(asker):
-    loaded = load_summarizer(asker, device="cpu")
-    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    loaded = load_text_generator(asker, device="cpu")
+    features = input_features(loaded, encode_inputs(loaded, [document(0)]))
     streams = np.array([stream_key("a", n) for n in range(400)], np.uint64)
     (drawn,) = draw_sequences(loaded.model, features, [streams], seed=1, top_p=1.0, max_tokens=1)
     assert {len(row) for row in drawn} == {1}
@@ -277,13 +277,13 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     asking = load_generator(some)
     assert asking.limit == 30
     text = "1" * 30  # each a token of its own
-    (((passage,),), lost) = cut(asking, [Document("here", text, "", "", "here")])
+    (((passage,),), lost) = cut_passages(asking, [Document("here", text, "", "", "here")])
     assert (passage.text, lost) == (text, [])
-    (read,) = encode_documents(asking.model, [passage.text])
+    (read,) = encode_inputs(asking.model, [passage.text])
     assert len(read) == 32
     writer = SequenceWriter(QuestionGeneratorOptions(base=asker, max_length=30), "cpu")
     (learned,) = writer.rows([Example(passage.text, "1")])
-    assert learned.document == read  # nothing of a passage is cut off in training either
+    assert learned.input == read  # nothing of a passage is cut off in training either
 
 
 def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
@@ -294,11 +294,11 @@ def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
         if model == asker:
             assert all(weight.is_meta for weight in without.model.model.parameters())
         assert without.limit == loaded.limit
-        assert cut(without, texts) == cut(loaded, texts)
+        assert cut_passages(without, texts) == cut_passages(loaded, texts)
 
 
 def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
-    tokenizer = load_summarizer(asker, device="cpu").tokenizer
+    tokenizer = load_text_generator(asker, device="cpu").tokenizer
     assert passage_limit(tokenizer, None) == passage_limit(tokenizer, 999) == 62  # of 64, with begin and end
     assert passage_limit(tokenizer, None, 1024) == 456
     assert passage_limit(tokenizer, 30) == 30
@@ -318,10 +318,10 @@ def test_a_text_that_stands_there_twice_is_asked_about_once(asker, tmp_path, cap
 
 
 def test_scores_that_are_no_numbers_are_told(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     with torch.no_grad():
         loaded.model.model.decoder.layers[0].fc1.bias.fill_(float("nan"))
-    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    features = input_features(loaded, encode_inputs(loaded, [document(0)]))
     with pytest.raises(ModelError, match="not numbers"):
         draw_sequences(loaded.model, features, [np.array([1], np.uint64)], seed=1, top_p=0.9, max_tokens=4)
 

@@ -11,7 +11,7 @@ import torch
 
 from pairsmith.core.errors import InputError, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data.text.instructed import ANSWER, END, INSTRUCTION, QUESTION
+from pairsmith.data.text.instructed import ANSWER_CUE, CLOSING_QUOTE, INSTRUCTION, QUESTION_CUE
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.diverse_answers import diverse
 from pairsmith.methods.quip.passages import Passage
@@ -19,7 +19,7 @@ from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.sequences import search_sequences
 from pairsmith.models.question_generator import SEPARATOR
-from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
+from pairsmith.models.text_generator import encode_inputs, input_features, load_text_generator
 from pairsmith.runs import Run
 from pairsmith.steps.questions.ask import ask, shown_examples
 from pairsmith.steps.questions.settings import AskSettings
@@ -82,9 +82,9 @@ def test_answers_as_different_as_can_be_are_kept():
 
 
 def test_the_likeliest_sequences_are_found(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     network, end = loaded.model, loaded.tokenizer.eos_token_id
-    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    features = input_features(loaded, encode_inputs(loaded, [document(0)]))
     answer = loaded.tokenizer(f"{document(0).split()[1]}{SEPARATOR}", add_special_tokens=False)["input_ids"]
     begin = [loaded.tokenizer.bos_token_id, *answer]
     with torch.inference_mode():
@@ -116,9 +116,9 @@ def test_the_likeliest_sequences_are_found(asker):
 
 
 def test_a_search_goes_on_from_what_is_given(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     text = document(0)
-    features = document_features(loaded, encode_documents(loaded, [text, text]))
+    features = input_features(loaded, encode_inputs(loaded, [text, text]))
     with torch.inference_mode():
         states = loaded.model.get_encoder()(**features).last_hidden_state
     begins = [
@@ -166,7 +166,7 @@ def test_a_beginner_finds_answers_with_many_beams_too(beginner, texts, tmp_path)
 
 
 def test_a_question_that_does_not_end_is_unfinished(asker, texts, tmp_path):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     with torch.no_grad():
         loaded.model.final_logits_bias[0, loaded.tokenizer.eos_token_id] = -100.0
     loaded.model.save_pretrained(tmp_path / "endless")
@@ -181,7 +181,7 @@ def test_a_question_that_does_not_end_is_unfinished(asker, texts, tmp_path):
 
 
 def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
-    loaded = replace(load_summarizer(asker, device="cpu"), context=34, max_length=34)
+    loaded = replace(load_text_generator(asker, device="cpu"), context=34, max_length=34)
     with torch.no_grad():  # its questions have no end
         loaded.model.final_logits_bias[0, loaded.tokenizer.eos_token_id] = -100.0
     some = AskSettings(inputs=[texts], model="small", questions=3, decoding="beams", beams=6, device="cpu")
@@ -206,13 +206,13 @@ def test_the_progress_hears_of_every_batch_and_of_all_tries(asker, texts, decodi
     )
     heard = []
     passages = [Passage(str(number), document(number)) for number in range(5)]
-    SequenceGenerator(load_summarizer(asker, device="cpu"), some.options).generate(passages, heard.append)
+    SequenceGenerator(load_text_generator(asker, device="cpu"), some.options).generate(passages, heard.append)
     assert sum(heard) == 4 * 5
     assert len(heard) > 2
 
 
 def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     with torch.no_grad():
         loaded.model.model.decoder.layers[0].fc1.bias.fill_(float("nan"))
     some = AskSettings(inputs=[texts], model="broken", questions=2, decoding="beams", device="cpu")
@@ -221,7 +221,7 @@ def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path)
 
 
 def test_a_model_without_an_end_is_told(asker):
-    loaded = load_summarizer(asker, device="cpu")
+    loaded = load_text_generator(asker, device="cpu")
     loaded.model.generation_config.eos_token_id = None
     with pytest.raises(ModelError, match="which token ends a text"):
         SequenceGenerator(loaded, AskSettings(inputs=["x"], model="endless").options, "endless")
@@ -319,16 +319,16 @@ def told(script, context=4096, **rest):
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        ([('Answer: "', 'Ann"'), (f"Ann{QUESTION}", 'Who was it?"')], ("Ann", "Who was it?", None)),
-        ([('Answer: "', ' Ann "'), (f" Ann {QUESTION}", ' Who? "')], ("Ann", "Who?", None)),
+        ([('Answer: "', 'Ann"'), (f"Ann{QUESTION_CUE}", 'Who was it?"')], ("Ann", "Who was it?", None)),
+        ([('Answer: "', ' Ann "'), (f" Ann {QUESTION_CUE}", ' Who? "')], ("Ann", "Who?", None)),
         ([('Answer: "', '"')], ("", "", "empty")),
         ([('Answer: "', "Ann " * 10)], (("Ann " * 8)[:30].strip(), "", "no end")),
         ([('Answer: "', "Ann" + chr(0))], ("Ann", "", "no end")),
         ([('Answer: "', 'Ann\ufffd"')], ("Ann\ufffd", "", "bad character")),
         ([('Answer: "', 'Ann\nBob"')], ("Ann\nBob", "", "line break")),
-        ([('Answer: "', 'Ann"'), (QUESTION, '"')], ("Ann", "", "empty")),
+        ([('Answer: "', 'Ann"'), (QUESTION_CUE, '"')], ("Ann", "", "empty")),
         (
-            [('Answer: "', 'Ann"'), (QUESTION, "Who " * 20)],
+            [('Answer: "', 'Ann"'), (QUESTION_CUE, "Who " * 20)],
             ("Ann", ("Who " * 13)[:50].strip(), "no end"),
         ),
     ],
@@ -350,7 +350,7 @@ def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
         assert (reject.filter, row["written"], row["question"]) == (fault, answer, question)
     assert prompts[0] == (
         "Text: Ann was here.\nTask: Take an answer from the text, and write the question to which it is the "
-        f"answer.\n{ANSWER}"
+        f"answer.\n{ANSWER_CUE}"
     )
 
 
@@ -375,7 +375,7 @@ def examples(tmp_path):
 
 
 def test_examples_stand_before_the_passage_with_their_whole_output(examples):
-    script = [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')]
+    script = [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')]
     asker, prompts = told(script, examples=examples, shots=2, instruction="Ask of {passage}")
     asker.generate([Passage("p", "Ann was here.")])
     before = (
@@ -401,7 +401,7 @@ def test_examples_stand_before_the_passage_with_their_whole_output(examples):
 
 def test_a_chat_is_told_as_a_user_tells():
     asker, prompts = told(
-        [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], chat=True, instruction="Ask of {passage}!"
+        [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')], chat=True, instruction="Ask of {passage}!"
     )
     asker.generate([Passage("p", "Ann was here.")])
     assert prompts == [
@@ -414,7 +414,7 @@ def test_a_text_is_cut_to_what_the_instruction_leaves():
     asker, _ = told([])
     assert asker.limit == 456
     asker, _ = told([], max_length=None)
-    around = len(INSTRUCTION) - len("{passage}") + len(f"\n{ANSWER}{QUESTION}")
+    around = len(INSTRUCTION) - len("{passage}") + len(f"\n{ANSWER_CUE}{QUESTION_CUE}")
     assert asker.limit == 4096 - around - 30 - 50
     with pytest.raises(ModelError, match=r"reads 4096 tokens, .* shorten --instruction"):
         told([], instruction="{passage}" + "x" * 4096)
@@ -424,11 +424,11 @@ def test_a_text_is_cut_to_what_the_instruction_leaves():
 
 def test_an_instruction_may_name_the_passage_twice():
     asker, prompts = told(
-        [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], context=190, instruction="{passage} {passage}"
+        [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')], context=190, instruction="{passage} {passage}"
     )
     text = "a" * asker.limit
     asker.generate([Passage("p", text)])
-    assert prompts[0] == f"{text} {text}\n{ANSWER}"
+    assert prompts[0] == f"{text} {text}\n{ANSWER_CUE}"
     assert len(prompts) == 2
 
 
@@ -447,15 +447,15 @@ class Merging(Chat):
 
 def test_a_quotation_mark_within_a_token_ends_an_answer_that_keeps_what_stands_before(monkeypatch):
     monkeypatch.setattr(f"{__name__}.Chat", Merging)
-    asker, texts = told([('Answer: "', "U.S\x02"), (f"U.S.{QUESTION}", 'Where?"')])
+    asker, texts = told([('Answer: "', "U.S\x02"), (f"U.S.{QUESTION_CUE}", 'Where?"')])
     passage = Passage("p", "In the U.S. it is.")
     assert asker.generate([passage]) == []
     (question,) = passage.questions.values()
     assert (question.columns()["written"], question.question) == ("U.S.", "Where?")
-    assert texts[1].endswith(f"{ANSWER}U.S.{QUESTION}")
+    assert texts[1].endswith(f"{ANSWER_CUE}U.S.{QUESTION_CUE}")
     # An answer of 30 tokens leaves room for one token more before the question, not for two.
     for ending, faults in (('"', []), ("\x02", []), ("\x03", ["too long"])):
-        asker, _ = told([('Answer: "', "U" * 29 + ending), (QUESTION, 'Where?"')])
+        asker, _ = told([('Answer: "', "U" * 29 + ending), (QUESTION_CUE, 'Where?"')])
         assert [reject.filter for reject in asker.generate([Passage("p", "In it.")])] == faults
 
 
@@ -463,7 +463,7 @@ def test_a_passage_that_does_not_fit_after_all_is_a_reject(monkeypatch):
     monkeypatch.setattr(f"{__name__}.Chat", Merging)
     # Without a passage its four line breaks are one token.
     asker, texts = told(
-        [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], context=190, instruction="Ask\n\n{passage}\n\n:"
+        [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')], context=190, instruction="Ask\n\n{passage}\n\n:"
     )
     fits, long = Passage("f", "a" * (asker.limit - 3)), Passage("l", "a" * asker.limit)
     (reject,) = asker.generate([long, fits])
@@ -473,7 +473,7 @@ def test_a_passage_that_does_not_fit_after_all_is_a_reject(monkeypatch):
 
 
 def test_passages_are_asked_about_some_at_a_time():
-    script = [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')]
+    script = [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')]
     asker, prompts = told(script, batch_size=2, questions=2, tries=1)
     passages = [Passage(str(number), f"Ann was here, {number}.") for number in range(5)]
     heard = []
@@ -487,16 +487,16 @@ def test_passages_are_asked_about_some_at_a_time():
 def two_answers(prompt, begun):
     """Of a passage about Ann and Bob, answers of 0.5, 0.3 and, with a small letter, 0.2; a question for each."""
     text = prompt + begun
-    said, _, question = text.rpartition(ANSWER)[2].partition(QUESTION)
-    if not said.endswith(END) and QUESTION not in text.rpartition(ANSWER)[2]:
+    said, _, question = text.rpartition(ANSWER_CUE)[2].partition(QUESTION_CUE)
+    if not said.endswith(CLOSING_QUOTE) and QUESTION_CUE not in text.rpartition(ANSWER_CUE)[2]:
         if not said:
             return {"A": 0.5, "B": 0.3, "a": 0.2}
-        name = {"A": "Ann", "B": "Bob", "a": "ann"}[said[0]] + END
+        name = {"A": "Ann", "B": "Bob", "a": "ann"}[said[0]] + CLOSING_QUOTE
         return {name[len(said)]: 1.0}
     asked = {"Ann": ["Who is she?", "Is it her?"], "Bob": ["Who is he?", "Is it him?"]}[said]
     if not question:
         return {"W": 0.6, "I": 0.4}
-    whole = asked[question[0] == "I"] + END
+    whole = asked[question[0] == "I"] + CLOSING_QUOTE
     return {whole[len(question)]: 1.0}
 
 
@@ -520,7 +520,7 @@ def test_what_is_wrong_with_what_a_causal_model_finds_is_told():
     asker, _ = told([('Answer: "', "Ann " * 10)], decoding="beams")
     (reject,) = asker.generate([Passage("p", "Ann was here.")])
     assert (reject.filter, "Ann Ann" in reject.row) == ("no end", True)
-    asker, _ = told([('Answer: "', 'Ann"'), (QUESTION, "Who " * 20)], decoding="beams")
+    asker, _ = told([('Answer: "', 'Ann"'), (QUESTION_CUE, "Who " * 20)], decoding="beams")
     (reject,) = asker.generate([Passage("p", "Ann was here.")])
     assert (reject.filter, "Who Who" in reject.row) == ("no end", True)
     asker, _ = told([('Answer: "', 'Ann"')], context=300, decoding="beams")

@@ -200,7 +200,7 @@ def test_a_folder_that_was_moved_is_the_same_work(library, tmp_path):
 
 def test_an_interrupted_run_ends_with_the_same_bytes(library, tmp_path, monkeypatch):
     whole = run(library, tmp_path / "whole", shard_size=2)
-    read, calls = reading.Given.read, Counter()
+    read, calls = reading.SourceDocument.read, Counter()
 
     def stopping(document):
         calls["all"] += 1
@@ -209,7 +209,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(library, tmp_path, monkeypa
         return read(document)
 
     with monkeypatch.context() as patched:
-        patched.setattr(reading.Given, "read", stopping)
+        patched.setattr(reading.SourceDocument, "read", stopping)
         with pytest.raises(KeyboardInterrupt):
             run(library, tmp_path / "out", shard_size=2)
     done = len(list((tmp_path / "out" / "cut" / "data").iterdir()))

@@ -12,7 +12,7 @@ from pairsmith.cli.app import make_app
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.steps.evaluate import retrievers
 from pairsmith.steps.search import route, vectors
-from pairsmith.steps.search.route import cut
+from pairsmith.steps.search.route import cut_line
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("together", [7, 20_000])
 def test_the_best_are_those_of_a_product_of_matrices(together, corpus, tiny_bert, monkeypatch):
-    monkeypatch.setattr(vectors, "TOGETHER", together)
+    monkeypatch.setattr(vectors, "DOCUMENTS_AT_ONCE", together)
     queries = ["a horn", "onions of the market"]
     given = ("--model", tiny_bert, "--corpus", corpus, "--json", *queries)
     first, again = search(*given), search(*given)
@@ -144,7 +144,7 @@ def test_vectors_are_not_kept_where_that_is_not_wanted(corpus, tiny_bert, cache)
 
 
 def test_a_stopped_search_goes_on_behind_the_vectors_that_are_kept(corpus, tiny_bert, encoded, monkeypatch):
-    monkeypatch.setattr(vectors, "TOGETHER", 15)
+    monkeypatch.setattr(vectors, "DOCUMENTS_AT_ONCE", 15)
     given = ("--model", tiny_bert, "--corpus", corpus, "--json", "a horn")
     with monkeypatch.context() as patch:
         patch.setattr(vectors.VectorCache, "write", _once(vectors.VectorCache.write))
@@ -199,7 +199,7 @@ def test_what_is_shown(tmp_path, monkeypatch):
      ("角笛と太鼓", 6, "角笛…"), ("e\u0301e\u0301", 2, "e\u0301e\u0301")],
 )  # fmt: skip
 def test_lines_are_cut_to_a_width(line, width, expected):
-    assert cut(line, width) == expected
+    assert cut_line(line, width) == expected
 
 
 def test_json_holds_texts_as_they_are(tmp_path):

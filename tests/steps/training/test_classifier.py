@@ -20,7 +20,7 @@ from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.data.schemas import LabelledText
 from pairsmith.methods.dino.classifier import distinct, train_classifier_on
 from pairsmith.methods.dino.training_options import ClassifierOptions
-from pairsmith.models.classifier import TextClassifier, load_classifier, unit_vectors
+from pairsmith.models.classifier import TextClassifier, load_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
@@ -106,7 +106,7 @@ def test_the_head_is_scikit_learns(tiny_bert, labels):
     texts = [*GOOD, *BAD]
     rows = LabelledTexts(texts, [labels[n % len(labels)] for n in range(12)], 0)
     classifier, training = train_classifier_on(encoder, rows, None, ClassifierOptions(c=3.0))
-    vectors = unit_vectors(encoder, texts)
+    vectors = text_unit_vectors(encoder, texts)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     theirs = LogisticRegression(C=3.0, class_weight="balanced", max_iter=1000).fit(
         vectors.astype(float), rows.labels

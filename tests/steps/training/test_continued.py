@@ -17,15 +17,15 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import MINED_PAIR, MinedPair
-from pairsmith.methods.mining.summarizer import DecoderOnlySummarizer, rows_of
-from pairsmith.models.summarizer import (
+from pairsmith.methods.mining.summarizer import DecoderOnlyWithLoss, generator_rows
+from pairsmith.models.text_generator import (
     add_marker,
-    document_features,
-    encode_documents,
-    encode_summaries,
-    load_summarizer,
+    encode_inputs,
+    encode_targets,
+    generate_outputs,
+    input_features,
+    load_text_generator,
     search_settings,
-    summarize,
 )
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
@@ -47,7 +47,7 @@ DOCUMENTS = [document(0), document(1)[:20], document(2) * 4, document(3)[:40]]
 
 @pytest.fixture
 def summarizer(tiny_llama):
-    return load_summarizer(str(tiny_llama), device="cpu")
+    return load_text_generator(str(tiny_llama), device="cpu")
 
 
 def tokens_of(summarizer, text):
@@ -79,45 +79,45 @@ def test_a_base_whose_tokens_see_those_after_them_is_refused_by_name_before_data
 
 @pytest.mark.parametrize(("kind", "cue"), [("summaries", "\nTL;DR:"), ("reading", "\nQuestion:")])
 def test_a_document_is_followed_by_a_cue_and_a_summary_by_the_end(tiny_llama, kind, cue):
-    model = load_summarizer(str(tiny_llama), kind, device="cpu")
+    model = load_text_generator(str(tiny_llama), kind, device="cpu")
     assert model.cue == cue
-    (read,) = encode_documents(model, ["A horn was heard."])
+    (read,) = encode_inputs(model, ["A horn was heard."])
     assert read == [*tokens_of(model, "A horn was heard."), *tokens_of(model, cue)]
-    (written,) = encode_summaries(model, [" Hal played.\n"], 62)
+    (written,) = encode_targets(model, [" Hal played.\n"], 62)
     assert written == [*tokens_of(model, " Hal played."), END]
     assert model.tokenizer.decode(read + written[:-1]) == f"A horn was heard.{cue} Hal played."
 
 
 @pytest.mark.parametrize("written", [16, 100])
 def test_a_document_is_cut_so_that_cue_and_summary_fit(tiny_llama, written):
-    model = load_summarizer(str(tiny_llama), device="cpu", max_length=200)
+    model = load_text_generator(str(tiny_llama), device="cpu", max_length=200)
     cue, text = tokens_of(model, model.cue), tokens_of(model, document(2) * 9)
-    (read,) = encode_documents(model, [document(2) * 9], written)
+    (read,) = encode_inputs(model, [document(2) * 9], written)
     room = min(200, 256 - len(cue) - written)
     assert read == [*text[:room], *cue]
     assert len(read) + written <= 256
-    (summary_,) = encode_summaries(model, [document(2) * 9], written)
+    (summary_,) = encode_targets(model, [document(2) * 9], written)
     assert summary_ == [*tokens_of(model, " " + document(2) * 9)[: written - 1], END]
 
 
 def test_the_start_token_of_a_tokenizer_stands_first_and_an_end_token_does_not_stay(tmp_path):
-    model = load_summarizer(str(make_llama(tmp_path / "llama", starts=True)), device="cpu")
+    model = load_text_generator(str(make_llama(tmp_path / "llama", starts=True)), device="cpu")
     add_marker(model, "<mined>")
-    rows = rows_of(model, [Example("A horn.", "Hal.")], [Example("A lute.", "Fin.")], "<mined>", 62)
+    rows = generator_rows(model, [Example("A horn.", "Hal.")], [Example("A lute.", "Fin.")], "<mined>", 62)
     cue = tokens_of(model, model.cue)
-    assert rows[0].document == [300, *tokens_of(model, "A horn."), *cue]
-    assert rows[1].document == [300, 301, *tokens_of(model, "A lute."), *cue]
+    assert rows[0].input == [300, *tokens_of(model, "A horn."), *cue]
+    assert rows[1].input == [300, 301, *tokens_of(model, "A lute."), *cue]
     from tokenizers.processors import TemplateProcessing
 
     model.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", END)]
     )
-    assert encode_documents(model, ["A horn."]) == [[*tokens_of(model, "A horn."), *cue]]
+    assert encode_inputs(model, ["A horn."]) == [[*tokens_of(model, "A horn."), *cue]]
 
 
 def test_documents_are_padded_on_the_left(summarizer):
-    rows = encode_documents(summarizer, DOCUMENTS[:2])
-    features = document_features(summarizer, rows)
+    rows = encode_inputs(summarizer, DOCUMENTS[:2])
+    features = input_features(summarizer, rows)
     missing = len(rows[0]) - len(rows[1])
     assert features["input_ids"].tolist() == [rows[0], [END] * missing + rows[1]]
     assert features["attention_mask"].tolist() == [[1] * len(rows[0]), [0] * missing + [1] * len(rows[1])]
@@ -125,15 +125,15 @@ def test_documents_are_padded_on_the_left(summarizer):
 
 def test_the_loss_is_that_of_the_summaries_tokens_alone(summarizer, monkeypatch):
     examples = [Example(document(0), summary(0)), Example("A bell.", "Bell."), Example(document(3), "Lute.")]
-    rows = rows_of(summarizer, examples, [], "", 62)
-    model = DecoderOnlySummarizer(summarizer, 0.0).eval()
+    rows = generator_rows(summarizer, examples, [], "", 62)
+    model = DecoderOnlyWithLoss(summarizer, 0.0).eval()
     total, count = 0.0, 0
     for row in rows:  # each alone, by the library's own loss, which is a mean
-        ids = torch.tensor([[*row.document, *row.summary]])
-        labels = torch.tensor([[*[IGNORED] * len(row.document), *row.summary]])
+        ids = torch.tensor([[*row.input, *row.target]])
+        labels = torch.tensor([[*[IGNORED] * len(row.input), *row.target]])
         with torch.no_grad():
-            total += float(summarizer.model(input_ids=ids, labels=labels).loss) * len(row.summary)
-        count += len(row.summary)
+            total += float(summarizer.model(input_ids=ids, labels=labels).loss) * len(row.target)
+        count += len(row.target)
     for at_once, expected in ((2048, 1), (64, 3)):
         monkeypatch.setattr(chunks, "tokens_at_once", lambda _, most=at_once: most)
         batch = model.batch(rows)
@@ -146,7 +146,7 @@ def test_the_loss_is_that_of_the_summaries_tokens_alone(summarizer, monkeypatch)
 
 def likeliest(summarizer, text, longest, shortest):
     """The likeliest token each time, without three tokens of the summary twice, written out step by step."""
-    read = encode_documents(summarizer, [text], longest)[0]
+    read = encode_inputs(summarizer, [text], longest)[0]
     ids = []
     while len(ids) < longest and END not in ids:
         with torch.no_grad():
@@ -163,26 +163,26 @@ def likeliest(summarizer, text, longest, shortest):
 
 def test_with_one_beam_the_likeliest_token_is_taken(summarizer):
     expected = [likeliest(summarizer, text, 24, 11) for text in DOCUMENTS]
-    assert summarize(summarizer, DOCUMENTS, beams=1, summary_tokens=24) == expected
+    assert generate_outputs(summarizer, DOCUMENTS, beams=1, output_tokens=24) == expected
     assert any(expected)
 
 
 def test_summaries_are_the_same_in_any_batch(summarizer):
-    alone = [summarize(summarizer, [text], beams=3)[0] for text in DOCUMENTS]
+    alone = [generate_outputs(summarizer, [text], beams=3)[0] for text in DOCUMENTS]
     for batch_size in (3, 8):
-        assert summarize(summarizer, DOCUMENTS, beams=3, batch_size=batch_size) == alone
+        assert generate_outputs(summarizer, DOCUMENTS, beams=3, batch_size=batch_size) == alone
 
 
 def test_three_tokens_of_the_document_may_come_again(learned):
-    model = load_summarizer(str(learned), device="cpu")
-    text = summarize(model, [document(0)], beams=2)[0]
+    model = load_text_generator(str(learned), device="cpu")
+    text = generate_outputs(model, [document(0)], beams=2)[0]
     (read,), (written,) = (
-        encode_documents(model, [document(0) + " " + text]),
-        encode_summaries(model, [text], 62),
+        encode_inputs(model, [document(0) + " " + text]),
+        encode_targets(model, [text], 62),
     )
     triples = [read[n : n + 3] for n in range(len(read))]
     assert any(written[n : n + 3] in triples for n in range(len(written) - 3))
-    assert summarize(model, [document(0) + " " + text], beams=2)  # nothing of it is forbidden
+    assert generate_outputs(model, [document(0) + " " + text], beams=2)  # nothing of it is forbidden
 
 
 def test_how_summaries_are_written_counts_no_start_token(summarizer):
@@ -222,9 +222,9 @@ def learned(tiny_llama, tmp_path_factory):
 
 
 def test_a_model_learns_four_documents_by_heart_and_reads_the_marker_as_one_token(learned):
-    model = load_summarizer(str(learned), device="cpu")
+    model = load_text_generator(str(learned), device="cpu")
     documents, expected = [document(n) for n in range(4)], [summary(n) for n in range(4)]
-    assert summarize(model, documents) == expected
+    assert generate_outputs(model, documents) == expected
     tokenizer = AutoTokenizer.from_pretrained(learned)
     assert tokenizer("<mined>" + document(4))["input_ids"][0] == 301
     assert AutoModelForCausalLM.from_pretrained(learned).config.vocab_size == 302
@@ -292,11 +292,11 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_llama, tmp_path, mo
 
 def test_a_context_too_short_for_a_document_is_an_error(tmp_path):
     folder = make_llama(tmp_path / "short", max_position_embeddings=40)
-    model = load_summarizer(str(folder), device="cpu")
+    model = load_text_generator(str(folder), device="cpu")
     with pytest.raises(
         ModelError, match=r"reads 40 tokens, of which its cue takes \d and what it writes 62; "
     ):
-        summarize(model, [document(0)])
+        generate_outputs(model, [document(0)])
     with pytest.raises(ModelError, match="have it write fewer tokens, or give a model that reads more"):
         train_summarizer(settings(folder, tmp_path), Run(tmp_path / "out", Silent()))
 
@@ -309,7 +309,7 @@ def test_a_model_whose_texts_have_no_end_is_refused(tiny_llama, tmp_path):
     with pytest.raises(
         ModelError, match=r"has no end token, .* name one as eos_token in its tokenizer_config"
     ):
-        load_summarizer(str(tmp_path), device="cpu")
+        load_text_generator(str(tmp_path), device="cpu")
 
 
 def test_all_tokens_that_end_the_models_texts_end_a_summary(tiny_llama, tmp_path):
@@ -317,4 +317,4 @@ def test_all_tokens_that_end_the_models_texts_end_a_summary(tiny_llama, tmp_path
     model.generation_config.eos_token_id = [7, 0]
     model.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_llama).save_pretrained(tmp_path)
-    assert load_summarizer(str(tmp_path), device="cpu").model.generation_config.eos_token_id == [0, 7]
+    assert load_text_generator(str(tmp_path), device="cpu").model.generation_config.eos_token_id == [0, 7]

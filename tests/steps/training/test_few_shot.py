@@ -23,7 +23,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, drawn_rows
+from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, contrastive_row_maker
 from pairsmith.methods.mining.crossencoder import negatives_for
 from pairsmith.methods.mining.options import CrossencoderOptions
 from pairsmith.methods.mining.sampled_negatives import answer_negatives
@@ -415,7 +415,7 @@ def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong(monkeypatch):
     wrong = negatives_for(pairs, [["a", "b", "c", "d"]] * 3, given)
     assert {*wrong(0, np.random.default_rng(0))} == {"c", "d"}
     assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
-    draw = drawn_rows(pairs, lambda *_: ["b"], ())
+    draw = contrastive_row_maker(pairs, lambda *_: ["b"], ())
     monkeypatch.setattr("pairsmith.methods.mining.biencoder.side_features", lambda _, texts, side: texts)
     model = SimpleNamespace(encoder=None, side=None)
     batch = batch_of(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])

@@ -21,7 +21,7 @@ from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
-from pairsmith.data.text.instructed import ANSWER, QUESTION, prompt_of
+from pairsmith.data.text.instructed import ANSWER_CUE, QUESTION_CUE, instructed_prompt
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
     causal_limit,
@@ -93,7 +93,9 @@ EXAMPLES = [Example(text, target_text(answer, question)) for text, answer, quest
 
 def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
     for row, example in zip(causal_rows(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
-        assert writer.tokenizer.decode(row.tokens[: row.prompt_length]) == prompt_of(example.input, ANSWER)
+        assert writer.tokenizer.decode(row.tokens[: row.prompt_length]) == instructed_prompt(
+            example.input, ANSWER_CUE
+        )
         assert writer.tokenizer.decode(row.tokens[row.prompt_length :]) == example.output
     (chunk,) = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]
@@ -130,7 +132,7 @@ def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
 def test_a_token_across_the_border_is_written(writer):
     """The quotation mark before ``'tis`` makes one token with what follows it."""
     (row,) = causal_rows(writer.tokenizer, [Example("He said so.", target_text("'tis", "What?"))], 256)
-    assert writer.tokenizer.decode(row.tokens[row.prompt_length :]).lstrip() == f'"\'tis{QUESTION}What?"'
+    assert writer.tokenizer.decode(row.tokens[row.prompt_length :]).lstrip() == f'"\'tis{QUESTION_CUE}What?"'
 
 
 def test_a_word_above_the_limit_is_no_passage(tmp_path):
@@ -295,7 +297,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypa
 
 
 def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
-    assert target_text(" the\nbeach ", "Where?") == f'the beach{QUESTION}Where?"'
+    assert target_text(" the\nbeach ", "Where?") == f'the beach{QUESTION_CUE}Where?"'
     assert target_text('"the beach"', "Where?") is target_text("the beach", 'Where is "it"?') is None
     quoted = write(tmp_path / "quoted.jsonl", [*ASKED, ("He said it.", "He", 'Who said "it"?')])
     assert list(asker_examples_of(quoted)) == list(asker_examples_of(data)) == EXAMPLES

@@ -3,7 +3,7 @@
 import pytest
 
 from pairsmith.cli.options import in_help_order
-from pairsmith.cli.steps import SOURCES, STEPS
+from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.settings import Settings
 from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.mining.options import (
@@ -62,7 +62,7 @@ def test_a_trainings_settings_are_how_it_learns_and_what_it_reads(name):
     settings, options = STEPS[name].settings, OPTIONS[name]
     assert issubclass(settings, options)
     assert set(settings.model_json_schema()["properties"]) == set(NAMES[name].split())
-    assert not SOURCES & options.model_fields.keys()
+    assert not SOURCE_SETTINGS & options.model_fields.keys()
 
 
 # The fingerprints of settings by which folders on people's disks are recognised.

@@ -16,7 +16,7 @@ from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import train_crossencoder
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.reading import with_training_splits
 from pairsmith.steps.training.settings import (
     TrainReaderSettings,
 )
@@ -89,4 +89,4 @@ def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
 def test_an_empty_name_of_validation_rows_means_none(tmp_path, monkeypatch):
     source = folder(tmp_path / "in", reading)
     monkeypatch.chdir(tmp_path / "in")  # a folder with data/, as which an empty name could be taken
-    assert at_splits(TrainReaderSettings(base="b", seeds=source, validation="")).validation == ""
+    assert with_training_splits(TrainReaderSettings(base="b", seeds=source, validation="")).validation == ""

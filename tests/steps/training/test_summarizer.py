@@ -14,12 +14,18 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.methods.mining.summarizer import (
-    EncoderDecoderSummarizer,
+    EncoderDecoderWithLoss,
+    generator_rows,
     rouge_l,
-    rows_of,
     train_summarizer_on,
 )
-from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
+from pairsmith.models.text_generator import (
+    BEAMS,
+    SUMMARY_TOKENS,
+    add_marker,
+    generate_outputs,
+    load_text_generator,
+)
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.steps.training.settings import TrainSummarizerSettings
@@ -71,8 +77,8 @@ def learned(bart, files, tmp_path_factory):
 
 def test_a_model_learns_four_documents_by_heart(learned, bart):
     documents, expected = [document(n) for n in range(4)], [summary(n) for n in range(4)]
-    assert summarize(load_summarizer(str(learned), device="cpu"), documents) == expected
-    assert summarize(load_summarizer(str(bart), device="cpu"), documents) != expected
+    assert generate_outputs(load_text_generator(str(learned), device="cpu"), documents) == expected
+    assert generate_outputs(load_text_generator(str(bart), device="cpu"), documents) != expected
 
 
 def test_the_folder_opens_with_transformers_and_writes_as_it_was_measured(learned):
@@ -118,7 +124,7 @@ def test_the_step_with_the_best_summaries_is_kept(bart, files, tmp_path):
     given = settings(bart, files, validation=True, steps=12, eval_steps=3)
     train_summarizer(given, Run(tmp_path / "out", Silent()))
     record = json.loads((tmp_path / "out/training.json").read_text())
-    kept = load_summarizer(str(tmp_path / "out"), device="cpu")
+    kept = load_text_generator(str(tmp_path / "out"), device="cpu")
     figures = {point["step"]: point["rougeL"] for point in record["validation"]}
     best = max(figure for step, figure in figures.items() if step)
     assert figures[record["best_step"]] == best
@@ -140,18 +146,18 @@ def test_the_loss_by_hand():
 
 
 def test_a_batch_has_the_mean_loss_of_its_tokens_however_it_is_cut(bart, monkeypatch):
-    summarizer = load_summarizer(str(bart), device="cpu")
+    summarizer = load_text_generator(str(bart), device="cpu")
     table = summarizer.model.get_input_embeddings().weight
     examples = [Example(document(0), summary(0)), Example("A bell.", "Bell."), Example(document(3), "Lute.")]
-    rows = rows_of(summarizer, examples, [], "", 62)
-    tokens = sum(len(row.summary) for row in rows)
+    rows = generator_rows(summarizer, examples, [], "", 62)
+    tokens = sum(len(row.target) for row in rows)
     expected = 0.0
     for row in rows:  # each alone, by the library's own loss
-        ids, labels = torch.tensor([row.document]), torch.tensor([row.summary])
-        loss = summarizer.model(input_ids=ids, labels=labels).loss * len(row.summary) / tokens
+        ids, labels = torch.tensor([row.input]), torch.tensor([row.target])
+        loss = summarizer.model(input_ids=ids, labels=labels).loss * len(row.target) / tokens
         loss.backward()
         expected += loss.item()
-    gradient, model = table.grad, EncoderDecoderSummarizer(summarizer, 0.0).eval()
+    gradient, model = table.grad, EncoderDecoderWithLoss(summarizer, 0.0).eval()
     for at_once, count in ((2048, 1), (64, 2)):
         monkeypatch.setattr(chunks, "tokens_at_once", lambda _, most=at_once: most)
         table.grad = None
@@ -167,16 +173,16 @@ def test_a_batch_has_the_mean_loss_of_its_tokens_however_it_is_cut(bart, monkeyp
 
 
 def test_only_added_documents_get_the_marker(bart):
-    summarizer = load_summarizer(str(bart), device="cpu", max_length=16)
+    summarizer = load_text_generator(str(bart), device="cpu", max_length=16)
     add_marker(summarizer, "<mined>")
     seed, added = Example(document(0), summary(0)), Example(document(4), summary(4))
-    rows = rows_of(summarizer, [seed], [added], "<mined>", 8)
-    assert rows[0].document[:2] == bart_tokenizer()(document(0))["input_ids"][:2]
-    assert rows[1].document[1] == 330
-    assert 330 not in rows[0].document
-    assert [len(row.document) for row in rows] == [16, 16]
-    assert [len(row.summary) for row in rows] == [8, 8]
-    assert [row.summary[-1] for row in rows] == [2, 2]
+    rows = generator_rows(summarizer, [seed], [added], "<mined>", 8)
+    assert rows[0].input[:2] == bart_tokenizer()(document(0))["input_ids"][:2]
+    assert rows[1].input[1] == 330
+    assert 330 not in rows[0].input
+    assert [len(row.input) for row in rows] == [16, 16]
+    assert [len(row.target) for row in rows] == [8, 8]
+    assert [row.target[-1] for row in rows] == [2, 2]
 
 
 @pytest.mark.parametrize(

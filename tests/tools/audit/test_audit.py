@@ -28,12 +28,12 @@ from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.audit.agreement import agreement, confusion, wilson
-from pairsmith.tools.audit.answers import Answer, Answers
-from pairsmith.tools.audit.app import Session, make_app
-from pairsmith.tools.audit.export import export
-from pairsmith.tools.audit.route import audit, audit_table, most, results_of
-from pairsmith.tools.audit.rows import Audit, AuditRow, draw, order_of
+from pairsmith.tools.audit.agreement import annotator_agreement, label_confusion, wilson
+from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
+from pairsmith.tools.audit.app import AnnotationSession, make_app
+from pairsmith.tools.audit.export import export_annotations
+from pairsmith.tools.audit.route import audit, audit_table, majority_label, results_of
+from pairsmith.tools.audit.rows import Audit, AuditRow, draw_audit, order_of
 from pairsmith.tools.plans import plan_audit
 from pairsmith.tools.settings import AuditSettings
 
@@ -49,7 +49,7 @@ def data(path, rows=ROWS, **settings):
 
 def there(tmp_path, **settings):
     dataset = data(tmp_path)
-    return draw(dataset, AuditSettings(data=str(dataset.path), **settings))
+    return draw_audit(dataset, AuditSettings(data=str(dataset.path), **settings))
 
 
 def four(labels="abc"):
@@ -60,10 +60,10 @@ def four(labels="abc"):
 
 def test_rows_are_drawn_by_the_seed_and_shuffled_for_each_annotator(tmp_path):
     dataset = data(tmp_path)
-    drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path), rows=12))
+    drawn_audit = draw_audit(dataset, AuditSettings(data=str(dataset.path), rows=12))
     assert len({row.id for row in drawn_audit.rows}) == 12
-    assert drawn_audit == draw(dataset, AuditSettings(data=str(dataset.path), rows=12))
-    assert drawn_audit != draw(dataset, AuditSettings(data=str(dataset.path), rows=12, seed=1))
+    assert drawn_audit == draw_audit(dataset, AuditSettings(data=str(dataset.path), rows=12))
+    assert drawn_audit != draw_audit(dataset, AuditSettings(data=str(dataset.path), rows=12, seed=1))
     assert drawn_audit.labels == drawn_audit.claimed == ["0", "0.5", "1"]
     ann, bob = (order_of(drawn_audit, name, 0) for name in ("ann", "bob"))
     assert sorted(ann) == sorted(bob) == list(range(12))
@@ -91,7 +91,9 @@ def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
         ("mined", MINED_PAIR, ranked, {"input": "a 0", "output": "b 0"}),
     ):
         dataset = rows_folder(tmp_path / name, schema, rows)
-        drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path), labels=["right", "wrong"], rows=9))
+        drawn_audit = draw_audit(
+            dataset, AuditSettings(data=str(dataset.path), labels=["right", "wrong"], rows=9)
+        )
         assert drawn_audit.rows[0].texts.keys() == texts.keys()
         assert all(drawn_audit.rows[0].texts[column].startswith(text[:2]) for column, text in texts.items())
         assert (drawn_audit.claimed, {row.label for row in drawn_audit.rows}) == ([], {""})
@@ -101,21 +103,21 @@ def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
         assert audit_table(drawn_audit, results).startswith("ann: 1 of ")
         if name != "mined":
             with pytest.raises(InputError, match=r"no column label or score; give the labels to choose from"):
-                draw(dataset, AuditSettings(data=str(dataset.path)))
+                draw_audit(dataset, AuditSettings(data=str(dataset.path)))
 
 
 def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
     rows = [asdict(row) for row in ROWS]
     task = load_task("sts").model_dump(mode="json")
     dataset = rows_folder(tmp_path / "in", SCORED_PAIR, rows, {"task": task})
-    drawn_audit = draw(dataset, AuditSettings(data=str(dataset.path)))
+    drawn_audit = draw_audit(dataset, AuditSettings(data=str(dataset.path)))
     assert drawn_audit.meanings["0.5"] == "Two sentences that are somewhat similar."
-    session = Session(drawn_audit, Answers(tmp_path), "ann", 0, TOKEN, lambda: None)
+    session = AnnotationSession(drawn_audit, AnnotatorAnswers(tmp_path), "ann", 0, TOKEN, lambda: None)
     state = session.state()
     assert state["labels"] == ["0", "0.5", "1"]
     assert state["meanings"] == [drawn_audit.meanings[label] for label in state["labels"]]
     other = replace(
-        session, audit=draw(dataset, AuditSettings(data=str(dataset.path), labels=["0.5", "0.1"]))
+        session, audit=draw_audit(dataset, AuditSettings(data=str(dataset.path), labels=["0.5", "0.1"]))
     )
     assert other.state()["meanings"] == [drawn_audit.meanings["0.5"], ""]
 
@@ -142,20 +144,20 @@ def test_data_that_nobody_can_label_are_refused(tmp_path):
     ):
         dataset = folder(tmp_path / f"in{number}", [{"train": rows}], schema)
         with pytest.raises((InputError, SettingsError), match=fault):
-            draw(dataset, AuditSettings(data=str(dataset.path)))
+            draw_audit(dataset, AuditSettings(data=str(dataset.path)))
     mined = folder(tmp_path / "mined", [{"train": [MinedPair("1", "a", "b", 1.0, 0.25)]}], MINED_PAIR)
-    assert draw(mined, AuditSettings(data="x")).rows[0].texts == {"input": "a", "output": "b"}
+    assert draw_audit(mined, AuditSettings(data="x")).rows[0].texts == {"input": "a", "output": "b"}
 
 
 def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
-    answers = Answers(tmp_path)
-    assert answers.give(Answer("ann", "1", "a"))
-    assert not answers.give(Answer("ann", "1", "b"))  # a second click
-    assert answers.give(Answer("bob", "1", "b"))
-    assert answers.give(Answer("ann", "2", "c"))
+    answers = AnnotatorAnswers(tmp_path)
+    assert answers.give(AnnotatorAnswer("ann", "1", "a"))
+    assert not answers.give(AnnotatorAnswer("ann", "1", "b"))  # a second click
+    assert answers.give(AnnotatorAnswer("bob", "1", "b"))
+    assert answers.give(AnnotatorAnswer("ann", "2", "c"))
     assert answers.take_back("ann") == "2"
-    assert answers.give(Answer("ann", "1", "c"), again=True)
-    for view in (answers, Answers(tmp_path)):
+    assert answers.give(AnnotatorAnswer("ann", "1", "c"), again=True)
+    for view in (answers, AnnotatorAnswers(tmp_path)):
         assert view.of("ann") == {"1": "c"}
         assert view.of("bob") == {"1": "b"}
         assert view.annotators() == ["ann", "bob"]
@@ -164,27 +166,29 @@ def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
 
 
 def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path):
-    Answers(tmp_path).give(Answer("ann", "1", "a"))
+    AnnotatorAnswers(tmp_path).give(AnnotatorAnswer("ann", "1", "a"))
     path = tmp_path / "answers.jsonl"
     whole = path.read_bytes()
     for cut in range(1, len(whole) - 1):
         path.write_bytes(whole + whole[:cut])
-        answers = Answers(tmp_path)
+        answers = AnnotatorAnswers(tmp_path)
         assert answers.of("ann") == {"1": "a"}
-        answers.give(Answer("ann", "2", "b"))
-        assert Answers(tmp_path).of("ann") == {"1": "a", "2": "b"}
+        answers.give(AnnotatorAnswer("ann", "2", "b"))
+        assert AnnotatorAnswers(tmp_path).of("ann") == {"1": "a", "2": "b"}
 
 
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path):
     (tmp_path / "answers.jsonl").write_text("what?\n")
     with pytest.raises(FolderError, match=r"answers.jsonl:1: not a valid answer"):
-        Answers(tmp_path)
+        AnnotatorAnswers(tmp_path)
 
 
 def test_many_windows_at_once_lose_nothing(tmp_path):
-    answers = Answers(tmp_path)
+    answers = AnnotatorAnswers(tmp_path)
     threads = [
-        threading.Thread(target=lambda k=k: [answers.give(Answer("ann", f"{i}", str(k))) for i in range(20)])
+        threading.Thread(
+            target=lambda k=k: [answers.give(AnnotatorAnswer("ann", f"{i}", str(k))) for i in range(20)]
+        )
         for k in range(4)
     ]
     for thread in threads:
@@ -192,26 +196,26 @@ def test_many_windows_at_once_lose_nothing(tmp_path):
     for thread in threads:
         thread.join()
     assert len(answers.of("ann")) == 20
-    assert Answers(tmp_path).of("ann") == answers.of("ann")
+    assert AnnotatorAnswers(tmp_path).of("ann") == answers.of("ann")
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 20
 
 
 def test_a_full_disk_is_named_and_the_label_does_not_count(tmp_path):
-    answers = Answers(tmp_path / "nowhere")
+    answers = AnnotatorAnswers(tmp_path / "nowhere")
     with pytest.raises(StorageError, match=r"answers.jsonl cannot be written: No such file"):
-        answers.give(Answer("ann", "1", "a"))
+        answers.give(AnnotatorAnswer("ann", "1", "a"))
     assert answers.of("ann") == {}
 
 
 def test_confusion_by_hand():
     said = [{"0": "a", "1": "c", "2": "b"}, {"0": "a", "2": "b", "3": "b"}]
-    columns = confusion(four(), said)
+    columns = label_confusion(four(), said)
     assert {claimed: column["answers"] for claimed, column in columns.items()} == {"a": 3, "b": 3}
     shares = {
         claimed: [cell["share"] for cell in column["given"].values()] for claimed, column in columns.items()
     }
     assert shares == {"a": [66.67, 0.0, 33.33], "b": [0.0, 100.0, 0.0]}
-    assert confusion(four(), []) == {}
+    assert label_confusion(four(), []) == {}
 
 
 def test_intervals_by_hand():
@@ -223,7 +227,7 @@ def test_intervals_by_hand():
 
 def test_agreement_by_hand():
     said = {"ann": {"0": "a", "1": "a", "2": "b", "3": "b"}, "bob": {"0": "a", "1": "b", "2": "b", "3": "b"}}
-    coefficients = agreement(four("ab"), said)
+    coefficients = annotator_agreement(four("ab"), said)
     # observed 3/4; expected 1/2 * 1/4 + 1/2 * 3/4 = 1/2
     assert coefficients["cohen"] == {"ann, bob": 0.5}
     # alpha: 1 - (2/8) / (2 * 3 * 5 / (8 * 7))
@@ -240,7 +244,7 @@ def test_agreement_by_hand():
     ],
 )
 def test_where_nothing_can_be_said_of_agreement_nothing_is(said):
-    coefficients = agreement(four(), said)
+    coefficients = annotator_agreement(four(), said)
     assert coefficients["krippendorff"] is None
     assert set(coefficients["cohen"].values()) <= {None}
 
@@ -250,23 +254,27 @@ def test_numbers_agree_the_more_the_nearer_they_are():
     audit_of = Audit(rows, ["0", "0.5", "1"], ["0"])
     ann = dict(zip("012345", ["0", "0", "0.5", "0.5", "1", "1"], strict=True))
     near, far = {**ann, "0": "0.5"}, {**ann, "0": "1"}
-    alphas = [agreement(audit_of, {"ann": ann, "bob": other})["krippendorff"] for other in (near, far)]
+    alphas = [
+        annotator_agreement(audit_of, {"ann": ann, "bob": other})["krippendorff"] for other in (near, far)
+    ]
     assert alphas[0] > alphas[1]
 
 
 def test_most_annotators_decide():
     said = {"a": {"1": "x", "2": "x"}, "b": {"1": "x", "2": "y"}, "c": {"1": "y"}}
-    assert [most(row, said) for row in ("1", "2", "3")] == ["x", None, None]
+    assert [majority_label(row, said) for row in ("1", "2", "3")] == ["x", None, None]
 
 
 def client(tmp_path, annotator="ann", **settings):
     """A browser of an annotator; they share the folder's answers."""
     dataset = data(tmp_path) if not (tmp_path / "in").exists() else None
-    audit_of = draw(
+    audit_of = draw_audit(
         dataset or DatasetFolder.open(tmp_path / "in"), AuditSettings(data="x", rows=6, **settings)
     )
     done = []
-    session = Session(audit_of, Answers(tmp_path), annotator, 0, TOKEN, lambda: done.append(True))
+    session = AnnotationSession(
+        audit_of, AnnotatorAnswers(tmp_path), annotator, 0, TOKEN, lambda: done.append(True)
+    )
     return TestClient(make_app(session), base_url="http://127.0.0.1"), audit_of, done
 
 
@@ -299,7 +307,7 @@ def test_rows_are_labelled_one_by_one_and_blind(tmp_path):
         state = browser.post("/answer", json={"row": state["row"], "place": 2}, **key).json()
         assert state["counted"]
     assert seen == order_of(audit_of, "ann", 0)
-    assert Answers(tmp_path).of("ann") == {audit_of.rows[place].id: "1" for place in seen}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {audit_of.rows[place].id: "1" for place in seen}
     assert not done
     browser.post("/finish", json={}, **key)
     assert done
@@ -317,7 +325,7 @@ def test_a_second_click_a_second_window_and_a_second_annotator(tmp_path):
     again = one.post("/answer", json={"row": row, "place": 1}, **key).json()
     assert not again["counted"]
     assert again["row"] != row
-    assert Answers(tmp_path).of("ann") == {audit_of.rows[row].id: "0"}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {audit_of.rows[row].id: "0"}
     assert bob.get("/state", **key).json()["done"] == 0
     assert window.get("/audit.js", **key).status_code == 200
 
@@ -331,7 +339,10 @@ def test_the_last_label_is_taken_back(tmp_path):
     back = browser.post("/back", json={}, **key).json()
     assert (back["row"], back["done"]) == (second, 1)
     assert browser.post("/answer", json={"row": second, "place": 1}, **key).json()["counted"]
-    assert Answers(tmp_path).of("ann") == {audit_of.rows[first].id: "0", audit_of.rows[second].id: "0.5"}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {
+        audit_of.rows[first].id: "0",
+        audit_of.rows[second].id: "0.5",
+    }
 
 
 @pytest.mark.parametrize(
@@ -349,7 +360,7 @@ def test_the_last_label_is_taken_back(tmp_path):
 def test_labels_that_are_none_are_refused(tmp_path, body):
     browser, _, _ = client(tmp_path)
     assert browser.post("/answer", json=body, params={"token": TOKEN}).status_code == 422
-    assert Answers(tmp_path).annotators() == []
+    assert AnnotatorAnswers(tmp_path).annotators() == []
 
 
 def test_results_hold_what_was_said(tmp_path):
@@ -443,12 +454,12 @@ def test_settings_that_cannot_do(settings):
 
 def test_what_people_said_is_exported(tmp_path):
     dataset = data(tmp_path, [ScoredPair(str(i), f"one {i}", "other <&>", i % 2 / 1) for i in range(4)])
-    audit_of = draw(dataset, AuditSettings(data="x", labels=["0", "0.5", "1"]))
+    audit_of = draw_audit(dataset, AuditSettings(data="x", labels=["0", "0.5", "1"]))
     ids = [row.id for row in audit_of.rows]
     said = {"ann": {ids[0]: "0.5", ids[1]: "1"}, "bob": {ids[0]: "0.5", ids[1]: "0"}}
     results = results_of(audit_of, said)
     for _ in range(2):  # over those of before
-        export(audit_of, said, results["labels"], tmp_path / "out", "hash", Sources())
+        export_annotations(audit_of, said, results["labels"], tmp_path / "out", "hash", Sources())
     labelled = DatasetFolder.open(tmp_path / "out" / "labelled")
     assert labelled.table().to_pylist() == [
         {
@@ -478,9 +489,11 @@ def test_what_people_said_is_exported(tmp_path):
 
 def test_names_stay_names_in_what_is_exported(tmp_path):
     rows = [LabelledText(str(i), f"t{i}", ('"<b>&', "x")[i % 2]) for i in range(4)]
-    audit_of = draw(data(tmp_path, rows, schema=LABELLED_TEXT), AuditSettings(data="x"))
+    audit_of = draw_audit(data(tmp_path, rows, schema=LABELLED_TEXT), AuditSettings(data="x"))
     said = {"ann": {row.id: row.label for row in audit_of.rows}}
-    export(audit_of, said, results_of(audit_of, said)["labels"], tmp_path / "out", "hash", Sources())
+    export_annotations(
+        audit_of, said, results_of(audit_of, said)["labels"], tmp_path / "out", "hash", Sources()
+    )
     labels = DatasetFolder.open(tmp_path / "out" / "labelled").table().column("label").to_pylist()
     assert sorted(labels) == ['"<b>&', '"<b>&', "x", "x"]
     config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()
@@ -518,14 +531,14 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert browser.post("/answer", json={"row": 2, "place": 0}, **key).json()["counted"]
     ids = [row.id for row in audit_of.rows]
-    assert Answers(tmp_path).of("ann") == {ids[0]: "0", ids[2]: "0"}
+    assert AnnotatorAnswers(tmp_path).of("ann") == {ids[0]: "0", ids[2]: "0"}
 
 
 def test_starting_over_keeps_what_was_said_aside(tmp_path):
     data(tmp_path)
     settings = AuditSettings(data=str(tmp_path / "in"), rows=5, finish=True)
     audit(settings, Run(tmp_path / "out", Silent()))
-    Answers(tmp_path / "out").give(Answer("ann", "0", "never"))
+    AnnotatorAnswers(tmp_path / "out").give(AnnotatorAnswer("ann", "0", "never"))
     with pytest.raises(FolderError, match=r"answers.jsonl: ann gave row 0 the label 'never'; this audit"):
         audit(settings, Run(tmp_path / "out", Silent()))
     other = settings.model_copy(update={"labels": ["yes", "no"]})
@@ -539,7 +552,7 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
     run = Run(tmp_path / "out", Silent())
 
     def stopped(there_, answers, *_):
-        answers.give(Answer("me", there_.rows[0].id, "1"))
+        answers.give(AnnotatorAnswer("me", there_.rows[0].id, "1"))
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pairsmith.tools.audit.app.serve", stopped)
@@ -555,8 +568,8 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
 def test_scores_of_a_model_have_no_table(tmp_path):
     rows = [ScoredPair(str(i), f"one {i}", "other", i / 30) for i in range(30)]
     dataset = data(tmp_path, rows)
-    audit_of = draw(dataset, AuditSettings(data="x", labels=["good", "bad"]))
-    assert confusion(audit_of, [{"3": "good"}]) == {}
+    audit_of = draw_audit(dataset, AuditSettings(data="x", labels=["good", "bad"]))
+    assert label_confusion(audit_of, [{"3": "good"}]) == {}
     assert "1 of 30 rows labelled" in audit_table(audit_of, results_of(audit_of, {"ann": {"3": "good"}}))
 
 
@@ -564,4 +577,4 @@ def test_rows_of_one_id_are_refused_as_answers_would_be_of_both(tmp_path):
     rows = [ScoredPair("a", f"one {n}", "other", 0.5) for n in range(2)]
     dataset = folder(tmp_path / "in", [{"train": rows}])
     with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each row its own"):
-        draw(dataset, AuditSettings(data=str(dataset.path)))
+        draw_audit(dataset, AuditSettings(data=str(dataset.path)))

@@ -18,9 +18,9 @@ from pairsmith.cli.compare.recipe import Trial
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import ScoredPair
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.tools.audit.app import LONGEST
+from pairsmith.tools.audit.app import LONGEST_TEXT
 from pairsmith.tools.audit.route import audit
-from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
 from pairsmith.tools.report.rows import LOOKED_AT
 from pairsmith.tools.settings import AuditSettings, ReportSettings
@@ -201,9 +201,9 @@ def test_hostile_texts_do_nothing_in_a_report(browser, tmp_path):
         path = report(ReportSettings(data=str(data), examples=100), out)
         text = holds_still(browser, path)
         for hostile in TEXTS:
-            assert shown(hostile[:LOOKED_AT]) in text
+            assert shown_text(hostile[:LOOKED_AT]) in text
         for label in labels:
-            assert f"label {shown(label, 60)}:" in text
+            assert f"label {shown_text(label, 60)}:" in text
 
 
 def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
@@ -222,7 +222,7 @@ def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
         path.write_text(comparison_page(compared, scores, costs), encoding="utf-8")
         text = holds_still(browser, path)
         for name in names:
-            assert shown(name, 40) in text
+            assert shown_text(name, 40) in text
 
 
 def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
@@ -247,9 +247,9 @@ def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
         assert all(url.startswith(address.partition("?")[0]) for url in seen)
         window.close()
         row_count = 2  # all texts have been shown
-    assert {shown(text, LONGEST) for text in TEXTS} <= shown_texts
+    assert {shown_text(text, LONGEST_TEXT) for text in TEXTS} <= shown_texts
     for label in labels:
-        assert any(button.endswith(shown(label)) for button in shown_labels), label
+        assert any(button.endswith(shown_text(label)) for button in shown_labels), label
 
 
 @pytest.mark.parametrize("pause", [0, 60, 200])

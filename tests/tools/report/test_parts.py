@@ -10,16 +10,16 @@ from pairsmith.tools.report.charts import _ticks, histogram, lines, ridges
 from pairsmith.tools.report.parts import (
     Bars,
     Chart,
-    Examples,
+    ExampleRows,
     Facts,
     Finding,
     Note,
     Page,
-    Section,
+    PageSection,
     Table,
     percent,
-    render,
-    shown,
+    render_page,
+    shown_text,
 )
 
 HOSTILE = [
@@ -148,7 +148,7 @@ def read(page):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_whatever_a_text_holds_is_text(text):
-    text = shown(text)
+    text = shown_text(text)
     blocks = [
         Facts([(text, text)]),
         Table([text, text], [(text, text)], note=text),
@@ -156,11 +156,11 @@ def test_whatever_a_text_holds_is_text(text):
         Chart(ridges([0, 1], {text: [3]}, text), text),
         Chart(lines({text: [(0, 1)], f"{text} ": [(1, 2)]}, text), text),
         Chart(histogram([0, 1, 2], [3, 4], text), text),
-        Examples(text, [(text, [(text, text)])]),
+        ExampleRows(text, [(text, [(text, text)])]),
         Note(text),
     ]
-    sections = [Section(text, blocks, level=2), Section(text, blocks)]
-    page = render(Page(text, sections, [Finding(text, text)], [text], text, text))
+    sections = [PageSection(text, blocks, level=2), PageSection(text, blocks)]
+    page = render_page(Page(text, sections, [Finding(text, text)], [text], text, text))
     reader = read(page)
     assert reader.tags <= ALLOWED
     assert not {name for name in reader.names if name.startswith("on")}
@@ -171,7 +171,7 @@ def test_whatever_a_text_holds_is_text(text):
 
 
 def test_a_page_loads_nothing_and_runs_nothing():
-    page = render(Page("t", []))
+    page = render_page(Page("t", []))
     assert "default-src 'none'" in page
     assert "http:" not in page
     assert "https:" not in page
@@ -179,15 +179,15 @@ def test_a_page_loads_nothing_and_runs_nothing():
 
 @given(st.text())
 def test_nothing_invisible_is_shown_that_turns_or_ends_a_page(text):
-    shown_text = shown(text)
-    assert not set(shown_text) & set("\x00\x1b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200e\u200f\ufeff")
+    line = shown_text(text)
+    assert not set(line) & set("\x00\x1b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200e\u200f\ufeff")
 
 
 def test_long_texts_are_cut_and_say_how_long_they_were():
-    assert shown("ab" * 500, 4) == "abab… (1,000 characters)"
-    assert shown("abcd", 4) == "abcd"
-    assert shown("a\u202eb\x07") == "a⟨RIGHT-TO-LEFT OVERRIDE⟩b⟨U+0007⟩"
-    assert shown("क्\u200dष") == "क्\u200dष"  # a joiner is part of the script
+    assert shown_text("ab" * 500, 4) == "abab… (1,000 characters)"
+    assert shown_text("abcd", 4) == "abcd"
+    assert shown_text("a\u202eb\x07") == "a⟨RIGHT-TO-LEFT OVERRIDE⟩b⟨U+0007⟩"
+    assert shown_text("क्\u200dष") == "क्\u200dष"  # a joiner is part of the script
 
 
 def test_shares():
@@ -243,7 +243,7 @@ def test_bars_have_their_numbers_and_the_longest_is_widest():
 
 @pytest.mark.parametrize("name", ["s0", "s6"])
 def test_every_colour_is_there_for_light_and_for_dark(name):
-    page = render(Page("t", []))
+    page = render_page(Page("t", []))
     assert page.count(f"--{name}: #") == 3  # and on paper
 
 
@@ -272,11 +272,11 @@ def test_lines_are_told_apart_by_numbers_too():
 
 @pytest.mark.parametrize("text", ["\u00ad", "\u2028", "\u3164", "\u180e", "\U000e0041", "\ud800", "\u2800"])
 def test_characters_that_nobody_sees_are_named(text):
-    assert shown(f"a{text}b").startswith("a⟨")
+    assert shown_text(f"a{text}b").startswith("a⟨")
 
 
 def test_texts_are_cut_when_their_marks_are_written_out():
-    assert len(shown("\u202e" * 1_000)) < 700
+    assert len(shown_text("\u202e" * 1_000)) < 700
 
 
 @given(st.floats(-5, 5), st.floats(1e-7, 1))

@@ -25,7 +25,7 @@ from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.plans import plan_report
-from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
 
@@ -99,7 +99,7 @@ def test_evaluation_data_of_one_name_are_told_apart(tmp_path):
         path.write_text("one two three four\n")
     page = page_of(tmp_path / "in", tmp_path / "out", against=[str(path) for path in against])
     for path in against:
-        assert f"1 of 4 rows contain a text of {shown(str(path), 100)}, or" in text_of(page)
+        assert f"1 of 4 rows contain a text of {shown_text(str(path), 100)}, or" in text_of(page)
 
 
 def test_near_copies_and_alike_labels_are_warned_of(tmp_path):
@@ -402,7 +402,7 @@ def test_a_kill_before_the_record_is_whole_does_not_block_the_folder(tmp_path, m
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pairsmith.tools.report.route.render", killed)
+    monkeypatch.setattr("pairsmith.tools.report.route.render_page", killed)
     with pytest.raises(KeyboardInterrupt):
         page_of(tmp_path / "in", tmp_path / "out")
     monkeypatch.undo()

@@ -6,7 +6,7 @@ from pairsmith.cli.step import command_of
 from pairsmith.cli.steps import STEPS as ALL_STEPS
 from pairsmith.data.tasks import load_task
 from pairsmith.tools.meanings import label_meanings
-from pairsmith.tools.report.words import _IF, _WORDS, STEPS, settings_in_words
+from pairsmith.tools.report.words import _IF, _WORDS, STEP_WORDS, settings_in_words
 
 GENERATED = {
     "task": {"name": "sts"},
@@ -62,8 +62,8 @@ def test_the_words_are_about_settings_and_steps_that_there_are():
     for key in [*_WORDS, *_IF]:
         step, dot, name = key.rpartition(".")
         assert ((step, name) in fields) if dot else (name in every), key
-    assert {command_of(name) for name in ALL_STEPS} - set(STEPS) == {"export", "push", "report", "audit"}
-    assert set(STEPS) <= {command_of(name) for name in ALL_STEPS}
+    assert {command_of(name) for name in ALL_STEPS} - set(STEP_WORDS) == {"export", "push", "report", "audit"}
+    assert set(STEP_WORDS) <= {command_of(name) for name in ALL_STEPS}
 
 
 def test_labels_mean_what_the_task_asked_for_also_when_scores_are_smoothed():

@@ -13,9 +13,9 @@ from pydantic import Field, ValidationError
 
 from pairsmith.cli.recipes import Entry
 from pairsmith.core.bundled import comparison_path, is_path
-from pairsmith.core.errors import SettingsError, choices
+from pairsmith.core.errors import SettingsError, known_names_hint
 from pairsmith.core.settings import NothingIsEmpty, Settings
-from pairsmith.core.validation import ValidationFault, errors_of, shown
+from pairsmith.core.validation import ValidationFault, errors_of, shown_value
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 MOST_SEEDS = 10
@@ -123,7 +123,7 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
             return [placed(part, (*keys, place), within) for place, part in enumerate(value)]
         if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
             if value[1:] not in values:
-                fault = f"{value} is not defined under names; {choices(value[1:], map(str, values))}"
+                fault = f"{value} is not defined under names; {known_names_hint(value[1:], map(str, values))}"
             elif value in within:
                 fault = f"{value} refers to itself: {' → '.join((*within, value))}"
             else:
@@ -150,7 +150,9 @@ def _faults_between(comparison: Comparison) -> list[ValidationFault]:
                 ValidationFault((name,), f"give each value once, not {', '.join(map(str, values))}")
             )
     faults += [
-        ValidationFault(("ways", name), f"must be 1 to 32 letters, digits or underscores, not {shown(name)}")
+        ValidationFault(
+            ("ways", name), f"must be 1 to 32 letters, digits or underscores, not {shown_value(name)}"
+        )
         for name in comparison.ways
         if not _NAME.fullmatch(name)
     ]
@@ -159,7 +161,7 @@ def _faults_between(comparison: Comparison) -> list[ValidationFault]:
         if len(mixture) < 2 or len(set(mixture)) != len(mixture):
             faults.append(ValidationFault(where, "a mixture needs two or more ways, each named once"))
         faults += [
-            ValidationFault(where, f"no way is called {name!r}; {choices(name, comparison.ways)}")
+            ValidationFault(where, f"no way is called {name!r}; {known_names_hint(name, comparison.ways)}")
             for name in mixture
             if name not in comparison.ways
         ]

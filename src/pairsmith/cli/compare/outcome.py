@@ -48,10 +48,10 @@ class Score:
     @property
     def margin(self) -> float | None:
         """Half the width of the mean's 95 % interval over seeds; None with a single seed."""
-        return margin(self.figures)
+        return interval_half_width(self.figures)
 
 
-def margin(values: Sequence[float]) -> float | None:
+def interval_half_width(values: Sequence[float]) -> float | None:
     """Half the width of the 95 % interval, by Student's t, of the mean of 1 to 10 values: ``t · s / √n``.
 
     None for a single value.
@@ -88,11 +88,11 @@ def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
     return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
-HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to train")
+TABLE_HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to train")
 
 
 def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tuple[str, ...]]:
-    """The comparison as table rows under ``HEAD``; costs are those of all rows of a way."""
+    """The comparison as table rows under ``TABLE_HEAD``; costs are those of all rows of a way."""
     lines: list[tuple[str, ...]] = []
     for score in scores:
         ways = score.trial.ways
@@ -114,4 +114,4 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
 
 def table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
     """The comparison as a plain table, numbers right-aligned."""
-    return plain_table([HEAD, *rows_of_table(scores, costs)])
+    return plain_table([TABLE_HEAD, *rows_of_table(scores, costs)])

@@ -6,9 +6,19 @@ from pathlib import Path
 from statistics import fmean
 
 from pairsmith.cli.compare.file import Comparison
-from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table, tokens_of
+from pairsmith.cli.compare.outcome import TABLE_HEAD, Cost, Score, rows_of_table, tokens_of
 from pairsmith.tools.report.charts import Point, lines
-from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, render, shown
+from pairsmith.tools.report.parts import (
+    Block,
+    Chart,
+    Facts,
+    Note,
+    Page,
+    PageSection,
+    Table,
+    render_page,
+    shown_text,
+)
 
 _SPREAD = (
     "Vertical lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
@@ -22,25 +32,28 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     spread = _SPREAD.format(seeds=len(comparison.seeds)) if len(comparison.seeds) > 1 else "One seed only."
     facts = Facts(
         [
-            ("figure", shown(figure)),
-            ("trained", shown(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
-            ("human-labelled rows", shown(Path(comparison.labelled).name if comparison.labelled else "none")),
+            ("figure", shown_text(figure)),
+            ("trained", shown_text(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
+            (
+                "human-labelled rows",
+                shown_text(Path(comparison.labelled).name if comparison.labelled else "none"),
+            ),
             ("seeds", ", ".join(map(str, comparison.seeds))),
         ]
     )
     table = Table(
-        HEAD,
-        [tuple(shown(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
+        TABLE_HEAD,
+        [tuple(shown_text(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
         note="To make: the time for all rows of a way, made once, and the models trained for them; mean "
         "over seeds. Tokens: those of all texts that models wrote, also of texts that were not kept.",
     )
     most = f"with the most rows of each way. {spread}"
-    by_rows, spans = curves(scores)
+    by_rows, spans = mean_curves(scores)
     by_time, time_spans = points(scores, partial(time_of, costs=costs))
     by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
     time_chart = lines(by_time, "seconds to make the rows and to train", time_spans)
     token_chart = lines(by_tokens, "tokens that models wrote", token_spans)
-    described = shown(comparison.description.strip())
+    described = shown_text(comparison.description.strip())
     blocks: list[Block] = [
         *([Note(described)] if described else []),
         facts,
@@ -50,13 +63,13 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     ]
     if any(tokens for line in by_tokens.values() for tokens, _ in line):
         blocks.append(Chart(token_chart, f"{figure} by the tokens that models wrote, {most}"))
-    return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))
+    return render_page(Page(shown_text(comparison.name), [PageSection("Comparison", blocks, level=2)]))
 
 
 Lines = dict[str, list[Point]]
 
 
-def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
+def mean_curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
     """The mean figure by number of rows, with a line for each way, and the interval at each point.
 
     Every line begins at the score of the human-labelled rows alone, if there are any.

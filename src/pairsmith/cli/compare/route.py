@@ -18,20 +18,19 @@ from pairsmith.cli.compare.page import page
 from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_way, trials
 from pairsmith.cli.compare.tokens import written_tokens
 from pairsmith.cli.recipes import Recipe, load_recipe
-from pairsmith.cli.running import RECORD as RUN
-from pairsmith.cli.running import figure_of, run_recipe
+from pairsmith.cli.running import RUN_RECORD, figure_of, run_recipe
 from pairsmith.core.errors import FolderError, SettingsError, StorageError
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.runs.storage import write_atomic, write_json
 from pairsmith.tools.report.route import COMPARISON
 
-RECORD = "comparison.json"
+COMPARISON_RECORD = "comparison.json"
 ONCE = "once"
-_OURS = {RECORD, COMPARISON, ONCE}
+_OURS = {COMPARISON_RECORD, COMPARISON, ONCE}
 
 
-def compare(
+def run_comparison(
     comparison: Comparison, out: Place, progress: Progress, *, fresh: bool = False, only_write: bool = False
 ) -> tuple[list[Score], dict[str, Cost]]:
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
@@ -63,7 +62,7 @@ def compare(
         figures.append(run_recipe(run.recipe, run.folder, progress, fresh=fresh))
     scores = [_score(trial, figures, runs) for trial in trials(comparison)]
     costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
-    write_json(out / RECORD, as_record(comparison, scores, costs))
+    write_json(out / COMPARISON_RECORD, as_record(comparison, scores, costs))
     write_atomic(out / COMPARISON, page(comparison, scores, costs).encode("utf-8", "replace"))
     progress.say(f"wrote {out / COMPARISON}")
     return scores, costs
@@ -78,7 +77,7 @@ class _Run:
 
     def spent(self, steps: Iterable[str]) -> float:
         """Seconds that these steps took."""
-        record: dict[str, float] = json.loads((self.folder / RUN).read_text(encoding="utf-8"))["spent"]
+        record: dict[str, float] = json.loads((self.folder / RUN_RECORD).read_text(encoding="utf-8"))["spent"]
         return round(sum(record.get(name, 0.0) for name in steps), 1)
 
     def rows(self, step: str) -> int:

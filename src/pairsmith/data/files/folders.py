@@ -22,7 +22,7 @@ from pairsmith.data.splits import ABOUT_DATA, split_of
 _BYTE = re.compile("[\udc80-\udcff]")
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name that can be written: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
     escaped = _BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", name)
     return escaped.encode("utf-8", "backslashreplace").decode()
@@ -75,14 +75,16 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
             raise InputError(f"{folder} holds no files; give a folder of documents, or files")
         return files
     if beside := [name for name in files if _is_document(name, kinds)]:
-        named = ", ".join(map(shown, beside[:3])) + (", …" if len(beside) > 3 else "")
+        named = ", ".join(map(printable_name, beside[:3])) + (", …" if len(beside) > 3 else "")
         raise InputError(
-            f"{folder} holds rows (data/{shown(rows[0])}) and documents ({named}), and only one can be read\n"
+            f"{folder} holds rows (data/{printable_name(rows[0])}) and documents ({named}), and only one can "
+            "be read\n"
             "give the documents, or the Parquet files, by their own folders or files"
         )
     if MANIFEST in files:
         raise InputError(
-            f"{folder} holds rows (data/{shown(rows[0])}) and a {MANIFEST} that pairsmith cannot read\n"
+            f"{folder} holds rows (data/{printable_name(rows[0])}) and a {MANIFEST} that pairsmith cannot "
+            "read\n"
             "give the Parquet files themselves, or run the command again that wrote the folder"
         )
     return {}

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from pairsmith.core.errors import MissingExtra
-from pairsmith.data.files.parsed import Fault, Parsed, Section, joined_titles
+from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, joined_titles
 from pairsmith.data.files.plain import decode
 
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -143,7 +143,7 @@ def parse_html(page: str, title: str = "") -> Parsed:
             tail = "" if element is top else element.tail or ""
             reader.end(element.tag, tail)
     fatal = [error.message for error in parser.error_log if error.level == etree.ErrorLevels.FATAL]
-    fault = Fault("damaged HTML", "not all of it can be read", {"error": fatal[0]}) if fatal else None
+    fault = DocumentFault("damaged HTML", "not all of it can be read", {"error": fatal[0]}) if fatal else None
     return Parsed(reader.sections(), [fault] if fault else [])
 
 

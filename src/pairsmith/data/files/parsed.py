@@ -21,7 +21,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DocumentFault:
     """Why a document, or a part of it, was left out.
 
     ``filter`` and ``reason`` are as in a reject, and the same for all documents with this fault; ``details``
@@ -36,7 +36,7 @@ class Fault:
 class Unreadable(Exception):  # noqa: N818 - it becomes a reject, and is no error of the program
     """A document of which nothing can be read."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: DocumentFault) -> None:
         super().__init__(fault.reason)
         self.fault = fault
 
@@ -46,7 +46,7 @@ class Parsed:
     """The sections of a document in order, and what of it could not be read."""
 
     sections: Sequence[Section]
-    faults: Sequence[Fault] = ()
+    faults: Sequence[DocumentFault] = ()
 
 
 def joined_titles(titles: Sequence[str]) -> str:

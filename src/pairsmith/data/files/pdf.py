@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from pairsmith.core.errors import MissingExtra, first_line
-from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable, joined_titles
+from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable, joined_titles
 from pairsmith.data.files.plain import unwrapped
 from pairsmith.data.filters import EMPTY
 
@@ -37,20 +37,22 @@ def read_pdf(data: bytes) -> Parsed:
         reader = pypdf.PdfReader(BytesIO(data))
         # Many files are encrypted with an empty password, only to forbid printing.
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable(Fault("encrypted PDF", "it needs a password"))
+            raise Unreadable(DocumentFault("encrypted PDF", "it needs a password"))
         pages, faults = _pages(reader)
         title = _title(reader)
     except Unreadable:
         raise
     except Exception as error:  # pypdf raises whatever a damaged file leads it to
-        raise Unreadable(Fault("damaged PDF", "it cannot be read", {"error": first_line(error)})) from error
+        raise Unreadable(
+            DocumentFault("damaged PDF", "it cannot be read", {"error": first_line(error)})
+        ) from error
     if not any(pages):
-        raise Unreadable(faults[0] if faults else Fault(EMPTY, "the PDF has no pages"))
+        raise Unreadable(faults[0] if faults else DocumentFault(EMPTY, "the PDF has no pages"))
     lines = "\n".join(line for page in _without_margins(pages) for line in page)
     return Parsed([Section(title, unwrapped(_HYPHEN.sub("", lines), NARROWER))], faults)
 
 
-def _pages(reader: Any) -> tuple[list[list[str]], list[Fault]]:
+def _pages(reader: Any) -> tuple[list[list[str]], list[DocumentFault]]:
     """The lines of each page, and the pages without text or with damage, by their numbers from 1."""
     pages: list[list[str]] = []
     blank: list[int] = []
@@ -68,11 +70,11 @@ def _pages(reader: Any) -> tuple[list[list[str]], list[Fault]]:
             blank.append(number)
     faults = []
     if damaged:
-        faults.append(Fault("damaged page", "pages of the PDF cannot be read", {"pages": damaged}))
+        faults.append(DocumentFault("damaged page", "pages of the PDF cannot be read", {"pages": damaged}))
     if blank:
         no_text = not any(pages) and not damaged
         reason = "the PDF has no text" if no_text else "pages of the PDF have no text"
-        faults.append(Fault("scanned", f"{reason}; they may be pictures", {"pages": blank}))
+        faults.append(DocumentFault("scanned", f"{reason}; they may be pictures", {"pages": blank}))
     return pages, faults
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -19,7 +19,7 @@ _MARKS = (
 """Byte order marks, and the encodings that they announce."""
 NARROWEST = 40
 """Lines whose longest have fewer characters than this are verses, entries of a list or a program's."""
-PAGE = 120
+PAGE_WIDTH = 120
 """Longest line in characters that counts as broken to fit a page."""
 _LINE_END = re.compile(r"\r\n?|\n")
 
@@ -37,12 +37,14 @@ def decode(data: bytes, declared: str | None = None) -> str:
         at = len(mark) + error.start
         bad = f"byte 0x{data[at]:02x}" if at < len(data) else "its end"
         raise Unreadable(
-            Fault("encoding", f"not {encoding.upper()}: {bad}", {"byte": at + 1, "line": _line(data, at)})
+            DocumentFault(
+                "encoding", f"not {encoding.upper()}: {bad}", {"byte": at + 1, "line": _line(data, at)}
+            )
         ) from None
     if "\x00" in text:
         at = len(mark) + len(text[: text.index("\x00")].encode(encoding, "replace"))
         reason = "byte 0x00: a binary file, or UTF-16 without a byte order mark"
-        raise Unreadable(Fault("encoding", reason, {"byte": at + 1, "line": _line(data, at)}))
+        raise Unreadable(DocumentFault("encoding", reason, {"byte": at + 1, "line": _line(data, at)}))
     return _LINE_END.sub("\n", text)
 
 
@@ -60,9 +62,9 @@ def unwrapped(text: str, slack: float = 1.0) -> str:
 
     A line was broken if the first word of the next would have made it longer than the page is wide. Where
     that is so of fewer than half of the lines that are followed by another, or where the longest lines have
-    fewer than ``NARROWEST`` or more than ``PAGE`` characters, nothing is joined. ``slack`` below 1 takes a
-    page to be narrower than its longest lines, as lines of a proportional font have different numbers of
-    characters.
+    fewer than ``NARROWEST`` or more than ``PAGE_WIDTH`` characters, nothing is joined. ``slack`` below 1
+    takes a page to be narrower than its longest lines, as lines of a proportional font have different numbers
+    of characters.
     """
     lines = text.split("\n")
     followed = [pair for pair in pairwise(lines) if pair[0].strip() and pair[1].strip()]
@@ -71,7 +73,7 @@ def unwrapped(text: str, slack: float = 1.0) -> str:
     longest = float(np.quantile([len(one.rstrip()) for one, _ in followed], 0.95))  # but for a few odd ones
     width = slack * longest
     broken = sum(_is_broken(one, other, width) for one, other in followed)
-    if longest < NARROWEST or width > PAGE or 2 * broken < len(followed):
+    if longest < NARROWEST or width > PAGE_WIDTH or 2 * broken < len(followed):
         return text
     return "\n".join(_joined(lines, width))
 

@@ -9,9 +9,9 @@ from pathlib import PurePath
 from pairsmith.core.errors import InputError, PairsmithError, first_line
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import read_titled
-from pairsmith.data.files.folders import documents_below, shown
+from pairsmith.data.files.folders import documents_below, printable_name
 from pairsmith.data.files.markup import read_html, read_markdown
-from pairsmith.data.files.parsed import Fault, Parsed, Section, Unreadable
+from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
 from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
@@ -28,12 +28,12 @@ READERS: Mapping[str, Callable[[bytes], Parsed]] = {
 }
 """How files are read, by the ends of their names."""
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-UNKNOWN = "unknown kind"
-NO_TEXT = Fault(EMPTY, "it has no text")
+UNKNOWN_KIND = "unknown kind"
+NO_TEXT = DocumentFault(EMPTY, "it has no text")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourceDocument:
     """A document before it is read: a file, or a row of a table with its title and text.
 
     ``name`` is the file's path relative to the folder that was given, or the row's id; ``where`` is its
@@ -49,7 +49,9 @@ class Given:
     @property
     def kind(self) -> str:
         """The end of the file's name, such as ``.pdf``; empty for a row of a table."""
-        return shown(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
+        return (
+            printable_name(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
+        )
 
     def read(self) -> Parsed:
         """The document's sections; raises ``Unreadable`` where nothing of it can be read."""
@@ -62,7 +64,7 @@ class Given:
                 data = self.file.read_bytes()
             except Exception as error:  # a store's client raises many kinds
                 raise Unreadable(
-                    Fault("unreadable file", "it cannot be opened", {"error": first_line(error)})
+                    DocumentFault("unreadable file", "it cannot be opened", {"error": first_line(error)})
                 ) from error
             parsed = _parsed(self.kind, data)
         if not any(section.text.strip() for section in parsed.sections):
@@ -77,18 +79,18 @@ def _parsed(kind: str, data: bytes) -> Parsed:
         raise
     except Exception as error:  # one file that a library does not expect must not stop the others
         raise Unreadable(
-            Fault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
+            DocumentFault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
         ) from error
 
 
-def _unknown(kind: str) -> Fault:
+def _unknown(kind: str) -> DocumentFault:
     what = f"a {kind} file" if kind else "a file without a suffix"
-    return Fault(UNKNOWN, f"{what}; known are {', '.join(READERS)}")
+    return DocumentFault(UNKNOWN_KIND, f"{what}; known are {', '.join(READERS)}")
 
 
-def read_given(
+def source_documents(
     sources: Sequence[str], *, column: str | None = None, title_column: str | None = None
-) -> Iterator[Given]:
+) -> Iterator[SourceDocument]:
     """All documents of the sources, one at a time, in a fixed order.
 
     Args:
@@ -102,10 +104,14 @@ def read_given(
     for source, name in zip(sources, names, strict=True):
         if files := _files(source):
             for path, file in files.items():
-                yield Given(_under(name, shown(path), source), shown(str(file)), file)
+                yield SourceDocument(
+                    _under(name, printable_name(path), source), printable_name(str(file)), file
+                )
         else:
             for row in read_titled(source, column=column, title_column=title_column):
-                yield Given(f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text)
+                yield SourceDocument(
+                    f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text
+                )
 
 
 def _under(name: str, path: str, source: str) -> str:
@@ -114,18 +120,18 @@ def _under(name: str, path: str, source: str) -> str:
     return f"{name}/{path}" if is_folder(place(source)) else name
 
 
-def given_names(sources: Sequence[str]) -> list[str]:
+def source_names(sources: Sequence[str]) -> list[str]:
     """What names of documents have of the names of their sources; empty where they have nothing of them."""
     if len(sources) > 1:
         return _names(sources)
-    return [shown(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
+    return [printable_name(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
 
 
 def _names(sources: Sequence[str]) -> list[str]:
     """A name for each source, numbered where several have the same."""
     names: list[str] = []
     for source in sources:
-        name = shown(source if is_hub_data(source) else display_name(place(source)) or "documents")
+        name = printable_name(source if is_hub_data(source) else display_name(place(source)) or "documents")
         same = sum(other == name or other.startswith(f"{name} (") for other in names)
         names.append(f"{name} ({same + 1})" if same else name)
     return names
@@ -147,7 +153,7 @@ def _files(source: str) -> Mapping[str, Place]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class DocumentCounts:
     """How many documents there are, and how many files of each unknown kind among them."""
 
     documents: int
@@ -164,7 +170,7 @@ class Counted:
         return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in order)
 
 
-def count_given(documents: Iterator[Given]) -> Counted:
+def count_documents(documents: Iterator[SourceDocument]) -> DocumentCounts:
     """Count documents, and check that what reads them is installed.
 
     Raises:
@@ -176,7 +182,7 @@ def count_given(documents: Iterator[Given]) -> Counted:
         total += 1
         if document.file is not None:
             kinds[document.kind] += 1
-    counted = Counted(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
+    counted = DocumentCounts(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
     if counted.of_unknown_kind == total:
         raise InputError(
             f"no document can be read: {counted.named() or 'there are none'}; known are the files "

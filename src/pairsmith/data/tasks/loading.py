@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from pairsmith.core.errors import TaskError, choices
-from pairsmith.core.validation import Keys, ValidationFault, errors_of
+from pairsmith.core.errors import TaskError, known_names_hint
+from pairsmith.core.validation import KeyPath, ValidationFault, errors_of
 from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def builtin_path(name: str) -> Path:
     """The YAML file of the built-in task ``name``."""
     if name not in builtin_tasks():
         raise TaskError(
-            f"no built-in task is called {name!r}; {choices(name, builtin_tasks())}. "
+            f"no built-in task is called {name!r}; {known_names_hint(name, builtin_tasks())}. "
             "A task of your own is given by the path of its YAML file."
         )
     return _BUILTIN / f"{name}.yaml"
@@ -84,7 +84,7 @@ def _faults_between(file: "YamlFile") -> list[ValidationFault]:
     ]
 
 
-def _named(where: Keys, labels: object) -> Keys:
+def _named(where: KeyPath, labels: object) -> KeyPath:
     """``where`` with the label's position, which pydantic gives, replaced by its key."""
     if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
         return where

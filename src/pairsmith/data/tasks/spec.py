@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from pairsmith.core.errors import TaskError, choices
+from pairsmith.core.errors import TaskError, known_names_hint
 from pairsmith.core.settings import NothingIsEmpty, Settings
-from pairsmith.core.validation import ValidationFault, shown
+from pairsmith.core.validation import ValidationFault, shown_value
 
 PLACEHOLDER = "<X1>"
 QUOTE = '"'
 
-Kind = Literal["pair", "text"]
+TaskKind = Literal["pair", "text"]
 Format = Literal["plain", "chat"]
 SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 T = TypeVar("T")
@@ -40,15 +40,17 @@ def parse_label(value: object) -> str | float:
     if isinstance(value, int | float):
         number = float(value) if abs(value) < 1e15 else math.inf
         if not math.isfinite(number):
-            raise ValueError(f"a label that is a number must be finite and below 1e15, not {shown(value)}")
+            raise ValueError(
+                f"a label that is a number must be finite and below 1e15, not {shown_value(value)}"
+            )
         return number + 0.0  # -0.0 becomes 0.0
     if not isinstance(value, str):
         raise ValueError(
-            f"a label is a number or a name, not {shown(value)}; put quotation marks round a name"
+            f"a label is a number or a name, not {shown_value(value)}; put quotation marks round a name"
         )
     if not value or value != value.strip() or not value.isprintable() or len(value) > 100:
         raise ValueError(
-            f"a label's name is 1 to 100 printable characters without outer spaces, not {shown(value)}"
+            f"a label's name is 1 to 100 printable characters without outer spaces, not {shown_value(value)}"
         )
     return value
 
@@ -61,7 +63,7 @@ def parse_counter_labels(value: object) -> tuple[str | float, ...] | Literal["hi
         return "others"
     if isinstance(value, list | tuple):
         return tuple(parse_label(name) for name in value)
-    raise ValueError(f"should be a list of labels, `higher` or `others`, not {shown(value)}")
+    raise ValueError(f"should be a list of labels, `higher` or `others`, not {shown_value(value)}")
 
 
 LabelName = Annotated[float | str, BeforeValidator(parse_label)]
@@ -176,7 +178,7 @@ class TaskSpec(Settings):
     description: str = Field(
         default="", description="One sentence for people; it goes into the data set's card."
     )
-    kind: Kind = Field(
+    kind: TaskKind = Field(
         description="`pair`: a first text is given, the second is written. `text`: one text is written."
     )
     format: Format = Field(
@@ -207,7 +209,7 @@ class TaskSpec(Settings):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
             raise ValueError(
                 "a name is 1 to 64 letters, digits, dots, hyphens or underscores and starts with a letter or "
-                f"digit, not {shown(value)}"
+                f"digit, not {shown_value(value)}"
             )
         return value
 
@@ -221,7 +223,7 @@ class TaskSpec(Settings):
             ]
         if isinstance(value, list | tuple):
             return value
-        raise ValueError(f"should be a mapping from each label to its instruction, not {shown(value)}")
+        raise ValueError(f"should be a mapping from each label to its instruction, not {shown_value(value)}")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -232,7 +234,9 @@ class TaskSpec(Settings):
         ]
         names = self.label_names
         messages += [
-            f"written: no label {name}; {choices(name, names)}" for name in self.written if name not in names
+            f"written: no label {name}; {known_names_hint(name, names)}"
+            for name in self.written
+            if name not in names
         ]
         if messages:
             raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(messages)})
@@ -271,7 +275,9 @@ class TaskSpec(Settings):
         for label in self.labels:
             if label_text(label.name) == name:
                 return label
-        raise TaskError(f"the task {self.name} has no label {name!r}; {choices(name, self.label_names)}")
+        raise TaskError(
+            f"the task {self.name} has no label {name!r}; {known_names_hint(name, self.label_names)}"
+        )
 
     def instruction(self, name: str, number: int = 0) -> str:
         """The wording ``number``, modulo their number, of the label ``name``, with the placeholder still in
@@ -360,7 +366,7 @@ def _instruction_faults(kind: object, instruction: str, chat: bool) -> Iterator[
         yield f"a text task has no first text, so its instruction cannot hold {PLACEHOLDER}; remove it"
     if not instruction.endswith(QUOTE):
         yield (
-            f"must end with an opening quotation mark ({QUOTE}), not {shown(instruction[-12:])}; "
+            f"must end with an opening quotation mark ({QUOTE}), not {shown_value(instruction[-12:])}; "
             "a block begun with |- has no line break at its end"
         )
     elif instruction.count(QUOTE) % 2 == 0:
@@ -386,7 +392,7 @@ def _counter_faults(
         if counter == name:
             yield f"the label {counter} cannot be a counter-label of itself; remove it"
         elif counter not in names:
-            hint = f"known: {', '.join(sorted(set(names)))}" if numeric else choices(counter, names)
+            hint = f"known: {', '.join(sorted(set(names)))}" if numeric else known_names_hint(counter, names)
             yield f"unknown counter-label {counter}; {hint}"
         if counters.count(counter) > 1:
             yield f"the counter-label {counter} is listed twice; keep one"

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, choices, first_line
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, first_line, known_names_hint
 from pairsmith.core.model_files import hash_files
 
 RULE = "rule"
@@ -26,7 +26,7 @@ SPACY = "spacy:"
 Span = tuple[int, int]
 _PASSAGES = 64
 """Passages that spaCy reads at once."""
-LONGEST = 100
+LONGEST_ANSWER = 100
 """Longest candidate of the rule in characters; anything longer answers no question."""
 
 
@@ -57,7 +57,7 @@ def entities_of_texts(name: str) -> Callable[[Iterable[str]], Iterator[list[Enti
         return partial(map, find_entities)
     model = name.removeprefix(SPACY)
     if model == name or not model:
-        hint = choices(name, [RULE, f"{SPACY}MODEL"])
+        hint = known_names_hint(name, [RULE, f"{SPACY}MODEL"])
         raise SettingsError(f"no answer finder is called {name!r}; {hint}")
     return _spacy_finder(model)
 
@@ -117,7 +117,7 @@ def find_entities(text: str) -> list[Entity]:
     which a passage has 24 on average.
     """
     spans = [span for kind in _KINDS for span in kind(text)]
-    return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST))
+    return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST_ANSWER))
 
 
 def _distinct(text: str, spans: Iterable[Span]) -> list[Entity]:

@@ -8,13 +8,13 @@ INSTRUCTION = (
 )
 """The default instruction, with which ``train-asker`` trains question generators."""
 
-ANSWER = 'Answer: "'
+ANSWER_CUE = 'Answer: "'
 """The beginning of the model's output."""
 
-QUESTION = '"\nQuestion: "'
+QUESTION_CUE = '"\nQuestion: "'
 """The text between answer and question."""
 
-END = '"'
+CLOSING_QUOTE = '"'
 """The end of an answer, and of a question."""
 
 
@@ -27,7 +27,7 @@ class QuestionExample:
     question: str
 
 
-def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
+def instructed_prompt(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
     """The prompt: the instruction with a passage, and the beginning of the model's output."""
     return f"{instruction.replace('{passage}', passage)}\n{begun}"
 
@@ -35,7 +35,11 @@ def prompt_of(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
 def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = INSTRUCTION) -> str:
     """What stands before a prompt: the examples, each as a prompt with the whole output."""
     parts = (
-        prompt_of(example.passage, f"{ANSWER}{example.answer}{QUESTION}{example.question}{END}", instruction)
+        instructed_prompt(
+            example.passage,
+            f"{ANSWER_CUE}{example.answer}{QUESTION_CUE}{example.question}{CLOSING_QUOTE}",
+            instruction,
+        )
         for example in examples
     )
     return "".join(f"{part}\n\n" for part in parts)

@@ -24,7 +24,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.methods.dino.training_options import ClassifierOptions
-from pairsmith.models.classifier import TextClassifier, unit_vectors
+from pairsmith.models.classifier import TextClassifier, text_unit_vectors
 from pairsmith.models.trained_on import fingerprint_of
 
 FOLDS = 5
@@ -101,7 +101,7 @@ def train_classifier_on(
     names = check_labels(labels, validation)
     held_out = validation.texts if validation else []
     with shown.task("encode", len(texts) + len(held_out), "texts") as bar:
-        vectors = unit_vectors(
+        vectors = text_unit_vectors(
             encoder, [*texts, *held_out], batch_size=options.batch_size, advance=bar.advance
         )
     train_vectors, gold = vectors[: len(texts)], np.array([names.index(label) for label in labels])

@@ -13,18 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
-from pairsmith.metrics.bootstrap import interval, mean_draws, rounded, spearman_draws
-from pairsmith.metrics.classification import accuracy, confusion, macro_f1, precision_recall_f1, resampled
+from pairsmith.metrics.bootstrap import interval, mean_draws, rounded_interval, spearman_draws
+from pairsmith.metrics.classification import (
+    accuracy,
+    confusion_matrix,
+    macro_f1,
+    precision_recall_f1,
+    resampled,
+)
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """A function from n texts to vectors, ``(n, d)`` of any floating dtype."""
-Floats = NDArray[np.float64]
-CosinesOfSubsets = Mapping[str, Floats]
+CosinesOfSubsets = Mapping[str, Float64s]
 """The cosines of a suite's pairs by subset, each ``(pairs,)`` float64 from -1 to 1."""
 CosinesOfSuites = Mapping[str, CosinesOfSubsets]
 """The cosines of all suites by name."""
@@ -61,10 +67,13 @@ class SuiteScores:
 
     def to_json(self) -> dict[str, Any]:
         """The suite's part of ``results.json``, figures rounded to four places."""
-        figures: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": rounded(self.all.interval)}
+        figures: dict[str, Any] = {
+            "all": round(self.all.value, 4),
+            "all_ci": rounded_interval(self.all.interval),
+        }
         if self.mean is not None:
             figures["mean"] = round(self.mean.value, 4)
-            figures["mean_ci"] = rounded(self.mean.interval)
+            figures["mean_ci"] = rounded_interval(self.mean.interval)
             figures["subsets"] = {name: round(value, 4) for name, value in self.subsets.items()}
         return figures | {"pairs": self.pairs}
 
@@ -85,7 +94,7 @@ def sts_scores(
     return scores_of_cosines(suites, sts_cosines(encode, suites), bootstrap=bootstrap, seed=seed)
 
 
-def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[str, Floats]]:
+def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[str, Float64s]]:
     """The cosine of each pair's two vectors by suite and subset, each ``(pairs,)`` float64 (D11).
 
     ``encode`` is called once, with every distinct text. Raises a ``ModelError`` where a vector is not finite.
@@ -100,7 +109,7 @@ def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[st
         )
     rows = {text: row for row, text in enumerate(texts)}
 
-    def of_pairs(pairs: Sequence[GradedPair]) -> Floats:
+    def of_pairs(pairs: Sequence[GradedPair]) -> Float64s:
         first, second = ([rows[text] for text in side] for side in _sides(pairs))
         return cosine_similarity_rows(vectors[first], vectors[second])
 
@@ -171,7 +180,7 @@ def score_differences(
 
 def _draws(
     suite: StsSuite, cosines: CosinesOfSubsets, bootstrap: int, seed: int
-) -> tuple[Floats, Floats | None]:
+) -> tuple[Float64s, Float64s | None]:
     """Bootstrap correlations over all pairs, and their mean over the subsets; each ``(bootstrap,)`` float64.
 
     Which pairs a resample draws depends on the suite and the seed alone, so that those of two encoders are
@@ -187,16 +196,16 @@ def _draws(
     )
 
 
-def _gold(suite: StsSuite) -> dict[str, Floats]:
+def _gold(suite: StsSuite) -> dict[str, Float64s]:
     """People's scores by subset."""
     return {name: np.array([pair.score for pair in pairs]) for name, pairs in suite.subsets.items()}
 
 
-def _joined(by_subset: CosinesOfSubsets) -> Floats:
+def _joined(by_subset: CosinesOfSubsets) -> Float64s:
     return np.concatenate(list(by_subset.values()))
 
 
-def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
+def _correlation(cosines: Float64s, gold: Float64s, where: str) -> float:
     """Spearman's correlation ×100; if undefined, an error on the data or on the model."""
     if len(gold) < 2 or np.ptp(gold) == 0:
         raise InputError(f"{where}: needs at least two pairs with different scores to rank")
@@ -213,7 +222,7 @@ def distinct_texts(suites: Sequence[StsSuite]) -> list[str]:
     )
 
 
-def _interval(draws: Floats) -> tuple[float, float] | None:
+def _interval(draws: Float64s) -> tuple[float, float] | None:
     """The 95 % interval ×100 of bootstrap correlations of shape (draws,)."""
     limits = interval(draws)
     return None if limits is None else (100.0 * limits[0], 100.0 * limits[1])
@@ -243,12 +252,12 @@ def classification_figures(
         seed: of the resamples.
     """
     numbers = {label: number for number, label in enumerate(labels)}
-    table = confusion([numbers[label] for label in gold], predicted, len(labels))
+    table = confusion_matrix([numbers[label] for label in gold], predicted, len(labels))
     figures: dict[str, Any] = {}
     drawn = resampled(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
     for name, measure, values in zip(("accuracy", "macro_f1"), (accuracy, macro_f1), drawn, strict=True):
         figures[name] = round(100.0 * float(measure(table)), 4)
-        figures[f"{name}_ci"] = rounded(interval(100.0 * values))
+        figures[f"{name}_ci"] = rounded_interval(interval(100.0 * values))
     precision, recall, f1 = precision_recall_f1(table)
     counts = Counter(gold)
     figures["labels"] = {
@@ -274,7 +283,7 @@ def _hundredfold(share: float) -> float | None:
 # Generated pairs
 
 
-def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) -> dict[str, Any]:
+def separation(pairs: LabelledPairs, cosines: Float64s, *, draws: int, seed: int) -> dict[str, Any]:
     """The mean cosine of each label, and the difference between the highest and the lowest label.
 
     ``cosines``, ``(n,)`` float64 from -1 to 1, are those of the n pairs; ``draws`` is the number of bootstrap
@@ -297,7 +306,7 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
         "labels": {
             label: {
                 "mean": round(float(means[i]), 4),
-                "ci": rounded(interval(drawn[i])),
+                "ci": rounded_interval(interval(drawn[i])),
                 "count": int(counts[i].sum()),
             }
             for i, label in enumerate(labels)
@@ -305,7 +314,7 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
     }
     if len(labels) > 1 and all(isinstance(_order(label)[1], float) for label in labels):
         figures["gap"] = round(float(means[0] - means[-1]), 4)
-        figures["gap_ci"] = rounded(interval(drawn[0] - drawn[-1]))
+        figures["gap_ci"] = rounded_interval(interval(drawn[0] - drawn[-1]))
     return figures
 
 

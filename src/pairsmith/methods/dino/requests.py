@@ -10,7 +10,7 @@ from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPai
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
 from pairsmith.data.text.instructed import quotable
 from pairsmith.models.language.decoder import Group
-from pairsmith.models.language.faults import Fault, fault_of_text
+from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.runs.seeds import stream_key
@@ -72,7 +72,7 @@ class TextRequest:
                 self.reject(tried, DUPLICATE, "repeats the text of an earlier try", same, task)
                 del self.texts[tried]
 
-    def _fault(self, written: Group) -> Fault | None:
+    def _fault(self, written: Group) -> TextFault | None:
         """The filter that rejects a text, and the reason; None if it is accepted."""
         if fault := fault_of_text(
             written.text, written.ending, lambda character: character not in _UNREADABLE
@@ -128,7 +128,7 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
         yield task.instruction(counter, place)
 
 
-def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
+def prompt_tokens(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
     """The tokens of a prompt, as plain text or in the model's chat format, which not all models have.
 
     A prompt of far more characters than the model's context can hold gets stand-ins, one more than fit:
@@ -146,7 +146,7 @@ def encoded_requests(
     task: TaskSpec, model: SteerableModel | RemoteModel, requests: Iterable[TextRequest], *, steered: bool
 ) -> list[tuple[TextRequest, tuple[Prompt, ...]]]:
     """Each request with the tokens of its prompt and, where texts are ``steered``, of its counter-prompts."""
-    encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
+    encode = lru_cache(maxsize=64)(partial(prompt_tokens, task, model))  # an input's labels share prompts
     return [
         (request, tuple(map(encode, (request.prompt, *(request.counter_prompts if steered else ())))))
         for request in requests

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.requests import encoded, pair_requests, text_requests
+from pairsmith.methods.dino.requests import pair_requests, prompt_tokens, text_requests
 from pairsmith.models.language.decoder import Draw
 from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import SteerableModel
@@ -56,7 +56,9 @@ def traces(
     requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
     for request in requests:
         draws: list[Draw] = []
-        prompts = tuple(encoded(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts))
+        prompts = tuple(
+            prompt_tokens(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts)
+        )
         decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
         counters = tuple(task.counters(request.label))
         if not all(map(decoder.fits, prompts)):

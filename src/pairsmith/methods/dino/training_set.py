@@ -27,7 +27,7 @@ from pairsmith.methods.dino.options import TrainingSetOptions
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.runs.seeds import stream_key, uniforms
 
-TRIES = 100
+NEGATIVE_DRAWS = 100
 """Draws for the negatives of a first text; nearly all of them hit texts of other first texts."""
 
 _OPEN = re.compile(r"\[[A-Za-z][^\]]*\]")
@@ -180,8 +180,8 @@ def sampled_negatives(
         own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
     negatives = []
     for first, own_texts in own.items():
-        stream = np.array([stream_key("negative", first)] * TRIES, dtype=np.uint64)
-        places = (uniforms(seed, stream, np.arange(TRIES)) * len(entries)).astype(int)
+        stream = np.array([stream_key("negative", first)] * NEGATIVE_DRAWS, dtype=np.uint64)
+        places = (uniforms(seed, stream, np.arange(NEGATIVE_DRAWS)) * len(entries)).astype(int)
         drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
         others = (text for text, of in drawn if (of != first if any_text else folded(text) not in own_texts))
         chosen = islice(others, count)

@@ -78,11 +78,11 @@ def train_biencoder_on(
     draw_negatives, draw_validation_negatives = (
         negatives_of(examples, corpus, options) for examples in (seeds, validation)
     )
-    draw = drawn_rows(seeds, draw_negatives, corpus.other_style if style else ())
+    draw = contrastive_row_maker(seeds, draw_negatives, corpus.other_style if style else ())
 
     def make() -> tuple[BiEncoder, TrainingTask[ContrastiveRow]]:
         torch.manual_seed(options.seed)
-        encoder = load_encoder(options)
+        encoder = load_biencoder(options)
         model = BiEncoder(encoder, scale=options.scale, style=style, style_weight=options.style_weight)
         measure = None
         if len(validation) > 1:
@@ -92,7 +92,7 @@ def train_biencoder_on(
     return train_at_each_rate(make, options, progress, checkpoints)
 
 
-def load_encoder(options: BiencoderOptions) -> SentenceTransformer:
+def load_biencoder(options: BiencoderOptions) -> SentenceTransformer:
     """Load the base: one encoder for inputs and outputs, or one for each."""
     device = pick_device(options.device)
 
@@ -127,7 +127,7 @@ class ContrastiveRow:
     other_style: str | None
 
 
-def drawn_rows(
+def contrastive_row_maker(
     examples: Sequence[Example], draw_negatives: DrawNegatives, other_style: Sequence[str]
 ) -> MakeRow[ContrastiveRow]:
     """Makes the row of an example, with negatives and a text of another style drawn at random."""

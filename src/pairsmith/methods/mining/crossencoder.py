@@ -30,7 +30,7 @@ from pairsmith.metrics.correlation import spearman
 from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
 from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import Measure
+from pairsmith.training.best_step import ValidationMeasure
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks, mean_of_losses
 from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
@@ -71,7 +71,7 @@ def train_crossencoder_on(
             max_length=options.max_length,
         )
         cross.tokenizer.model_max_length = cross.max_length  # saved: pairs are judged as they were learned
-        measure: Measure = partial(ranking_accuracy, cross, validation, draw_validation_negatives)
+        measure: ValidationMeasure = partial(ranking_accuracy, cross, validation, draw_validation_negatives)
         if scored:
             measure = partial(score_correlation, cross, validation)
         metric, collate = "Spearman" if scored else "accuracy", partial(batch_of_rows, cross)

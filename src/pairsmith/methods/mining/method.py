@@ -20,7 +20,7 @@ from pairsmith.methods.mining.pairable import TextsInMemory, pairable_neighbours
 from pairsmith.methods.mining.units import AnswerInPassage
 from pairsmith.models.unit_vectors import distinct_unit_vectors, refuse_single_text
 from pairsmith.search.exact import two_way_search
-from pairsmith.search.margin import MarginName, RetrievalName, candidates, choose
+from pairsmith.search.margin import MarginName, RetrievalName, candidates, select_pairs
 from pairsmith.search.permitted import SPARE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def mine_pairs(
         encoder: encodes both sides, each with its own prompt where it has two.
         k: nearest neighbours of each text on the other side.
         margin: see ``search.margin.margin``; M3 is ``ratio``.
-        retrieval: see ``search.margin.choose``.
+        retrieval: see ``search.margin.select_pairs``.
         threshold: leave out pairs with a smaller margin; None keeps all.
         best: keep only this many pairs, those with the largest margins; None keeps all.
         keep_verbatim: keep pairs of which one text stands in the other, or of a question that holds the
@@ -84,7 +84,7 @@ def mine_pairs(
         of_x, _ = pairable_neighbours(of_x, k, side_x, side_y, inputs=True)
         of_y, _ = pairable_neighbours(of_y, k, side_y, side_x, inputs=False)
     # 3 and 4. The margins of all candidates (M3), and the retrieval rule.
-    chosen = choose(*candidates(of_x, of_y, margin), retrieval, best=best)
+    chosen = select_pairs(*candidates(of_x, of_y, margin), retrieval, best=best)
     columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     pairs = [mined_pair(xs[i], outputs_by_text[ys[j]], margin, cosine) for i, j, margin, cosine in rows]

@@ -5,13 +5,20 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.settings import refuse
-from pairsmith.training.options import FewShotOptions, LabelSmoothing, NotNegative, Pooling, Positive, Steps
+from pairsmith.training.options import (
+    FewShotOptions,
+    LabelSmoothing,
+    NotNegative,
+    Pooling,
+    Positive,
+    TrainingSteps,
+)
 
-Answers = Annotated[
+AnswerCandidates = Annotated[
     str,
     Field(description="How candidates for wrong answers are found in passages; see --answers of mine."),
 ]
-Window = Annotated[int, Field(ge=1, description="Longest passage in words; see --window of mine.")]
+WindowWords = Annotated[int, Field(ge=1, description="Longest passage in words; see --window of mine.")]
 
 
 class BiencoderOptions(FewShotOptions):
@@ -34,8 +41,8 @@ class BiencoderOptions(FewShotOptions):
     towers: Literal["one", "two"] = Field(
         default="one", description="one: the same encoder for inputs and outputs; two: an encoder for each."
     )
-    answers: Answers = "rule"
-    window: Window = 150
+    answers: AnswerCandidates = "rule"
+    window: WindowWords = 150
     pooling: Pooling = "default"
 
     @model_validator(mode="after")
@@ -64,8 +71,8 @@ class CrossencoderOptions(FewShotOptions):
     batch_size: int = Field(
         default=8, ge=1, description="Number of seeds per training step, each with its negatives."
     )
-    steps: Steps = 1_000
-    answers: Answers = "rule"
+    steps: TrainingSteps = 1_000
+    answers: AnswerCandidates = "rule"
 
     @model_validator(mode="after")
     def _nothing_foreign_to_the_kind(self) -> Self:

@@ -8,12 +8,13 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.core.fields import OnePer
 from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
-from pairsmith.search.margin import each_once
+from pairsmith.search.margin import greedy_matching
 
-Numbers = Sequence[NDArray[np.float64]]
+Numbers = Sequence[Float64s]
 """Columns of one number for each pair, each ``(n,)``."""
 
 
@@ -30,7 +31,7 @@ class Ranking:
     """
 
     name: str
-    values: NDArray[np.float64]
+    values: Float64s
     order: NDArray[np.int64]
     wins: NDArray[np.bool_]
     reasons: NDArray[np.str_]
@@ -49,7 +50,7 @@ NOT_CHOSEN = "the judge chose another pair of its input"
 
 
 def rank_mined(
-    pairs: pa.Table, scores: NDArray[np.float64], beside: Numbers, rank_by: Numbers, one_per: OnePer
+    pairs: pa.Table, scores: Float64s, beside: Numbers, rank_by: Numbers, one_per: OnePer
 ) -> Ranking:
     """Rank mined pairs by a judge's scores (M6), ``(n,)``, or by their sum with other numbers, standardised.
 
@@ -62,20 +63,18 @@ def rank_mined(
     if not rank_by:
         order = np.argsort(-values, kind="stable")
         return Ranking("score", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
-    ranking: NDArray[np.float64] = sum(map(standardised, rank_by), start=np.zeros(len(values)))
+    ranking: Float64s = sum(map(standardised, rank_by), start=np.zeros(len(values)))
     order, wins, chosen = chosen_first(pairs, values, ranking, one_per)
     reasons = np.where(np.arange(len(order)) < chosen, BEATEN, NOT_CHOSEN)
     return Ranking("score", ranking, order, wins, reasons)
 
 
-def rank_generated(
-    pairs: pa.Table, judged: NDArray[np.float64], targets: NDArray[np.float64], one_per: OnePer
-) -> Ranking:
+def rank_generated(pairs: pa.Table, judged: Float64s, targets: Float64s, one_per: OnePer) -> Ranking:
     """Rank n generated pairs by how near a judge's scores are to those that they were written for.
 
     ``judged`` and ``targets`` are ``(n,)``, in [0, 1].
     """
-    values = agreement(judged, targets)
+    values = target_agreement(judged, targets)
     order = best_of_each(values, targets)
     return Ranking("agreement", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
 
@@ -93,12 +92,12 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
         wins[np.unique(_keys(pairs, "input")[order], return_index=True)[1]] = True
         return wins
     x, y = (np.unique(_keys(pairs, side), return_inverse=True)[1] for side in ("input", "output"))
-    wins[each_once(*(torch.from_numpy(side[order]) for side in (x, y))).numpy()] = True
+    wins[greedy_matching(*(torch.from_numpy(side[order]) for side in (x, y))).numpy()] = True
     return wins
 
 
 def chosen_first(
-    pairs: pa.Table, values: NDArray[np.float64], ranking: NDArray[np.float64], one_per: OnePer
+    pairs: pa.Table, values: Float64s, ranking: Float64s, one_per: OnePer
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Rank the pairs that are chosen, one of each input, and put all others after them.
 
@@ -127,41 +126,41 @@ def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
     return text_keys(column.cast(pa.string()).fill_null(""))
 
 
-def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def standardised(values: Float64s) -> Float64s:
     """Numbers, ``(n,)``, less their mean and divided by their standard deviation; equal ones become 0."""
     less = values - values.mean() if len(values) else values
     spread = float(less.std()) if len(values) else 0.0
-    standard_scores: NDArray[np.float64] = less / spread if spread > 0 else np.zeros(len(values))
+    standard_scores: Float64s = less / spread if spread > 0 else np.zeros(len(values))
     return standard_scores
 
 
-def probabilities(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+def probabilities(scores: Float32s) -> Float64s:
     """The sigmoid of a cross-encoder's unnormalised scores (M6), both of any shape; it lies in [0, 1]."""
-    sigmoids: NDArray[np.float64] = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
+    sigmoids: Float64s = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
     return sigmoids
 
 
-def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+def ranks(scores: Float32s) -> Float64s:
     """The rank of each of n scores among all, ``(n,)`` float64, from 0 for the lowest to 1 for the highest.
 
     Equal scores have the mean of their ranks. Cosines of one encoder lie near 1 and those of another near 0,
     so only their order can be compared with the scores that pairs were written for.
     """
     places = group_ranks(dense_groups(scores))
-    relative_ranks: NDArray[np.float64] = (places - 1) / max(1, len(places) - 1)
+    relative_ranks: Float64s = (places - 1) / max(1, len(places) - 1)
     return relative_ranks
 
 
-def agreement(judged: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+def target_agreement(judged: Float64s, targets: Float64s) -> Float64s:
     """How well a judge's scores agree with target scores, both ``(n,)`` in [0, 1]: ``1 - |judged - target|``.
 
     The result is ``(n,)`` float64, in [0, 1].
     """
-    closeness: NDArray[np.float64] = 1 - np.abs(judged - targets)
+    closeness: Float64s = 1 - np.abs(judged - targets)
     return closeness
 
 
-def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.int64]:
+def best_of_each(values: Float64s, labels: Float64s) -> NDArray[np.int64]:
     """Rank rows so that any prefix holds about the same share of each label's rows, those of highest value.
 
     The result, ``(n,)`` row numbers, is sorted by relative rank within the label; of equal ranks the higher

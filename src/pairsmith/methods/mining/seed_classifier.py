@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.metrics.similarity import unit_rows
 
 Vectors = NDArray[np.floating]
@@ -26,7 +27,7 @@ class SeedClassifier:
     ``weight`` is ``(2d,)`` float64 for vectors of d numbers.
     """
 
-    weight: NDArray[np.float64]
+    weight: Float64s
     bias: float
 
     @classmethod
@@ -44,15 +45,13 @@ class SeedClassifier:
         fitted = LogisticRegression(C=C, class_weight="balanced", max_iter=1_000).fit(rows, like)
         return cls(fitted.coef_[0].astype(np.float64), float(fitted.intercept_[0]))
 
-    def log_odds(self, inputs: Vectors, outputs: Vectors) -> NDArray[np.float32]:
+    def log_odds(self, inputs: Vectors, outputs: Vectors) -> Float32s:
         """The log odds that each pair is a seed, ``(n,)`` float32, from its vectors, ``(n, d)`` each."""
-        log_odds: NDArray[np.float32] = (side_by_side(inputs, outputs) @ self.weight + self.bias).astype(
-            np.float32
-        )
+        log_odds: Float32s = (side_by_side(inputs, outputs) @ self.weight + self.bias).astype(np.float32)
         return log_odds
 
 
-def side_by_side(inputs: Vectors, outputs: Vectors) -> NDArray[np.float64]:
+def side_by_side(inputs: Vectors, outputs: Vectors) -> Float64s:
     """Both vectors of each of n pairs in one row, ``(n, 2d)`` float64, each scaled to length 1.
 
     ``inputs`` and ``outputs`` are ``(n, d)`` of any floating dtype.

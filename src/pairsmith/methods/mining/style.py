@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.model_names import file_of, resolve_model
 
-FILE = "style.safetensors"
+STYLE_FILE = "style.safetensors"
 """Name of the classifier's file in the encoder's folder."""
 
 
@@ -20,10 +20,10 @@ FILE = "style.safetensors"
 class StyleClassifier:
     """A logistic regression on an encoder's vectors of length 1; its weight is ``(d,)`` float32."""
 
-    weight: NDArray[np.float32]
+    weight: Float32s
     bias: float
 
-    def probability(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    def probability(self, vectors: Float32s) -> Float32s:
         """The probability that each text is in the style of the seeds, ``(n,)`` float32.
 
         ``vectors``, ``(n, d)`` float32, need not have length 1; the probability of a zero vector comes
@@ -31,17 +31,19 @@ class StyleClassifier:
         """
         lengths = np.linalg.norm(vectors, axis=1)
         logits = vectors @ self.weight / np.where(lengths > 0, lengths, 1) + self.bias
-        probabilities: NDArray[np.float32] = torch.sigmoid(torch.from_numpy(logits)).numpy()
+        probabilities: Float32s = torch.sigmoid(torch.from_numpy(logits)).numpy()
         return probabilities
 
     def save(self, folder: Path) -> None:
         """Save the classifier in an encoder's folder."""
-        save_file({"weight": torch.from_numpy(self.weight), "bias": torch.tensor(self.bias)}, folder / FILE)
+        save_file(
+            {"weight": torch.from_numpy(self.weight), "bias": torch.tensor(self.bias)}, folder / STYLE_FILE
+        )
 
 
 def load_style_classifier(model: str) -> StyleClassifier | None:
     """The style classifier of an encoder; None where it has none."""
-    file = file_of(resolve_model(model), FILE)
+    file = file_of(resolve_model(model), STYLE_FILE)
     if file is None:
         return None
     try:

@@ -17,22 +17,22 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.metrics.rouge import rouge_scores
-from pairsmith.models.encode import padded
-from pairsmith.models.summarizer import (
-    Summarizer,
+from pairsmith.models.encode import padded_tokens
+from pairsmith.models.text_generator import (
+    TextGenerator,
     add_marker,
-    document_features,
-    encode_documents,
-    encode_summaries,
-    load_summarizer,
+    encode_inputs,
+    encode_targets,
+    generate_outputs,
+    input_features,
+    load_text_generator,
     search_settings,
     shortest_of,
-    summarize,
 )
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
-from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
+from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, GeneratorWithLoss, PromptAndTarget
 
 
 def generation_example(example: Example, kind: str) -> Example:
@@ -41,11 +41,11 @@ def generation_example(example: Example, kind: str) -> Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The tokens of a document, with the cue if there is one, and those of its summary."""
+class GeneratorRow:
+    """The tokens of an input, with the cue if there is one, and those of its target text."""
 
-    document: Sequence[int]
-    summary: Sequence[int]
+    input: Sequence[int]
+    target: Sequence[int]
 
 
 def train_summarizer_on(
@@ -56,7 +56,7 @@ def train_summarizer_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> TrainedModel[Summarizer]:
+) -> TrainedModel[TextGenerator]:
     """Train a summariser at each learning rate, and keep the best.
 
     The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
@@ -72,8 +72,8 @@ def train_summarizer_on(
                 "summary; choose a --marker that occurs in none"
             )
 
-    def make() -> tuple[EncoderDecoderSummarizer | DecoderOnlySummarizer, TrainingTask[Row]]:
-        summarizer = load_summarizer(
+    def make() -> tuple[EncoderDecoderWithLoss | DecoderOnlyWithLoss, TrainingTask[GeneratorRow]]:
+        generator = load_text_generator(
             options.base,
             options.kind,
             device=pick_device(options.device),
@@ -82,56 +82,56 @@ def train_summarizer_on(
             seed=options.seed,
         )
         if marker:
-            add_marker(summarizer, marker)
-        kind = EncoderDecoderSummarizer if summarizer.cue is None else DecoderOnlySummarizer
-        model = kind(summarizer, options.label_smoothing)
-        rows = rows_of(summarizer, seeds, added, marker, options.summary_tokens)
-        measure = partial(rouge_l, summarizer, validation, options) if validation else None
+            add_marker(generator, marker)
+        kind = EncoderDecoderWithLoss if generator.cue is None else DecoderOnlyWithLoss
+        model = kind(generator, options.label_smoothing)
+        rows = generator_rows(generator, seeds, added, marker, options.summary_tokens)
+        measure = partial(rouge_l, generator, validation, options) if validation else None
         return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
     trained = train_at_each_rate(make, options, progress, checkpoints)
-    best = trained.model.summarizer
+    best = trained.model.generator
     best.model.generation_config = search_settings(
         best, options.beams, options.summary_tokens, shortest_of(options.kind)
     )
     return TrainedModel(best, trained.learning_rate, trained.history)
 
 
-def rows_of(
-    summarizer: Summarizer, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
-) -> list[Row]:
+def generator_rows(
+    generator: TextGenerator, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
+) -> list[GeneratorRow]:
     """The seeds, then the added pairs with the marker before their documents (M9)."""
     examples = [*seeds, *added]
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
-    summaries = encode_summaries(summarizer, [example.output for example in examples], tokens)
-    documents = encode_documents(summarizer, texts, tokens)
-    return [Row(*row) for row in zip(documents, summaries, strict=True)]
+    summaries = encode_targets(generator, [example.output for example in examples], tokens)
+    documents = encode_inputs(generator, texts, tokens)
+    return [GeneratorRow(*row) for row in zip(documents, summaries, strict=True)]
 
 
-class EncoderDecoderSummarizer(GeneratorWithLoss):
-    """A model with an encoder and a decoder; called with documents and summaries, it returns the loss."""
+class EncoderDecoderWithLoss(GeneratorWithLoss):
+    """A model with an encoder and a decoder; called with a batch of rows, it returns the loss."""
 
-    def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
-        super().__init__(summarizer.model, label_smoothing)
-        self.summarizer = summarizer
+    def __init__(self, generator: TextGenerator, label_smoothing: float) -> None:
+        super().__init__(generator.model, label_smoothing)
+        self.generator = generator
         if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
             raise ModelError(
                 f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
                 "BART, T5 or the like as --base"
             )
 
-    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Documents with the labels of their summaries, in chunks of documents of similar length."""
+    def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:
+        """Inputs with the labels of their target texts, in chunks of inputs of similar length."""
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
             some = [rows[number] for number in numbers]
-            labels = padded([row.summary for row in some], IGNORED)
-            return {**document_features(self.summarizer, [row.document for row in some]), "labels": labels}
+            labels = padded_tokens([row.target for row in some], IGNORED)
+            return {**input_features(self.generator, [row.input for row in some]), "labels": labels}
 
-        return {"pairs": chunked([len(row.document) for row in rows], features, self.model.device)}
+        return {"pairs": chunked([len(row.input) for row in rows], features, self.model.device)}
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The logits for each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
+        """The logits for each token of the targets, given those before it: ``(n, tokens, vocabulary)``."""
         logits: Tensor = self.model(
             input_ids=chunk["input_ids"],
             attention_mask=chunk["attention_mask"],
@@ -141,27 +141,27 @@ class EncoderDecoderSummarizer(GeneratorWithLoss):
         return logits
 
 
-class DecoderOnlySummarizer(CausalGeneratorWithLoss):
-    """A decoder-only model; called with documents and their summaries, it returns the summaries' loss."""
+class DecoderOnlyWithLoss(CausalGeneratorWithLoss):
+    """A decoder-only model; called with a batch of rows, it returns the loss on the target texts."""
 
-    def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
-        super().__init__(summarizer.model, label_smoothing)
-        self.summarizer = summarizer
+    def __init__(self, generator: TextGenerator, label_smoothing: float) -> None:
+        super().__init__(generator.model, label_smoothing)
+        self.generator = generator
 
-    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Documents and summaries in one sequence each, in chunks of sequences of similar length."""
+    def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:
+        """Inputs and target texts in one sequence each, in chunks of sequences of similar length."""
         return self.continuations(
-            [Continuation([*row.document, *row.summary], len(row.document)) for row in rows]
+            [PromptAndTarget([*row.input, *row.target], len(row.input)) for row in rows]
         )
 
 
-def rouge_l(summarizer: Summarizer, examples: Sequence[Example], options: SummarizerOptions) -> float:
+def rouge_l(generator: TextGenerator, examples: Sequence[Example], options: SummarizerOptions) -> float:
     """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9)."""
-    written = summarize(
-        summarizer,
+    written = generate_outputs(
+        generator,
         [example.input for example in examples],
         beams=options.beams,
-        summary_tokens=options.summary_tokens,
+        output_tokens=options.summary_tokens,
         shortest=shortest_of(options.kind),
     )
     return rouge_scores(written, [example.output for example in examples]).rouge_l

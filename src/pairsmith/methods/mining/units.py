@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.text import Entity, count_words, split_sentences, windows
 
@@ -60,7 +61,7 @@ class UnitVectors:
         other_style: ``(n,)`` bool, texts with a vector that are unlike the seeds (M4).
     """
 
-    vectors: NDArray[np.float32]
+    vectors: Float32s
     zero: NDArray[np.bool_]
     other_style: NDArray[np.bool_]
 
@@ -70,9 +71,9 @@ class UnitVectors:
         return ~(self.zero | self.other_style)
 
 
-def unit_vectors(
-    vectors: NDArray[np.float32],
-    style_probability: NDArray[np.float32] | None = None,
+def select_unit_vectors(
+    vectors: Float32s,
+    style_probability: Float32s | None = None,
     least_probability: float = 0.0,
 ) -> UnitVectors:
     """Leave out vectors without a direction and texts in another style than the seeds (M4); scale the others.

@@ -12,10 +12,10 @@ from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import (
-    ANSWER,
-    END,
-    QUESTION,
-    prompt_of,
+    ANSWER_CUE,
+    CLOSING_QUOTE,
+    QUESTION_CUE,
+    instructed_prompt,
     prompt_of_examples,
     room_for_passage,
 )
@@ -25,7 +25,7 @@ from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.beam_search import Continuation, search_continuations
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
-from pairsmith.models.language.faults import Fault, fault_of_text
+from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
@@ -51,8 +51,8 @@ class CausalGenerator:
         """Raises: ModelError: the instruction leaves no room for a passage."""
         self.model = model
         self._options = options
-        around = len(self._prompt("", ANSWER))
-        lead = len(self._behind_line_break(QUESTION))
+        around = len(self._prompt("", ANSWER_CUE))
+        lead = len(self._behind_line_break(QUESTION_CUE))
         self._tail = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
         room = room_for_passage(model.context, around, self._tail, options.instruction)
         if room < 1:
@@ -98,9 +98,11 @@ class CausalGenerator:
         A sample is a passage and the number of its output. It has no answer if the prompt is too long for the
         model: instruction and passage may have more tokens together than apart.
         """
-        prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage, _ in samples}
+        prompts = {passage.id: self._prompt(passage.text, ANSWER_CUE) for passage, _ in samples}
         top_p = self._options.top_p
-        sampling = Sampling(top_k=0, top_p=top_p, max_tokens=GENERATED_ANSWER_TOKENS, stop=END, may_end=True)
+        sampling = Sampling(
+            top_k=0, top_p=top_p, max_tokens=GENERATED_ANSWER_TOKENS, stop=CLOSING_QUOTE, may_end=True
+        )
         decoder = MultiPromptDecoder(
             self.model, self_debias, sampling, self._options.seed, prompts.values(), tail=self._tail
         )
@@ -131,7 +133,7 @@ class CausalGenerator:
         written: dict[str, list[WrittenQuestion]] = {passage.id: [] for passage in passages}
         prompts: dict[str, Prompt] = {}
         for passage in passages:
-            prompt = self._prompt(passage.text, ANSWER)
+            prompt = self._prompt(passage.text, ANSWER_CUE)
             if len(prompt) + self._tail <= self.model.context:
                 prompts[passage.id] = prompt
             else:
@@ -179,15 +181,15 @@ class CausalGenerator:
             beams=beams,
             count=count,
             max_tokens=max_tokens,
-            ends=self.model.tokens_with(END),
+            ends=self.model.tokens_with(CLOSING_QUOTE),
             never=self.model.end_tokens,
             length_penalty=length_penalty,
         )
 
     def _text(self, continuation: Continuation) -> str:
-        return self.model.decode(continuation.tokens).partition(END)[0].strip()
+        return self.model.decode(continuation.tokens).partition(CLOSING_QUOTE)[0].strip()
 
-    def _fault(self, continuation: Continuation) -> Fault | None:
+    def _fault(self, continuation: Continuation) -> TextFault | None:
         return fault_of_text(self._text(continuation), "stop" if continuation.ended else "length")
 
     def _lead(self, answer: Sequence[int]) -> list[int]:
@@ -196,8 +198,8 @@ class CausalGenerator:
         That token ended the answer with a quotation mark; what it has before the mark, such as the full stop
         of ``."``, is part of the answer and is read first.
         """
-        last = self.model.decode(answer[-1:]).partition(END)[0]
-        return self._behind_line_break(last + QUESTION)
+        last = self.model.decode(answer[-1:]).partition(CLOSING_QUOTE)[0]
+        return self._behind_line_break(last + QUESTION_CUE)
 
     def _behind_line_break(self, text: str) -> list[int]:
         """The tokens of a text that follows another: alone it may get others, and special ones around it."""
@@ -213,7 +215,7 @@ class CausalGenerator:
         before = prompt_of_examples(self._options.examples, instruction)
         if self._options.chat:
             return tuple(self.model.encode_chat(before + instruction.replace("{passage}", passage), begun))
-        return tuple(self.model.encode(before + prompt_of(passage, begun, instruction)))
+        return tuple(self.model.encode(before + instructed_prompt(passage, begun, instruction)))
 
 
 def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from pairsmith.metrics.squad import f1
-from pairsmith.models.language.faults import Fault
+from pairsmith.models.language.faults import TextFault
 
-NOT_CHOSEN: Fault = ("not chosen", "answers that differ more from each other were chosen")
+NOT_CHOSEN: TextFault = ("not chosen", "answers that differ more from each other were chosen")
 """Why the other answers are rejected."""
 
 

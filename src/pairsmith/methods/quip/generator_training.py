@@ -17,9 +17,15 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
-from pairsmith.data.text.instructed import ANSWER, END, QUESTION, prompt_of, room_for_passage
+from pairsmith.data.text.instructed import (
+    ANSWER_CUE,
+    CLOSING_QUOTE,
+    QUESTION_CUE,
+    instructed_prompt,
+    room_for_passage,
+)
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import EncoderDecoderSummarizer, Row, rows_of
+from pairsmith.methods.mining.summarizer import EncoderDecoderWithLoss, GeneratorRow, generator_rows
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
@@ -29,16 +35,16 @@ from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import obstacle
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS, SEPARATOR
-from pairsmith.models.summarizer import (
+from pairsmith.models.text_generator import (
     BEAMS,
     add_marker,
-    load_summarizer,
+    load_text_generator,
     search_settings,
     shortest_of,
 )
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
-from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, Continuation, GeneratorWithLoss
+from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, GeneratorWithLoss, PromptAndTarget
 
 _LOOKED_AT = 32
 """Validation examples whose logits over the vocabulary are held in memory at once."""
@@ -70,7 +76,7 @@ def train_question_generator_on(
         writer = CausalWriter(options, device) if causal else SequenceWriter(options, device)
 
         def measure() -> float:
-            return token_accuracy(writer, chunks_of(validation, writer.collate))
+            return token_accuracy(writer, validation_chunks(validation, writer.collate))
 
         # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
         draw, measured = same_rows(examples), measure if validation else None
@@ -80,7 +86,7 @@ def train_question_generator_on(
     trained = train_at_each_rate(make, options, progress, checkpoints)
     writer = trained.model
     if isinstance(writer, SequenceWriter):
-        how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
+        how = search_settings(writer.generator, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how
     return trained
 
@@ -108,7 +114,9 @@ def generator_examples(questions: Iterable[Question], options: QuestionGenerator
                 break
 
 
-def check_examples(examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions) -> None:
+def check_generator_examples(
+    examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions
+) -> None:
     """Refuse to train without examples, to validate on none, or to share passages where a base cannot.
 
     ``validation`` is None where nothing is validated.
@@ -155,8 +163,8 @@ def causal_limit(base: str, tokenizer: Any) -> int:
             "tokenizer.json"
         )
     context = context_of(config)
-    around = len(_tokens(tokenizer, prompt_of("", ANSWER))[0])
-    lead = len(_tokens(tokenizer, "x\n" + QUESTION)[0]) - len(_tokens(tokenizer, "x\n")[0])
+    around = len(_tokens(tokenizer, instructed_prompt("", ANSWER_CUE))[0])
+    lead = len(_tokens(tokenizer, "x\n" + QUESTION_CUE)[0]) - len(_tokens(tokenizer, "x\n")[0])
     written = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
     room = room_for_passage(context, around, written)
     if room < 1:
@@ -178,35 +186,35 @@ def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
 
 
 def target_text(answer: str, question: str) -> str | None:
-    """The target text after ``ANSWER``; None if a quotation mark in answer or question would end it early."""
+    """The target text after ``ANSWER_CUE``; None if a quotation mark in it would end it early."""
     answer, question = " ".join(answer.split()), " ".join(question.split())
-    return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
+    return None if CLOSING_QUOTE in answer + question else f"{answer}{QUESTION_CUE}{question}{CLOSING_QUOTE}"
 
 
-def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Continuation]:
+def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[PromptAndTarget]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
-        prompt = prompt_of(example.input, ANSWER)
+        prompt = instructed_prompt(example.input, ANSWER_CUE)
         tokens, ends = _tokens(tokenizer, prompt + example.output)
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(prompt)), len(tokens))
         if begin < min(len(tokens), context):
-            yield Continuation(tokens[:context], begin)
+            yield PromptAndTarget(tokens[:context], begin)
 
 
-class SequenceWriter(EncoderDecoderSummarizer):
+class SequenceWriter(EncoderDecoderWithLoss):
     """An encoder-decoder model, which learns to write answer, separator and question in one sequence."""
 
     def __init__(self, options: QuestionGeneratorOptions, device: str) -> None:
         # Passages are already within their limit, which excludes special tokens, so they are not truncated.
-        model = load_summarizer(options.base, device=device, fresh_decoder=True, seed=options.seed)
+        model = load_text_generator(options.base, device=device, fresh_decoder=True, seed=options.seed)
         add_marker(model, SEPARATOR, written=True)
         super().__init__(model, options.label_smoothing)
         self.tokenizer = model.tokenizer
 
-    def rows(self, examples: Sequence[Example]) -> list[Row]:
+    def rows(self, examples: Sequence[Example]) -> list[GeneratorRow]:
         """The tokens of passages and of the texts to write."""
-        return rows_of(self.summarizer, examples, [], "", MAX_TOKENS)
+        return generator_rows(self.generator, examples, [], "", MAX_TOKENS)
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for some examples, of which there is at least one."""
@@ -235,12 +243,12 @@ class CausalWriter(CausalGeneratorWithLoss):
                 texts.append(example.input)
         return self.behind_prompts(rows, texts)
 
-    def batch(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
+    def batch(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
         """Rows in chunks of similar length."""
         return self.continuations(rows)
 
 
-def chunks_of(
+def validation_chunks(
     examples: Sequence[Example], collate: Callable[[Sequence[Example]], Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Tensor]]:
     """The chunks of validation examples, made from a few of them at a time.

@@ -10,12 +10,12 @@ from pairsmith.methods.quip.passages import QuestionGenerator
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as
 from pairsmith.models.language.remote import is_remote
-from pairsmith.models.summarizer import load_summarizer
+from pairsmith.models.text_generator import load_text_generator
 
-Kind = Literal["encoder-decoder", "causal", "cloze"]
+GeneratorKind = Literal["encoder-decoder", "causal", "cloze"]
 
 
-def generator_kind(model: str) -> Kind:
+def generator_kind(model: str) -> GeneratorKind:
     """The kind of question generator that a model makes, if it writes texts and is not a server's."""
     if model == CLOZE:
         return "cloze"
@@ -55,7 +55,7 @@ def load_question_generator(
     if model == CLOZE:
         return ClozeGenerator(options)
     if generator_kind(model) == "encoder-decoder":
-        return SequenceGenerator(load_summarizer(model, device=device, dtype=dtype), options, model)
+        return SequenceGenerator(load_text_generator(model, device=device, dtype=dtype), options, model)
     # These imports take seconds that the other kinds need not wait for.
     from pairsmith.methods.quip.causal_generator import CausalGenerator
     from pairsmith.models.language.loading import load_model

@@ -22,7 +22,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
-from pairsmith.methods.quip.passages import QuestionGenerator, cut
+from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.reader import ANSWER_TOKENS, Reader
 from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
@@ -45,7 +45,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
         are left out; the step ``ask`` keeps them as rejects.
     """
     documents = [Document(text_id(text), text, "", "", "") for text in dict.fromkeys(texts)]
-    of_texts, _ = cut(generator, documents)
+    of_texts, _ = cut_passages(generator, documents)
     every = [passage for of_text in of_texts for passage in of_text]
     generator.generate(every)
     return [question for passage in every for question in passage.questions.values()]

@@ -15,18 +15,18 @@ from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError, ModelError, SettingsError, choices
+from pairsmith.core.errors import InputError, ModelError, SettingsError, known_names_hint
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import DtypeName
 from pairsmith.data.tagged import TaggedSentence, as_bio
 from pairsmith.models.encode import batches_by_length, tokens_at_once
+from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import SpanEncoder
-from pairsmith.models.span_reader import question_vectors
 from pairsmith.models.token_vectors import TokenEncoder, start_tokens
 from pairsmith.runs.seeds import generator
 from pairsmith.training.quick import quick_training
 
-QUESTIONS: Mapping[str, str] = {
+TYPE_QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",
     "person": "Who is a person ?",
     "location": "What is a location ?",
@@ -114,7 +114,7 @@ def tag_after_training(
     return tag_sentences(tagger, test, tags, advance)
 
 
-def draw_examples(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
+def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
     """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken.
 
     Raises an ``InputError`` where a type has fewer, or where no sentence has an entity.
@@ -151,15 +151,15 @@ def types_of(sentences: Sequence[TaggedSentence]) -> list[str]:
 def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
     """The question for O and for each of the entity types (Q10).
 
-    They are those of ``own``, or else of ``QUESTIONS``. Case, and whether a name has a hyphen or an
+    They are those of ``own``, or else of ``TYPE_QUESTIONS``. Case, and whether a name has a hyphen or an
     underscore, make no difference in looking a type up. Raises a ``SettingsError`` where a type has none.
     """
-    by_type = {_type(name): question for name, question in [*QUESTIONS.items(), *(own or {}).items()]}
+    by_type = {_type(name): question for name, question in [*TYPE_QUESTIONS.items(), *(own or {}).items()]}
     questions = {"O": by_type["o"]}
     for name in types:
         question = by_type.get(_type(name)) or by_type.get(_OTHER_NAMES.get(_type(name), ""))
         if question is None:
-            raise SettingsError(f"no question for the type {name!r}; {choices(name, by_type)}")
+            raise SettingsError(f"no question for the type {name!r}; {known_names_hint(name, by_type)}")
         questions[name] = question
     return questions
 

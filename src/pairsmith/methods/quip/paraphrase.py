@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
@@ -40,7 +41,6 @@ SCALE = 1e3
 EPSILON = 1e-8
 """Added to the variances of batch normalisation, as those of BERTScores are small."""
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
@@ -61,7 +61,7 @@ class DetectedParaphrases:
 
     layer: int
     correlations: Mapping[int, float]
-    scores: Floats
+    scores: Float64s
     auroc: float
     few_shot: Mapping[str, Mapping[int, float]]
 
@@ -145,7 +145,7 @@ def paraphrase_scores(
     special_tokens: bool = True,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
-) -> Floats:
+) -> Float64s:
     """The BERTScore F of each pair by each of ``layers``, ``(pairs, layers)`` float64, at most 1 (Q8).
 
     They are computed in float32, see ``pair_scores``. Raises a ``ModelError`` where one is not finite.
@@ -173,7 +173,7 @@ def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
 
 
 def layer_correlations(
-    score: Callable[[Sequence[GradedPair], Sequence[int]], Floats],
+    score: Callable[[Sequence[GradedPair], Sequence[int]], Float64s],
     judgements: Mapping[str, Sequence[GradedPair]],
     layers: int,
 ) -> dict[int, float]:
@@ -212,7 +212,7 @@ def few_shot_f1(
     encoder: TokenEncoder,
     train: Mapping[int, Sequence[Paraphrase]],
     test: Sequence[Paraphrase],
-    test_features: Floats,
+    test_features: Float64s,
     *,
     tune: bool = False,
     special_tokens: bool = True,
@@ -244,7 +244,7 @@ def few_shot_f1(
     }
 
 
-def draw_examples(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
+def draw_paraphrases(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
     """The first ``shots`` pairs of each class after shuffling, first those that are no paraphrases (Q9).
 
     Raises an ``InputError`` where a class has fewer.
@@ -262,7 +262,7 @@ def draw_examples(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Pa
     return sample
 
 
-def predict_frozen(features: Floats, labels: Bools, test_features: Floats) -> Bools:
+def predict_frozen(features: Float64s, labels: Bools, test_features: Float64s) -> Bools:
     """Whether pairs are paraphrases, by logistic regression on standardised scores, ``(test,)`` (Q9).
 
     ``features`` are the scores of the training pairs, ``(train, layers)`` float64, ``labels`` ``(train,)``,
@@ -340,7 +340,7 @@ class Head(nn.Module):
         logits: Tensor = SCALE * self.weights(self.norm(features)).squeeze(1)
         return logits
 
-    def predict(self, features: Floats) -> Bools:
+    def predict(self, features: Float64s) -> Bools:
         """Whether n pairs are paraphrases, ``(n,)``, from their features, ``(n, width)`` float64."""
         with torch.inference_mode():
             logits = self(torch.from_numpy(features).float().to(self.weights.weight.device))

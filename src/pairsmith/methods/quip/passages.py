@@ -53,7 +53,7 @@ class QuestionGenerator(Protocol):
         """
 
 
-def cut(
+def cut_passages(
     generator: QuestionGenerator, documents: Sequence[Document]
 ) -> tuple[list[list[Passage]], list[Reject]]:
     """Cut texts into passages (Q1); those that exceed the generator's limit become rejects."""

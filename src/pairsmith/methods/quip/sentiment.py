@@ -3,7 +3,7 @@
 pairs of questions -> the score of each text and each question -> less the mean score of neutral texts
 -> the class with the larger score, and the span that best answers its question as the rationale
 
-A bi-encoder gives the scores, or a reader. In the baseline, a masked language model gives the log
+A student gives the scores, or a reader. In the baseline, a masked language model gives the log
 probabilities of two words.
 """
 
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
@@ -29,8 +30,8 @@ from pairsmith.models.reader import (
     rows_of_questions,
     whole_text,
 )
+from pairsmith.models.span_answers import TextVectors, question_vectors, text_vectors
 from pairsmith.models.span_encoder import SpanEncoder, span_logits
-from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
 from pairsmith.models.teacher import window_scores
 
 PROMPTS = (
@@ -61,7 +62,6 @@ RATIONALE_TOKENS = 5
 RATIONALES = 4
 """Index of the prompt whose answers are the rationales: the one that did best on SST-2 in the paper."""
 
-Scores = NDArray[np.float64]
 Calibration = Literal["calibrated", "centred", "plain"]
 CALIBRATIONS: tuple[Calibration, ...] = ("calibrated", "centred", "plain")
 """What is subtracted from the scores before they are compared, see ``Judged.positive``."""
@@ -78,13 +78,13 @@ class Judged:
             the class that this prompt, calibrated, predicts; empty if there is none.
     """
 
-    scores: Scores
-    neutral: Scores
+    scores: Float64s
+    neutral: Float64s
     rationales: Sequence[str]
 
-    def leads(self) -> Scores:
+    def leads(self) -> Float64s:
         """By how much each text's positive score exceeds its negative score with each prompt, ``(p, n)``."""
-        leads: Scores = self.scores[:, :, 1] - self.scores[:, :, 0]
+        leads: Float64s = self.scores[:, :, 1] - self.scores[:, :, 0]
         return leads
 
     def positive(self, calibration: Calibration) -> NDArray[np.bool_]:
@@ -95,7 +95,7 @@ class Judged:
         both classes are about as frequent.
         """
         leads = self.leads()
-        bias: Scores = np.zeros((len(leads), 1))
+        bias: Float64s = np.zeros((len(leads), 1))
         if calibration == "calibrated":
             bias = self.neutral[:, 1:] - self.neutral[:, :1]
         if calibration == "centred":
@@ -149,7 +149,7 @@ def judge_by_questions(
     return Judged(_finite(scores), neutral, rationales)
 
 
-def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Scores:
+def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Float64s:
     """S(x, y): the largest product with a question's start vector plus the largest with its end vector (Q11).
 
     They are the largest over all tokens of a text, special ones included. ``starts`` and ``ends``,
@@ -164,7 +164,7 @@ def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Sco
     return np.stack(sums).reshape(len(texts), -1, 2).swapaxes(0, 1)
 
 
-def rationale_questions(scores: Scores, neutral: Scores) -> list[int]:
+def rationale_questions(scores: Float64s, neutral: Float64s) -> list[int]:
     """For each of n texts the index, among all questions, of the one whose answer is its rationale.
 
     That is the question of the prompt ``RATIONALES`` for the class that this prompt, calibrated, predicts.
@@ -214,7 +214,7 @@ def judge_by_reader(
             for rows in rows_of_questions(windows)
         ]
 
-    def largest(of: Sequence[TextScores]) -> Scores:
+    def largest(of: Sequence[TextScores]) -> Float64s:
         sums = [
             float(reading.scores[:, reading.allowed].amax(dim=1).sum()) if reading.allowed.any() else 0.0
             for reading in of
@@ -222,7 +222,7 @@ def judge_by_reader(
         return np.array(sums).reshape(-1, len(PROMPTS), 2).swapaxes(0, 1)
 
     neutral = largest(read(NEUTRAL)).mean(axis=1)
-    parts: list[Scores] = []
+    parts: list[Float64s] = []
     rationales: list[str] = []
     with (progress or Silent()).task("judge", len(texts), "texts") as bar:
         for batch in in_batches(texts, _READ_AT_ONCE):
@@ -255,14 +255,14 @@ def judge_by_mask(
     behind = _BEHIND.format(mask=tokenizer.mask_token)
     room = model.max_length - len(tokenizer(behind)["input_ids"])
 
-    def scored(features: Mapping[str, Tensor]) -> Scores:
+    def scored(features: Mapping[str, Tensor]) -> Float64s:
         with torch.inference_mode():
             logits = network(**{name: value.to(network.device) for name, value in features.items()}).logits
             at = (features["input_ids"] == tokenizer.mask_token_id).to(logits.device)
-            scores: Scores = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
+            scores: Float64s = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
             return scores
 
-    def score(texts: Sequence[str]) -> Scores:
+    def score(texts: Sequence[str]) -> Float64s:
         cut = [_cut(tokenizer, text, room) for text in texts]
         scores = np.empty((len(cut), 2))
 
@@ -284,7 +284,7 @@ def judge_by_mask(
     return Judged(_finite(score(texts)[None]), score(NEUTRAL).mean(axis=0)[None], [""] * len(texts))
 
 
-def _finite(scores: Scores) -> Scores:
+def _finite(scores: Float64s) -> Float64s:
     """The same scores, if all are finite."""
     if not np.isfinite(scores).all():
         raise not_finite("the model gives scores")

@@ -28,7 +28,7 @@ from pairsmith.models.question_generator import (
     parse,
     separator_of,
 )
-from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
+from pairsmith.models.text_generator import TextGenerator, encode_inputs, input_features
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
@@ -44,7 +44,7 @@ class SequenceGenerator:
     Each batch is computed by one thread, so that the number of threads cannot change a probability or a text.
     """
 
-    def __init__(self, model: Summarizer, options: GenerationOptions, name: str = "") -> None:
+    def __init__(self, model: TextGenerator, options: GenerationOptions, name: str = "") -> None:
         """Raises: ModelError: the model has no separator token, or no end token."""
         self.model = model
         self.limit = passage_limit(model.tokenizer, options.max_length or model.context, model.context)
@@ -84,11 +84,11 @@ class SequenceGenerator:
         advance: Advance,
     ) -> list[list[WrittenQuestion]]:
         """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
-        tokens = encode_documents(self.model, [passage.text for passage in passages])
+        tokens = encode_inputs(self.model, [passage.text for passage in passages])
         size = self._options.batch_size or BATCH_SIZES["encoder-decoder"]
 
         def features(rows: list[int]) -> tuple[list[Passage], dict[str, Any]]:
-            documents = document_features(self.model, [tokens[row] for row in rows])
+            documents = input_features(self.model, [tokens[row] for row in rows])
             return [passages[row] for row in rows], documents
 
         by_row: dict[int, list[WrittenQuestion]] = {}

@@ -1,4 +1,4 @@
-"""The student: distils a teacher into a bi-encoder whose token vectors answer questions (Q4).
+"""The student: distils a teacher into a span encoder, whose token vectors answer questions (Q4).
 
 passages with their questions -> each passage encoded once, its questions separately -> cross-entropy with
 the teacher's span distributions (Q5) -> encoder, and heads for questions
@@ -30,10 +30,10 @@ from pairsmith.methods.quip.distillation import (
     targets,
 )
 from pairsmith.methods.quip.passage_store import PassageStore
-from pairsmith.methods.quip.training_options import Labels, StudentOptions
+from pairsmith.methods.quip.training_options import StudentLabels, StudentOptions
 from pairsmith.models.reader import QUESTION_TOKENS
+from pairsmith.models.span_answers import answer_with_span_encoder
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
-from pairsmith.models.span_reader import answer_by_vectors
 from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
@@ -46,12 +46,12 @@ _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: Labels) -> PassageStore:
+def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: StudentLabels) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
     return PassageStore((question.context, _with_targets(question, labels)) for question in questions)
 
 
-def _with_targets(question: GeneratedQuestion, labels: Labels) -> LabelledQuestion:
+def _with_targets(question: GeneratedQuestion, labels: StudentLabels) -> LabelledQuestion:
     if labels == "answers":
         if question.generated_span is None:
             return LabelledQuestion(question.question, None, None)
@@ -102,7 +102,7 @@ def train_student_on(
     shown = progress or Silent()
     readable: PassageStore | None = None
 
-    def make() -> tuple[Student, TrainingTask[PassageExample]]:
+    def make() -> tuple[SpanEncoderWithLoss, TrainingTask[PassageExample]]:
         nonlocal readable
         encoder = load_span_encoder(
             options.base,
@@ -113,11 +113,11 @@ def train_student_on(
         )
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
         together = options.together if options.negatives == "batch" else None
-        student = Student(encoder, together=together, batch_tokens=options.batch_tokens)
+        student = SpanEncoderWithLoss(encoder, together=together, batch_tokens=options.batch_tokens)
         # Once, not for each learning rate.
         readable = readable or with_read_answers(encoder.tokens, passages, shown)
         make_row = partial(_drawn, readable, options.questions, options.seed)
-        answer = partial(answer_by_vectors, encoder)
+        answer = partial(answer_with_span_encoder, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
         return student, TrainingTask(len(readable), make_row, student.batch, measure, "F1")
 
@@ -166,8 +166,8 @@ def _drawn(
     return PassageExample(passage.text, [passage.questions[place] for place in chosen])
 
 
-class Student(nn.Module):
-    """A bi-encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
+class SpanEncoderWithLoss(nn.Module):
+    """A span encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
 
     If ``together`` is given, the softmax is over the tokens of so many passages of the batch, in its order
     (Q6). At most ``batch_tokens`` tokens of passages, or of questions, are computed at once, unless a passage

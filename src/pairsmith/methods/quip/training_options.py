@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pairsmith.core.settings import ADDED, NO_EFFECT, refuse
 from pairsmith.training.options import EpochOptions, LabelSmoothing, Several
 
-Labels = Literal["teacher", "hard", "answers"]
+StudentLabels = Literal["teacher", "hard", "answers"]
 """What a student learns of a question (Q5, Q6)."""
 
 
@@ -49,7 +49,7 @@ class TeacherOptions(EpochOptions):
 class StudentOptions(EpochOptions):
     """How a bi-encoder learns from a teacher that its token vectors answer questions (Q4, Q5)."""
 
-    labels: Labels = Field(
+    labels: StudentLabels = Field(
         default="teacher",
         description="What the student learns. teacher: the teacher's span distributions; hard: the teacher's "
         "likeliest start and end; answers: the span of the question's own answer, or the first token if the "

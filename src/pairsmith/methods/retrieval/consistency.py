@@ -11,14 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.search.exact import nearest, products_with
 
-BLOCK = 1_024
+QUERIES_AT_ONCE = 1_024
 """Number of queries, the rows of the similarity matrix, that are compared at once."""
 NEIGHBOURS = 2**22
 """Neighbours that are held at once."""
-KEPT = 16_384
+KEPT_AT_ONCE = 16_384
 """Number of earlier kept queries, the columns of the similarity matrix, that are compared at once."""
 
 
@@ -34,7 +35,7 @@ class OwnPlaces:
     """
 
     ranks: NDArray[np.int64]
-    similarities: NDArray[np.float32]
+    similarities: Float32s
 
 
 def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: int) -> OwnPlaces:
@@ -60,9 +61,9 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
     return OwnPlaces(ranks.numpy(), similarities[:, 0].numpy())
 
 
-def closest(queries: Tensor, others: Tensor) -> NDArray[np.float32]:
+def closest(queries: Tensor, others: Tensor) -> Float32s:
     """The cosine of each query, ``(n, d)``, with the nearest of some others, ``(m, d)``: ``(n,)`` float32."""
-    cosines: NDArray[np.float32] = nearest(queries, others, 1).similarities[:, 0].numpy()
+    cosines: Float32s = nearest(queries, others, 1).similarities[:, 0].numpy()
     return cosines
 
 
@@ -82,11 +83,11 @@ def near_copies(
     originals = np.full(len(rows), -1, np.int64)
     kept: list[int] = []
     named: dict[int, int] = {}
-    for start in range(0, len(rows), BLOCK):
-        block = slice(start, min(start + BLOCK, len(rows)))
+    for start in range(0, len(rows), QUERIES_AT_ONCE):
+        block = slice(start, min(start + QUERIES_AT_ONCE, len(rows)))
         of_block = vectors[torch.from_numpy(rows[block])]
         if threshold < 1:
-            for part in map(np.array, in_batches(kept, KEPT)):
+            for part in map(np.array, in_batches(kept, KEPT_AT_ONCE)):
                 close = of_block @ vectors[torch.from_numpy(rows[part])].T >= threshold
                 new = close.any(dim=1).numpy() & (originals[block] < 0)
                 originals[block][new] = part[close.byte().argmax(dim=1).numpy()[new]]

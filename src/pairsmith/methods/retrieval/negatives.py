@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.text_keys import Keys, copy_keys
+from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.models.unit_vectors import distinct_unit_vectors
 from pairsmith.search.exact import nearest, one_way_search, products_with
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
@@ -138,7 +138,7 @@ def _as_in_corpus(positives: Sequence[str], texts: Sequence[str]) -> list[str]:
     ]
 
 
-def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> Keys:
+def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> TextKeys:
     """The ``query_text_keys`` of each query with its positives and itself, sorted."""
     encoded = [(numbers[query], query, positive) for query, positive in pairs if query in numbers]
     of_pairs = np.array([number for number, _, _ in encoded], np.int64)
@@ -146,7 +146,7 @@ def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> Keys
     return np.unique([query_text_keys(of_pairs, keys) for side in own_texts for keys in copy_keys(side)])
 
 
-def query_text_keys(queries: NDArray[np.integer], keys: Keys) -> Keys:
+def query_text_keys(queries: NDArray[np.integer], keys: TextKeys) -> TextKeys:
     """Keys ``(n,)`` uint64 that identify a query and a text together, from the key of the text.
 
     Different ones differ as surely as the keys of texts. ``queries``, ``(n,)``, are the numbers of the
@@ -155,7 +155,7 @@ def query_text_keys(queries: NDArray[np.integer], keys: Keys) -> Keys:
     return keys ^ ((queries.astype(np.uint64) + np.uint64(1)) * _SPREAD)
 
 
-def are_in(keys: Keys, ascending: Keys) -> NDArray[np.bool_]:
+def are_in(keys: TextKeys, ascending: TextKeys) -> NDArray[np.bool_]:
     """Which keys, ``(n,)``, are among those of ``ascending``, ``(m,)`` with m above 0: ``(n,)`` bool."""
     at = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
     present: NDArray[np.bool_] = ascending[at] == keys
@@ -163,7 +163,7 @@ def are_in(keys: Keys, ascending: Keys) -> NDArray[np.bool_]:
 
 
 def are_own_or_repeated(
-    queries: NDArray[np.int64], texts: NDArray[np.int64], own: Keys, text_keys: Keys
+    queries: NDArray[np.int64], texts: NDArray[np.int64], own: TextKeys, text_keys: TextKeys
 ) -> NDArray[np.bool_]:
     """Which texts cannot be negatives of these queries, ``(p,)`` bool: their own, and repeated ones.
 
@@ -183,7 +183,7 @@ def are_own_or_repeated(
     return unusable | repeated
 
 
-def places_of_copies(corpus: Keys, versions: Sequence[tuple[Keys, int]]) -> NDArray[np.int64]:
+def places_of_copies(corpus: TextKeys, versions: Sequence[tuple[TextKeys, int]]) -> NDArray[np.int64]:
     """For each of n texts the number of its copy in the corpus, ``(n,)`` int64; -1 where none is there.
 
     Args:

@@ -14,10 +14,10 @@ from pairsmith.data.chunk_rows import ChunkRow, QueryExample
 from pairsmith.data.filters import COPY, DUPLICATE, TOO_SHORT
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import quotable
-from pairsmith.methods.retrieval.query_options import KindName, QueryOptions
+from pairsmith.methods.retrieval.query_options import QueryKind, QueryOptions
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
-from pairsmith.models.language.faults import Fault, fault_of_text
+from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
@@ -25,7 +25,7 @@ from pairsmith.runs.work import Advance
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class QueryTemplate:
     """What the model is told for a kind of query, what it begins to write, and examples of such queries."""
 
     task: str
@@ -33,24 +33,24 @@ class Kind:
     examples: tuple[str, ...]
 
 
-KINDS: Mapping[KindName, Kind] = {
-    "question": Kind(
+QUERY_TEMPLATES: Mapping[QueryKind, QueryTemplate] = {
+    "question": QueryTemplate(
         "Write a question that the text answers.",
         "Question",
         ("What keeps the leaves of green tea from turning brown?", "How wide is the old bridge at Orvel?"),
     ),
-    "keywords": Kind(
+    "keywords": QueryTemplate(
         "Write the words that someone types into a search engine to find the text.",
         "Search",
         ("green tea leaves heated after picking", "orvel old bridge width"),
     ),
-    "statement": Kind(
+    "statement": QueryTemplate(
         "Write a short claim that the text supports.",
         "Claim",
         ("Heat keeps the leaves of green tea from turning brown.", "Orvel's bridge is too narrow for carts."),
     ),
 }
-TEXTS = (
+EXAMPLE_TEXTS = (
     "Tea: The leaves of green tea are heated soon after they are picked. The heat ends what would turn them "
     "brown. Those of black tea are left to lie for hours first.",
     "Orvel: Two bridges cross the river here. The old one is two metres wide, so that no cart could "
@@ -72,7 +72,7 @@ class WrittenQuery:
 
     id: str
     query: str
-    kind: KindName
+    kind: QueryKind
     chunk: ChunkRow
 
     def columns(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class QueryRequest:
     """The query that is wanted of a kind for a chunk; ``number`` counts the queries of the chunk."""
 
     chunk: ChunkRow
-    kind: KindName
+    kind: QueryKind
     number: int
 
     def stream(self, number: int) -> int:
@@ -165,7 +165,7 @@ class QueryWriter:
                     advance(self._options.tries - number - 1)
         return [queries[number] for queries in kept for number in sorted(queries)], rejects
 
-    def _turns(self, chunk: ChunkRow) -> list[KindName]:
+    def _turns(self, chunk: ChunkRow) -> list[QueryKind]:
         """The kind of each query of a chunk; with fewer than kinds, chunks begin with different ones."""
         kinds, wanted = self._options.kinds, self._options.queries
         first = stream_key("kinds", chunk.id) % len(kinds) if wanted < len(kinds) else 0
@@ -176,11 +176,14 @@ class QueryWriter:
         around = max(len(self._prompt("", kind)) for kind in self._options.kinds)
         return around, self._model.context - around - self._options.max_tokens
 
-    def _examples_for(self, kind: KindName) -> Sequence[QueryExample]:
+    def _examples_for(self, kind: QueryKind) -> Sequence[QueryExample]:
         """The examples that the model sees for a kind of query."""
         if not self._shows_invented_examples:
             return self._examples
-        return [QueryExample(query, text) for query, text in zip(KINDS[kind].examples, TEXTS, strict=True)]
+        return [
+            QueryExample(query, text)
+            for query, text in zip(QUERY_TEMPLATES[kind].examples, EXAMPLE_TEXTS, strict=True)
+        ]
 
     def _draw(self, requests: Sequence[QueryRequest], number: int, advance: Advance) -> list[list[Group]]:
         """The tries of each request from ``number`` on, up to the first without a fault of its own.
@@ -218,7 +221,9 @@ class QueryWriter:
         main = self._text_prompt(chunk.title, chunk.text, kind)
         return Group(main, self._counter_prompts(chunk, kind), request.stream(number))
 
-    def _fault(self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()) -> Fault | None:
+    def _fault(
+        self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
+    ) -> TextFault | None:
         """As ``_fault_of``; a query must not speak of the invented examples.
 
         A user's own examples are often about what the chunk is about.
@@ -227,7 +232,7 @@ class QueryWriter:
             group, query, others, self._examples_for(query.kind) if self._shows_invented_examples else ()
         )
 
-    def _counter_prompts(self, chunk: ChunkRow, kind: KindName) -> tuple[Prompt, ...]:
+    def _counter_prompts(self, chunk: ChunkRow, kind: QueryKind) -> tuple[Prompt, ...]:
         """What a query must not fit better than its chunk: the chunks beside it, and its title alone."""
         if not self._options.decay:
             return ()
@@ -238,7 +243,7 @@ class QueryWriter:
         own = self._text_prompt(chunk.title, chunk.text, kind)
         return tuple(prompt for prompt in dict.fromkeys(prompts) if prompt != own)
 
-    def _text_prompt(self, title: str, text: str, kind: KindName) -> Prompt:
+    def _text_prompt(self, title: str, text: str, kind: QueryKind) -> Prompt:
         """The prompt of a text below its title, cut to the room that there is."""
         shown = quotable(f"{title}: {text}" if title else text)
         tokens = self._model.encode(shown)
@@ -250,9 +255,9 @@ class QueryWriter:
             prompt = self._prompt(shown, kind)
         return prompt
 
-    def _prompt(self, text: str, kind: KindName) -> Prompt:
+    def _prompt(self, text: str, kind: QueryKind) -> Prompt:
         """The tokens of the instruction with a text, and of the beginning of what the model writes."""
-        task, label = KINDS[kind].task, KINDS[kind].label
+        task, label = QUERY_TEMPLATES[kind].task, QUERY_TEMPLATES[kind].label
         alone = [f'"{quotable(example.query)}"' for example in self._examples if not example.text]
         shown = f"Queries are such as {', '.join(alone)}.\n" if alone else ""
         for example in self._examples_for(kind):
@@ -267,7 +272,7 @@ class QueryWriter:
 
 def _fault_of(
     group: Group, query: WrittenQuery, others: Iterable[WrittenQuery], examples: Iterable[QueryExample]
-) -> Fault | None:
+) -> TextFault | None:
     """The name of the filter that rejects a query, and its reason; None if the query is kept.
 
     ``others`` are the chunk's kept queries, ``examples`` those that the query must not speak of.

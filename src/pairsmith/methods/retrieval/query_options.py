@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-KindName = Literal["question", "keywords", "statement"]
+QueryKind = Literal["question", "keywords", "statement"]
 AgainstName = Literal["neighbours", "title"]
 
 
@@ -26,7 +26,7 @@ class QueryOptions:
     """
 
     queries: int = 3
-    kinds: tuple[KindName, ...] = ("question", "keywords", "statement")
+    kinds: tuple[QueryKind, ...] = ("question", "keywords", "statement")
     against: tuple[AgainstName, ...] = ("neighbours", "title")
     tries: int = 3
     decay: float = 100.0

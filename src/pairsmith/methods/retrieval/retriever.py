@@ -45,11 +45,11 @@ def train_retriever_on(
 
     Step and rate are chosen by ``validation``, if it is not empty.
     """
-    check_examples(examples, options)
+    check_retrieval_examples(examples, options)
     positives = KnownPositives(examples)
-    draw = drawn_rows(examples, positives, options.negatives)
+    draw = retriever_row_maker(examples, positives, options.negatives)
 
-    def make() -> tuple[Retriever, TrainingTask[Row]]:
+    def make() -> tuple[Retriever, TrainingTask[RetrieverRow]]:
         torch.manual_seed(options.seed)
         model = Retriever(base_retriever(options), options)
         measure = partial(ndcg_of, model.encoder, validation) if validation else None
@@ -81,7 +81,7 @@ def base_retriever(options: RetrieverOptions) -> SentenceTransformer:
     return encoder
 
 
-def check_examples(examples: Sequence[RetrievalExample], options: RetrieverOptions) -> None:
+def check_retrieval_examples(examples: Sequence[RetrievalExample], options: RetrieverOptions) -> None:
     """Refuse rows from which nothing can be learned with these options."""
     most, name = options.negatives, options.objective
     counts = [
@@ -102,7 +102,7 @@ def check_examples(examples: Sequence[RetrievalExample], options: RetrieverOptio
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RetrieverRow:
     """A query, one of its positives, some negatives, and scores of the positive and of these.
 
     ``positives`` are all of the query, as ``KnownPositives`` gives them.
@@ -115,19 +115,19 @@ class Row:
     scores: Sequence[float]
 
 
-def drawn_rows(
+def retriever_row_maker(
     examples: Sequence[RetrievalExample], positives: KnownPositives, negatives: int | None
-) -> MakeRow[Row]:
+) -> MakeRow[RetrieverRow]:
     """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
 
-    def make_row(example: int, _: int, rng: np.random.Generator) -> Row:
+    def make_row(example: int, _: int, rng: np.random.Generator) -> RetrieverRow:
         source = examples[example]
         count = len(source.negatives)
         kept: Sequence[int] = range(count)
         if negatives is not None and negatives < count:
             kept = sorted(rng.choice(count, negatives, replace=False).tolist())
         scores = [source.scores[0], *(source.scores[1 + i] for i in kept)] if source.scores else []
-        return Row(
+        return RetrieverRow(
             source.query,
             source.positive,
             positives.of(source.query),
@@ -159,7 +159,7 @@ class Retriever(nn.Module):
             "kl": losses.DistillKLDivLoss(None, similarity),
         }[options.objective]
 
-    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+    def batch(self, rows: Sequence[RetrieverRow]) -> Mapping[str, Any]:
         """The arguments of ``forward``: the documents are the rows' positives, then their negatives."""
         documents = [row.positive for row in rows] + [text for row in rows for text in row.negatives]
         arguments: dict[str, Any] = {

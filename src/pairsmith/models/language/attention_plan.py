@@ -77,7 +77,7 @@ class Plan:
         return order, seen.gather(1, order)
 
 
-def plan_step(
+def plan_decoding_step(
     stores: Sequence[tuple[Tensor, Tensor, Store]],
     tails: Tensor,
     tail: int,
@@ -118,7 +118,7 @@ def _taken(longest: int, most: int) -> int:
     """How many token positions are multiplied, where pieces have room for ``most`` and the longest has
     ``longest``."""
     # Multiplying only a part of each piece needs a copy: worth it only for a small part.
-    return most if 2 * rounded(longest) > most else rounded(longest)
+    return most if 2 * rounded_up(longest) > most else rounded_up(longest)
 
 
 def _alike(pieces: Tensor, holding: Tensor) -> list[Tensor]:
@@ -143,7 +143,7 @@ def _tier(
     counts = torch.bincount(indices, minlength=size)
     order = indices.argsort(stable=True)
     first = counts.cumsum(0) - counts
-    most = rounded(int(counts.max()), STEP // 2)
+    most = rounded_up(int(counts.max()), STEP // 2)
     piece, place, column = torch.zeros(3, len(pieces) + filler[1], dtype=torch.int64)
     piece[which] = indices
     column[which[order]] = torch.arange(len(which)) - first[indices[order]]
@@ -163,13 +163,13 @@ def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
     last = int(used.max()) + 1
     distinct, where = torch.unique(used, return_inverse=True)
     if 3 * len(distinct) < last:
-        filler = distinct.new_zeros(rounded(len(distinct)) - len(distinct))
-        return torch.cat([distinct, filler]), where, rounded(len(distinct))
-    size = min(rounded(last), count)
+        filler = distinct.new_zeros(rounded_up(len(distinct)) - len(distinct))
+        return torch.cat([distinct, filler]), where, rounded_up(len(distinct))
+    size = min(rounded_up(last), count)
     return slice(0, size), used, size
 
 
-def rounded(number: int, step: int = STEP) -> int:
+def rounded_up(number: int, step: int = STEP) -> int:
     """``number`` rounded up to a multiple of ``step``."""
     return -(-number // step) * step
 

@@ -20,9 +20,9 @@ from torch import Tensor
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.combine import Combine
 from pairsmith.models.language.prefixes import common
-from pairsmith.models.language.protocols import Prompt, Session, SteerableModel
-from pairsmith.models.language.sampling import Sampling, draw
-from pairsmith.models.language.steering import choose, combined
+from pairsmith.models.language.protocols import DecodingSession, Prompt, SteerableModel
+from pairsmith.models.language.sampling import Sampling, draw_tokens
+from pairsmith.models.language.steering import combined, token_choices
 from pairsmith.runs.seeds import uniforms
 
 Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
@@ -110,7 +110,7 @@ class MultiPromptDecoder:
         self._planned = frozenset(prompt for prompt in prompts if self.fits(prompt))
         longest = max(map(len, self._planned), default=1)
         self._budget = rows or model.rows_that_fit(longest + self._tail)
-        self._session: Session = model.session(self._budget, self._planned, self._tail)
+        self._session: DecodingSession = model.session(self._budget, self._planned, self._tail)
         self._waiting: deque[Group] = deque()
         self._ready: deque[Group] = deque()  # groups whose prompts are computed
         self._active: list[Group] = []  # those with rows in the batch
@@ -272,7 +272,7 @@ class MultiPromptDecoder:
         rows = torch.tensor(listed, device=logits.device)
         if self._forbidden:
             logits[:, self._forbidden] = -torch.inf
-        choices = choose(logits, rows, self._rule, self._sampling)
+        choices = token_choices(logits, rows, self._rule, self._sampling)
         # The remaining tensors are small, and not every device has float64.
         kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
         if not bool(kept.isfinite().all()):
@@ -280,7 +280,7 @@ class MultiPromptDecoder:
         streams = np.array([group.stream for group in groups], dtype=np.uint64)
         positions = np.array([len(group.tokens) for group in groups])
         numbers = torch.from_numpy(uniforms(self._seed, streams, positions))
-        for group, token in zip(groups, draw(kept, tokens, numbers).tolist(), strict=True):
+        for group, token in zip(groups, draw_tokens(kept, tokens, numbers).tolist(), strict=True):
             group.tokens.append(token)
         if self._watch:
             p_main, p_combined = combined(logits, rows, self._rule)

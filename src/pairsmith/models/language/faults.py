@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from pairsmith.data.filters import BAD_CHARACTER, EMPTY, LINE_BREAK, NO_END
 from pairsmith.models.language.decoder import Ending
 
-Fault = tuple[str, str]
+TextFault = tuple[str, str]
 """The filter that rejects a text, and the reason."""
 
-_ENDINGS: Mapping[Ending | None, Fault] = {
+_ENDINGS: Mapping[Ending | None, TextFault] = {
     "length": (NO_END, "no quotation mark within the token limit"),
     "end": (NO_END, "the model ended the text without a quotation mark"),
     "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
@@ -23,7 +23,7 @@ def is_printable(character: str) -> bool:
 
 def fault_of_text(
     text: str, ending: Ending | None, is_good: Callable[[str], bool] = is_printable
-) -> Fault | None:
+) -> TextFault | None:
     """Why a text is rejected that was to stand in one line before a quotation mark; None if it is kept.
 
     ``ending`` says how the text ended, and ``is_good`` of a character whether a text may hold it.

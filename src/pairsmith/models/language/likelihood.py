@@ -4,21 +4,21 @@ The ratio log p(text | context) - log p(text) is what knowing one text says abou
 mutual information), so that texts that are likely anyway gain nothing by it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import DtypeName
 from pairsmith.models.encode import moved, not_finite, results_by_length, tokens_at_once
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import (
-    Predictions,
+    PredictedPlaces,
     PrefixRow,
     obstacle,
     places_and_targets,
@@ -29,8 +29,7 @@ from pairsmith.models.language.prefix_batches import (
 )
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.transformers_backend import context_of
-
-Advance = Callable[[int], None]
+from pairsmith.runs.work import Advance
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class LikelihoodJudge:
     network: Any
     tokenizer: Any
     max_length: int
-    predictions: Predictions
+    predictions: PredictedPlaces
 
     def tokens(self, text: str) -> Prompt:
         """The tokens of a text alone; what looks like a special token in it is text."""
@@ -106,7 +105,7 @@ def likelihood_ratios(
     cue: str,
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """log p(text | context) - log p(text) of n pairs (M6), ``(n,)`` float32, in nats, summed over tokens.
 
     ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
@@ -128,7 +127,7 @@ def question_likelihoods(
     *,
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """How well n questions q, answers a and passages c fit (M6), ``(n,)`` float32, in nats per token.
 
     (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
@@ -161,15 +160,11 @@ def question_likelihoods(
     question_lengths, answer_lengths = (
         np.array([max(1, len(text)) for text in tokens]) for tokens in (question_tokens, answer_tokens)
     )
-    likelihoods: NDArray[np.float32] = (ratios / question_lengths + of_answers / answer_lengths).astype(
-        np.float32
-    )
+    likelihoods: Float32s = (ratios / question_lengths + of_answers / answer_lengths).astype(np.float32)
     return likelihoods
 
 
-def _alone(
-    judge: LikelihoodJudge, cue: str, texts: Sequence[Prompt], batch_tokens: int | None
-) -> NDArray[np.float64]:
+def _alone(judge: LikelihoodJudge, cue: str, texts: Sequence[Prompt], batch_tokens: int | None) -> Float64s:
     """log p(text) of n texts behind the cue alone, ``(n,)``; each distinct one is computed once."""
     distinct = list(dict.fromkeys(texts))
     prompts = [judge.prompt("", cue, 0)] * len(distinct)
@@ -186,7 +181,7 @@ def log_likelihoods(
     *,
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
-) -> NDArray[np.float64]:
+) -> Float64s:
     """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64, at most 0, summed over their tokens.
 
     A prefix is computed once for all leads and texts behind it. No prefix without a lead is empty; a text
@@ -194,7 +189,7 @@ def log_likelihoods(
     the device, and no more than there is room for their logits.
     """
     device = judge.network.device
-    likelihoods: NDArray[np.float64] = np.zeros(len(texts))
+    likelihoods: Float64s = np.zeros(len(texts))
     leads = leads or [()] * len(texts)
     # A text's last token predicts nothing, so it is not computed.
     behind = [(*lead, *text[:-1]) for lead, text in zip(leads, texts, strict=True)]

@@ -17,7 +17,7 @@ from pairsmith.models.language.transformers_backend import SHARED_ATTENTION_TYPE
 
 _OPS = torch.ops.mkldnn
 """Not part of torch's documented interface: where an operator is missing, nothing is packed."""
-ROWS = 256
+PACKED_ROWS = 256
 """The batch size, in rows, that the layout is optimised for; other sizes work as well."""
 TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
 """Activations that compute the same formula, written in different ways."""
@@ -31,7 +31,7 @@ class PackedLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> None:
         super().__init__()
         self.out_features = weight.shape[0]
-        self._packed = _OPS._reorder_linear_weight(weight.detach().contiguous(), ROWS)
+        self._packed = _OPS._reorder_linear_weight(weight.detach().contiguous(), PACKED_ROWS)
         self._bias = None if bias is None else bias.detach()
         self._then: tuple[str, list[float], str] = ("gelu", [], "tanh") if gelu else ("none", [], "")
 

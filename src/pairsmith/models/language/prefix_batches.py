@@ -166,18 +166,18 @@ def places_and_targets(
     return places, targets
 
 
-class Predictions(threading.local):
+class PredictedPlaces(threading.local):
     """The places whose next tokens a model predicts: ``(n, 2)`` int64, row and column; None means all."""
 
     places: Tensor | None = None
 
 
-def predict_some(network: Any) -> Predictions:
-    """Make a causal model compute logits only at the places that are set in the returned ``Predictions``.
+def predict_some(network: Any) -> PredictedPlaces:
+    """Make a causal model compute logits only at the places that are set in the returned ``PredictedPlaces``.
 
     The logits are then ``(1, n, vocabulary)``. Each thread sets its own places.
     """
-    predictions = Predictions()
+    predictions = PredictedPlaces()
 
     def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
         if predictions.places is None:

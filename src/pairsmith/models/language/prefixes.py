@@ -16,7 +16,7 @@ SHARE = 1 / 8
 GAIN = 6
 """How many tokens longer than the next shorter one such a start must be to be used in its place."""
 
-LEAST = 32
+LEAST_SHARED = 32
 """The fewest tokens after a start that prompts must share for these to be computed once."""
 
 
@@ -67,15 +67,15 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
 def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[Prompt, list[Prompt]]:
     """Group prompts that begin with ``start`` by longer prefixes that are worth computing once.
 
-    Such a prefix has at least ``LEAST`` tokens after the start, and at least half of the tokens that the
-    longest prompt of its group has there. It is shorter than each prompt of the group, and sharing it saves
-    ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
+    Such a prefix has at least ``LEAST_SHARED`` tokens after the start, and at least half of the tokens that
+    the longest prompt of its group has there. It is shorter than each prompt of the group, and sharing it
+    saves ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
     """
     runs: list[list[Prompt]] = []
     longest = 0  # of the last run, without the start
     for prompt in sorted(set(prompts)):
         rest = len(prompt) - len(start)
-        least = max(LEAST, max(longest, rest) / 2)
+        least = max(LEAST_SHARED, max(longest, rest) / 2)
         if runs and len(_prefix_of([runs[-1][0], prompt])) - len(start) >= least:
             runs[-1].append(prompt)
             longest = max(longest, rest)

@@ -12,7 +12,7 @@ Prompt = tuple[int, ...]
 """The tokens of a prompt."""
 
 
-class Session(Protocol):
+class DecodingSession(Protocol):
     """Rows of text being continued, and the computed prompts they start from.
 
     Rows are numbered from 0; each holds the state of one prompt and of the tokens fed to it since.
@@ -74,5 +74,5 @@ class SteerableModel(Protocol):
     def rows_that_fit(self, tokens: int) -> int:
         """How many rows of ``tokens`` tokens each should be computed at once."""
 
-    def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> Session:
+    def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> DecodingSession:
         """A session of up to ``rows`` rows from these prompts, with up to ``tail`` tokens fed to each."""

@@ -22,16 +22,16 @@ from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, first_l
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.servers import server_of
 
-Way = Literal["plain", "certified", "reranked"]
+RemoteDecoding = Literal["plain", "certified", "reranked"]
 
 KEY = "PAIRSMITH_API_KEY"
-TRIES = 8
+MOST_ATTEMPTS = 8
 """The most times that a request is sent."""
 WAIT = 0.5
 """Seconds before a retry, randomly lengthened and doubled each time; a longer Retry-After is respected."""
 BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 """Status codes of responses after which a request is retried."""
-SECONDS = 120.0
+RESPONSE_SECONDS = 120.0
 """How many seconds a response may take."""
 
 _LOG = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class RemoteModel:
         name: str,
         cache: str | None = None,
         *,
-        way: Way = "certified",
+        way: RemoteDecoding = "certified",
         at_once: int = 16,
         listed: int = 20,
     ) -> None:
@@ -103,8 +103,10 @@ class RemoteModel:
         So it is also found at once whether there is a server.
         """
         try:
-            self._session.get(f"{self._base}/models", timeout=min(SECONDS, 10))
-            answer = self._session.get(f"{self._base.removesuffix('/v1')}/props", timeout=min(SECONDS, 10))
+            self._session.get(f"{self._base}/models", timeout=min(RESPONSE_SECONDS, 10))
+            answer = self._session.get(
+                f"{self._base.removesuffix('/v1')}/props", timeout=min(RESPONSE_SECONDS, 10)
+            )
         except self._errors as error:
             self._session.close()
             reason = first_line(error)
@@ -166,7 +168,7 @@ class RemoteModel:
         name = hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
         if self._cache and (kept := self._cache.get(name)) is not None:
             return json.loads(kept)
-        for number in range(TRIES):
+        for number in range(MOST_ATTEMPTS):
             text, pause = self._answer(url, path, body)
             if pause is None:
                 if self._cache:
@@ -176,7 +178,7 @@ class RemoteModel:
                 return answer
             # A random factor keeps many clients from retrying in step.
             pause = max(pause, WAIT * 2**number * (1 + random.random()))
-            if number == TRIES - 1 or self._stopped.is_set():
+            if number == MOST_ATTEMPTS - 1 or self._stopped.is_set():
                 break
             if number >= 2:  # faults that pass quickly are not reported
                 _LOG.warning("%s: %s; trying again in %.0f s", redacted(url), redacted(text[:100]), pause)
@@ -189,7 +191,7 @@ class RemoteModel:
     def _answer(self, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:
         """The response to one request and None, or what went wrong and the least time to wait."""
         try:
-            response = self._session.post(url, json=body, timeout=SECONDS)
+            response = self._session.post(url, json=body, timeout=RESPONSE_SECONDS)
         except self._errors as error:
             return first_line(error), 0.0
         if response.status_code in BUSY:

@@ -11,14 +11,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.certified import certified
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.remote import RemoteModel
-from pairsmith.models.language.sampling import Sampling, draw
+from pairsmith.models.language.sampling import Sampling, draw_tokens
 from pairsmith.models.language.steering import Choices
 from pairsmith.runs.seeds import uniforms
 
@@ -104,7 +104,7 @@ class RemoteDecoder:
                 group.ending = "uncertified"
                 break
             number = torch.from_numpy(self._number(group, len(drawn)))
-            drawn.append(int(draw(choices.kept, choices.tokens, number)))
+            drawn.append(int(draw_tokens(choices.kept, choices.tokens, number)))
             if self._sampling.stop[-1] in self._model.text_of(drawn[-1]):
                 group.text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
                 if stop:
@@ -117,7 +117,7 @@ class RemoteDecoder:
         group.text = self._model.decode(drawn) if drawn else ""
         return group
 
-    def _number(self, group: Group, place: int) -> NDArray[np.float64]:
+    def _number(self, group: Group, place: int) -> Float64s:
         """The random number of a group's draw at a place, ``(1,)``."""
         return uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([place]))
 

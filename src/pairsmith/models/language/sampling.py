@@ -60,7 +60,7 @@ def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return kept, tokens
 
 
-def draw(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
+def draw_tokens(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
     """Draw one token per row, ``(rows,)`` int64, by inverting the cumulative distribution.
 
     ``kept`` and ``tokens`` are from ``truncate``; ``uniforms`` are ``(rows,)`` float64 in [0, 1). No token of

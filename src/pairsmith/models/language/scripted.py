@@ -10,7 +10,7 @@ from pairsmith.models.language.protocols import Prompt
 Next = Callable[[str, str], Mapping[str, float]]
 """Maps (prompt, continuation so far) to the probability of each next token; tokens are single characters."""
 
-END = "\x00"
+END_CHARACTER = "\x00"
 
 
 class ScriptedModel:
@@ -18,7 +18,7 @@ class ScriptedModel:
 
     def __init__(self, following: Next, alphabet: str, *, context: int = 4096) -> None:
         self._following = following
-        self._alphabet = END + alphabet
+        self._alphabet = END_CHARACTER + alphabet
         self._number = {character: i for i, character in enumerate(self._alphabet)}
         self.name = self.revision = "scripted"
         self.vocab_size = len(self._alphabet)

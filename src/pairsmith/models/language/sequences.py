@@ -14,7 +14,7 @@ from torch import Tensor
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import moved
-from pairsmith.models.language.sampling import draw, truncate
+from pairsmith.models.language.sampling import draw_tokens, truncate
 from pairsmith.runs.seeds import uniforms
 
 _LIKELIEST = (256, 4096)
@@ -143,7 +143,7 @@ def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int,
     """Draw a token for each row, ``(rows,)`` int64, with its stream's number at this position."""
     kept, tokens = nucleus(scores.softmax(dim=1), top_p)
     chances = uniforms(seed, names, np.full(len(names), place, np.int64))
-    return draw(kept, tokens, torch.from_numpy(chances).to(scores.device))
+    return draw_tokens(kept, tokens, torch.from_numpy(chances).to(scores.device))
 
 
 def _rules(config: Any, device: torch.device) -> Any:

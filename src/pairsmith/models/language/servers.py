@@ -10,7 +10,7 @@ from pairsmith.models.language.protocols import Prompt
 Ask = Callable[[str, dict[str, Any]], Any]
 """Sends a request, given its path and body, and returns the answer."""
 
-MANY = 1000
+LIKELIEST_TOKENS = 1000
 """How many of the likeliest tokens are searched for a token whose probability the server does not report."""
 
 CERTAIN = 1000.0
@@ -161,7 +161,7 @@ class LlamaCppServer(OpenAIServer):
                 if drawn and drawn["id"] == token:
                     sums[number] += float(drawn["logprob"])
                 else:
-                    (listed,) = self.likeliest([tuple(rows[number])], MANY)
+                    (listed,) = self.likeliest([tuple(rows[number])], LIKELIEST_TOKENS)
                     sums[number] += listed.get(token, min(listed.values()))
         return sums
 

@@ -52,11 +52,11 @@ class BeamCache(SharedCache):
 
 
 def can_share_beams(network: Any) -> bool:
-    """Whether ``search`` knows the attention of a model: it is decoder-only, of a known model type."""
+    """Whether ``search_shared_beams`` knows a model's attention: that of a decoder, of a known model type."""
     return not network.config.is_encoder_decoder and has_shared_attention(network)
 
 
-def search(network: Any, features: Mapping[str, Tensor], how: Any, rules: Any) -> Tensor:
+def search_shared_beams(network: Any, features: Mapping[str, Tensor], how: Any, rules: Any) -> Tensor:
     """The token sequences of a beam search, as ``network.generate`` returns them: texts with what follows.
 
     ``how`` is the ``GenerationConfig`` of the search, ``rules`` a ``LogitsProcessorList`` of further rules.

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
-from pairsmith.models.language.attention_plan import Plan, Tier, plan_step, rounded
+from pairsmith.models.language.attention_plan import Plan, Tier, plan_decoding_step, rounded_up
 from pairsmith.models.language.kv_store import LayerStates, Store
 
 ATTENTION = "pairsmith_shared_prompts"
@@ -50,7 +50,7 @@ class SharedCache(Cache):
         super().__init__(layers=[])
         self.starts = Store(*starts)
         self.slots = Store(rows if slots is None else slots, slot)
-        self._tails = Store(rounded(rows), tail)
+        self._tails = Store(rounded_up(rows), tail)
         self._start_of = torch.full((self.slots.count,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
         self._fed: list[int] = []  # tokens fed to each row
@@ -117,7 +117,7 @@ class SharedCache(Cache):
             (slots, slot, self.slots),
         ]
         rows = self._padded(len(fed))
-        self._plan = plan_step(stores, fed, self._tails.length, rows, device)
+        self._plan = plan_decoding_step(stores, fed, self._tails.length, rows, device)
         self._order, seen = (self._none, self._none) if self._shared else self._plan.in_order()
         token = _STEPPING.set(self)
         try:
@@ -129,7 +129,7 @@ class SharedCache(Cache):
 
     def _padded(self, rows: int) -> int:
         """The rows of a call of the model for so many real rows, padding included."""
-        return rounded(rows) if self._shared else rows
+        return rounded_up(rows) if self._shared else rows
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
         """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding rows are left out.

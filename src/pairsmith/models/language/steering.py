@@ -17,7 +17,7 @@ CANDIDATES = 64
 """How many of a main prompt's likeliest tokens are candidates with top-k; at least four times k."""
 NUCLEUS = 512
 """The number of candidates without top-k."""
-CHUNK = 16
+ROWS_AT_ONCE = 16
 """Rows whose normalisers are computed at once on a CPU: their float32 copy should fit its cache."""
 
 
@@ -29,7 +29,7 @@ class Choices:
     tokens: Tensor
 
 
-def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
+def token_choices(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
     """Find the tokens that each group may draw next, and their probabilities, which sum to 1.
 
     There are as many columns as the group with the most tokens needs. A group with logits that are not finite
@@ -136,7 +136,7 @@ def normalisers(logits: Tensor) -> Tensor:
     precision where logits are large.
     """
     parts = []
-    for part in torch.split(logits, CHUNK if logits.device.type == "cpu" else len(logits)):
+    for part in torch.split(logits, ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)):
         # One fused pass for the softmax; its largest probability gives the sum.
         largest = torch.softmax(part, dim=1, dtype=torch.float32).amax(dim=1)
         parts.append(torch.stack([part.amax(dim=1).float(), -largest.log()], dim=1))

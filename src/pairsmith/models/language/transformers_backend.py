@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers.cache_utils import DynamicCache
 
 from pairsmith.core.errors import ModelError, first_line
-from pairsmith.models.language.attention_plan import rounded
+from pairsmith.models.language.attention_plan import rounded_up
 from pairsmith.models.language.kv_store import LayerStates
 from pairsmith.models.language.prefixes import by_prefix, common_starts
 from pairsmith.models.language.protocols import Prompt
@@ -277,7 +277,7 @@ class TransformersSession:
         positions = self._cache.positions
         rows = len(tokens)
         if self._shared:
-            filler = (0, rounded(rows) - rows)
+            filler = (0, rounded_up(rows) - rows)
             tokens, positions = (torch.nn.functional.pad(x, filler) for x in (tokens, positions))
         with self._attention(), self._cache.step(self._device) as seen:
             output = self._model(

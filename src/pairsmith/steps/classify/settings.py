@@ -4,9 +4,23 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, TextsAtOnce, Workers, WorldSize
+from pairsmith.core.fields import (
+    Device,
+    Dtype,
+    Executor,
+    RankNumber,
+    RayAddress,
+    TextsAtOnce,
+    Workers,
+    WorldSize,
+)
 from pairsmith.core.settings import BY_CONTENT, Settings
-from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names, names_of
+from pairsmith.steps.evaluate.classification_settings import (
+    Classifier,
+    LabelNames,
+    check_names,
+    label_descriptions,
+)
 from pairsmith.steps.training.classifier_settings import TextColumn
 
 
@@ -39,7 +53,7 @@ class ClassifySettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: Annotated[
         int, Field(ge=1, le=100_000, description="Number of texts that are labelled and saved together.")
@@ -52,4 +66,4 @@ class ClassifySettings(Settings):
 
     def names(self) -> dict[str, list[str]]:
         """The descriptions of each label; empty for a trained classifier."""
-        return names_of(self.name)
+        return label_descriptions(self.name)

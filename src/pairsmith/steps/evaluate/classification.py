@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pairsmith.core.errors import InputError, choices, one_line
+from pairsmith.core.errors import InputError, known_names_hint, one_line
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.labelled_texts import read_labelled_texts, renamed
@@ -15,8 +15,8 @@ from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.results import (
     Evaluated,
-    at_splits,
     evaluate_once,
+    with_evaluation_splits,
     with_interval,
     written_by_program,
 )
@@ -38,7 +38,7 @@ def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) 
     many rows were left out as blank; ``trained_on``, how many of the texts the classifier was trained on; and
     ``by_program``, whether a program wrote the texts.
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     return evaluate_once(
         run,
         "evaluate classification",
@@ -94,7 +94,7 @@ def _unknown(settings: EvaluateClassificationSettings, unknown: Sequence[str], k
     said = f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; "
     mapped = {new: old for old, new in settings.mapping().items()}
     if unknown[0] in mapped:
-        return f"{said}--map {mapped[unknown[0]]}={unknown[0]}: {choices(unknown[0], known)}"
+        return f"{said}--map {mapped[unknown[0]]}={unknown[0]}: {known_names_hint(unknown[0], known)}"
     knows = "--name describes" if settings.name else "it knows"
     return f"{said}{knows} {', '.join(known)}; say for each which it is, as --map {unknown[0]}=LABEL"
 

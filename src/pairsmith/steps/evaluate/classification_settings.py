@@ -72,10 +72,10 @@ class EvaluateClassificationSettings(Settings):
 
     def names(self) -> dict[str, list[str]]:
         """The descriptions of each label; empty for a trained classifier."""
-        return names_of(self.name)
+        return label_descriptions(self.name)
 
 
-def names_of(given: Sequence[str]) -> dict[str, list[str]]:
+def label_descriptions(given: Sequence[str]) -> dict[str, list[str]]:
     """The descriptions of each label, from ``LABEL=TEXT``."""
     descriptions: dict[str, list[str]] = {}
     for label, _, text in (assignment.partition("=") for assignment in given):
@@ -86,7 +86,7 @@ def names_of(given: Sequence[str]) -> dict[str, list[str]]:
 def check_names(given: Sequence[str]) -> None:
     """Refuse what is not ``LABEL=TEXT``, and the description of a single label; for a validator."""
     check_assigned("name", given, "LABEL=TEXT")
-    if given and len(names_of(given)) < 2:
+    if given and len(label_descriptions(given)) < 2:
         raise ValueError("name has to be given for two labels or more")
 
 

@@ -15,7 +15,7 @@ from pairsmith.runs.storage import write_atomic
 from pairsmith.search.exact import Neighbours
 
 _FILE = "nearest-so-far.safetensors"
-SECONDS = 30.0
+WRITE_SECONDS = 30.0
 """Least time between two writes: with many queries the file has some hundred megabytes."""
 
 
@@ -49,7 +49,7 @@ class KeptSearch:
 
     def write(self, about: bytes, documents: int, nearest: list[Neighbours]) -> None:
         """Keep the nearest of the first ``documents`` documents, unless some were kept a moment ago."""
-        if time.monotonic() - self.written < SECONDS:
+        if time.monotonic() - self.written < WRITE_SECONDS:
             return
         tensors = {"about": torch.tensor(list(about)), "documents": torch.tensor(documents)}
         for block, neighbours in enumerate(nearest):

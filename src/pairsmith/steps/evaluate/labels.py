@@ -45,7 +45,7 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
 
 
 def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:
-    pairs = labelled_pairs(settings.data)
+    pairs = read_labelled_pairs(settings.data)
     encoder = load_sentence_encoder(settings.model, device=settings.device, dtype=settings.dtype)
     texts = sorted({text for first, second, _ in pairs for text in (first, second)})
     rows = {text: row for row, text in enumerate(texts)}
@@ -62,7 +62,7 @@ def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:
     ]
 
 
-def labelled_pairs(source: str) -> LabelledPairs:
+def read_labelled_pairs(source: str) -> LabelledPairs:
     """Read scored or labelled pairs, with the label as text."""
     pairs: list[tuple[str, str, str]] = []
     for where, row in open_source(source).rows():

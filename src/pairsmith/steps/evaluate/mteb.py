@@ -15,15 +15,15 @@ from pairsmith.runs import Run, hash_file, lock, resolve_dtype, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
-from pairsmith.steps.evaluate.results import RESULTS, Record, begin, read_about, read_finished
+from pairsmith.steps.evaluate.results import RESULTS, EvaluationRecord, begin, read_about, read_finished
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
 from pairsmith.steps.evaluate.sts import hash_pairs
 from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
-    from pairsmith.steps.evaluate.mteb_tasks import Encoder, Task
+    from pairsmith.steps.evaluate.mteb_tasks import Encoder, MtebTask
 
-FOLDER = "mteb"
+MTEB_FOLDER = "mteb"
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def with_mteb() -> None:
         raise MissingExtra("mteb", "eval")
 
 
-def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, str]]:
+def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["MtebTask"], dict[str, str]]:
     """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``."""
     from pairsmith.steps.evaluate.mteb_tasks import local_task, named_tasks, revisions
 
@@ -85,7 +85,7 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, st
     return tasks, inputs
 
 
-def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
+def load_mteb_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
     """The encoder, wrapped for mteb."""
     from pairsmith.steps.evaluate.mteb_tasks import Encoder
 
@@ -103,7 +103,7 @@ def mteb_table(results: Mapping[str, Any]) -> str:
 
 
 def _evaluated(
-    tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: Record | None
+    tasks: "list[MtebTask]", settings: EvaluateMtebSettings, run: Run, there: EvaluationRecord | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
     from pairsmith.steps.evaluate import mteb_tasks
@@ -113,16 +113,16 @@ def _evaluated(
     encoder: Encoder | None = None
     if there is None:
         with storage_errors(run.out):
-            remove_files(inside(run.out / FOLDER))
+            remove_files(inside(run.out / MTEB_FOLDER))
     for number, task in enumerate(tasks, start=1):
         name = task.metadata.name
-        file = f"{FOLDER}/{name}.json"
+        file = f"{MTEB_FOLDER}/{name}.json"
         path = run.out / file
         result = _done(path, there.files.get(file)) if there else None
         if result is None:
             run.progress.say(f"task {number}/{len(tasks)} · {name}")
             mteb_tasks.load_data(task)
-            encoder = encoder or load_encoder(settings, model_revision(settings.model), run.progress)
+            encoder = encoder or load_mteb_encoder(settings, model_revision(settings.model), run.progress)
             result = mteb_tasks.run_task(task, encoder, settings.batch_size)
             # The file is what mteb's own program writes, except for rounding.
             write_atomic(path, (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode())

@@ -29,7 +29,7 @@ from pairsmith.core.model_files import unsaid
 from pairsmith.core.progress import Progress
 from pairsmith.data.sts import StsSuite
 
-Task = Any
+MtebTask = Any
 """A task of mteb; the type checker ignores the library's classes."""
 
 VERSION: str = mteb.__version__
@@ -39,9 +39,9 @@ _METRIC = "cosine_spearman"
 _TOLD_TWICE = ("is superseded by", "is currently in beta", "has been renamed", "prompts")
 
 
-def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
+def named_tasks(names: Sequence[str], benchmark: str | None) -> list[MtebTask]:
     """The tasks with these names and those of the benchmark, each once."""
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, MtebTask] = {}
     # Their classes, as making all two thousand tasks takes seconds.
     classes = filter_tasks(TASK_LIST, exclude_superseded=False, exclude_private=False, exclude_beta=True)
     known = {task.metadata.name for task in classes}
@@ -65,7 +65,7 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
     return list(tasks.values())
 
 
-def local_task(suite: StsSuite) -> Task:
+def local_task(suite: StsSuite) -> MtebTask:
     """The pairs of ``suite``, of all its subsets together, as a task of mteb."""
     pairs = suite.pairs
     scores = [pair.score for pair in pairs]
@@ -98,7 +98,7 @@ def local_task(suite: StsSuite) -> Task:
     return task
 
 
-def revisions(task: Task) -> str:
+def revisions(task: MtebTask) -> str:
     """Which data a task uses: data set, revision, subsets and splits, or those of its subtasks."""
     if isinstance(task, AbsTaskAggregate):
         return " ".join(f"{subtask.metadata.name}={revisions(subtask)}" for subtask in task.tasks)
@@ -107,7 +107,7 @@ def revisions(task: Task) -> str:
     return " ".join([f"{about['path']}@{about.get('revision')}", *parts])
 
 
-def load_data(task: Task) -> None:
+def load_data(task: MtebTask) -> None:
     """Load a task's data from the Hub or its local cache."""
     if isinstance(task, AbsTaskAggregate):
         for subtask in task.tasks:
@@ -125,7 +125,7 @@ def load_data(task: Task) -> None:
         ) from error
 
 
-def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
+def run_task(task: MtebTask, encoder: "Encoder", batch_size: int) -> TaskResult:
     """Run a task whose data are loaded on ``encoder``; the data are unloaded afterwards."""
     name = task.metadata.name
     try:
@@ -155,7 +155,7 @@ def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
     return result
 
 
-def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
+def figures_of(task: MtebTask, result: TaskResult) -> dict[str, Any]:
     """A task's part of ``results.json``: the main score ×100, and that of each split and subset."""
     parts = {
         split: {subset["hf_subset"]: _percent(subset["main_score"]) for subset in subsets}
@@ -164,7 +164,7 @@ def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
     return {"main": _percent(result.get_score()), "metric": task.metadata.main_score, "splits": parts}
 
 
-def characters_of(task: Task) -> int:
+def characters_of(task: MtebTask) -> int:
     """The number of characters in a task's texts, from mteb's statistics; 0 where it has none."""
     if isinstance(task, AbsTaskAggregate):
         return sum(characters_of(subtask) for subtask in task.tasks)

@@ -12,7 +12,7 @@ from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
 from pairsmith.methods.quip.names import (
     TaggerOptions,
-    draw_examples,
+    draw_tagged_sentences,
     questions_for,
     tag_after_training,
     types_of,
@@ -21,7 +21,13 @@ from pairsmith.metrics.entities import entity_f1
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_line, over_splits
+from pairsmith.steps.evaluate.results import (
+    Evaluated,
+    evaluate_once,
+    mean_line,
+    over_splits,
+    with_evaluation_splits,
+)
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.shared import named
 
@@ -33,9 +39,9 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     first split with the last of ``start``; ``results.json``, which is returned, for ``random`` and
     ``questions`` the entity F1 ×100 (see ``over_splits``), and the ``count`` of test sentences.
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
-    sources = sources_of(settings)
+    sources = sentence_sources(settings)
     inputs = {name: hash_source(str(source)) for name, source in sources.items()}
     inputs |= {
         f"{name}, tags": hash_source(str(tags_beside(place(source))))
@@ -59,7 +65,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     )
 
 
-def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
+def sentence_sources(settings: EvaluateNerSettings) -> dict[str, str | Place]:
     """The sources of training sentences, one for all splits or one for each, and of test sentences."""
     if settings.train:
         return {"train": settings.train, "test": settings.data}
@@ -81,7 +87,7 @@ def few_and_test(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
     """The training sentences of each split, and the test sentences."""
-    *few, test = sources_of(settings).values()
+    *few, test = sentence_sources(settings).values()
     splits = [read_tagged(source) for source in few]
     if settings.whole:
         splits *= len(settings.splits)
@@ -94,7 +100,7 @@ def _draw(
     sentences: Sequence[TaggedSentence], settings: EvaluateNerSettings, seed: int
 ) -> list[TaggedSentence]:
     try:
-        return draw_examples(sentences, settings.shots, seed)
+        return draw_tagged_sentences(sentences, settings.shots, seed)
     except InputError as error:
         raise InputError(f"--train {settings.train}: {error}") from error
 

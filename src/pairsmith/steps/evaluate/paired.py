@@ -2,18 +2,29 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import DamagedError, FolderError, InputError
 from pairsmith.core.paths import Place, place, reaching, size_of
 from pairsmith.runs import model_display_name
-from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, Record, is_whole, read_about
+from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
+F = TypeVar("F")
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierEvaluation(Generic[F]):
+    """An evaluation to compare with: its folder, the name of its model, and its figures."""
+
+    folder: Place
+    model: str
+    figures: F
 
 
 def earlier_folder(
-    against: str, step: str, refuse_other: Callable[[str, Record, Mapping[str, Any]], None]
+    against: str, step: str, refuse_other: Callable[[str, EvaluationRecord, Mapping[str, Any]], None]
 ) -> tuple[Place, str]:
     """The folder that ``--against`` names, and the display name of the model that was evaluated there.
 
@@ -35,7 +46,7 @@ def earlier_folder(
     refuse_other(option, about, results)
     if not about.complete:
         raise FolderError(f"{option}: this evaluation is not finished; give its command again")
-    if not is_whole(folder, about):
+    if not is_intact(folder, about):
         raise DamagedError(
             f"{option}: {PREDICTIONS} has changed since it was written; evaluate its model again, with "
             "--fresh"

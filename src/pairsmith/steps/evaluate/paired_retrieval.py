@@ -1,7 +1,6 @@
 """An evaluation of retrieval beside an earlier one of the same data: differences over the same queries."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import FolderError, redacted
@@ -9,29 +8,23 @@ from pairsmith.core.paths import Place
 from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.steps.evaluate.paired import (
+    EarlierEvaluation,
     earlier_folder,
     paired_table,
     predictions_in,
     too_old,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import Record, mean_intervals
+from pairsmith.steps.evaluate.results import EvaluationRecord, mean_intervals
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]
 """The figures of n queries, ×100, by the names of ``MEASURES``; all in the order of the same queries."""
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """An evaluation to compare with: its folder, the name of its model, and its figures."""
-
-    folder: Place
-    model: str
-    figures: EachQuery
-
-
-def read_earlier(settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str) -> Earlier | None:
+def earlier_retrieval(
+    settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str
+) -> EarlierEvaluation[EachQuery] | None:
     """The evaluation that ``against`` names, if any; one of other data, or measured otherwise, is refused.
 
     ``digest`` is that of ``data``.
@@ -39,7 +32,7 @@ def read_earlier(settings: EvaluateRetrievalSettings, data: RetrievalSet, digest
     if settings.against is None:
         return None
 
-    def refuse_other(option: str, about: Record, results: Mapping[str, Any]) -> None:
+    def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
         if about.inputs.get("data") != digest:
             counts = [f"{results[name]:,} {name}" for name in ("queries", "documents") if name in results]
             raise FolderError(
@@ -56,7 +49,7 @@ def read_earlier(settings: EvaluateRetrievalSettings, data: RetrievalSet, digest
                 )
 
     folder, model = earlier_folder(settings.against, "evaluate retrieval", refuse_other)
-    return Earlier(folder, model, figures_in(folder, list(data.queries)))
+    return EarlierEvaluation(folder, model, figures_in(folder, list(data.queries)))
 
 
 def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
@@ -67,7 +60,9 @@ def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
     return {name: [float(rows[query][name]) for query in queries] for name in MEASURES}
 
 
-def compared(earlier: Earlier, figures: EachQuery, *, bootstrap: int, seed: int) -> dict[str, Any]:
+def retrieval_differences(
+    earlier: EarlierEvaluation[EachQuery], figures: EachQuery, *, bootstrap: int, seed: int
+) -> dict[str, Any]:
     """How much the figures are above those of the earlier evaluation, for ``results.json``.
 
     For each measure the mean ``difference`` over the queries, ×100, and ``difference_ci``, its 95 % interval:
@@ -88,6 +83,6 @@ def compared(earlier: Earlier, figures: EachQuery, *, bootstrap: int, seed: int)
 
 
 def retrieval_comparison(against: Mapping[str, Any]) -> str:
-    """What ``compared`` returned as a plain table, a line for each measure."""
+    """What ``retrieval_differences`` returned as a plain table, a line for each measure."""
     figures = {name: against[name] for name in MEASURES}
     return paired_table(against["folder"], against["model"], "queries", figures)

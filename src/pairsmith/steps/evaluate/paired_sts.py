@@ -1,7 +1,6 @@
 """An evaluation of sentence similarity beside an earlier one: differences over the same pairs (D11)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,29 +10,23 @@ from pairsmith.core.paths import Place
 from pairsmith.data.sts import StsSuite
 from pairsmith.methods.dino.evaluation import CosinesOfSuites, Figure, SuiteDifferences, score_differences
 from pairsmith.steps.evaluate.paired import (
+    EarlierEvaluation,
     earlier_folder,
     paired_table,
     predictions_in,
     too_old,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import Record
+from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
 WHOLE_RANGE = (-200.0, 200.0)
 """Where two correlations ×100 can differ, if no resample of a handful of pairs can be ranked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """An evaluation to compare with: its folder, the name of its model, and its cosines."""
-
-    folder: Place
-    model: str
-    cosines: CosinesOfSuites
-
-
-def read_earlier(settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str) -> Earlier | None:
+def earlier_sts(
+    settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str
+) -> EarlierEvaluation[CosinesOfSuites] | None:
     """The evaluation that ``against`` names, if any; one of other pairs is refused.
 
     ``digest`` is that of the pairs of ``suites``.
@@ -41,7 +34,7 @@ def read_earlier(settings: EvaluateStsSettings, suites: Sequence[StsSuite], dige
     if settings.against is None:
         return None
 
-    def refuse_other(option: str, about: Record, results: Mapping[str, Any]) -> None:
+    def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
         if about.inputs.get("data") == digest:
             return
         there = {
@@ -56,7 +49,7 @@ def read_earlier(settings: EvaluateStsSettings, suites: Sequence[StsSuite], dige
         )
 
     folder, model = earlier_folder(settings.against, "evaluate sts", refuse_other)
-    return Earlier(folder, model, cosines_in(folder, suites))
+    return EarlierEvaluation(folder, model, cosines_in(folder, suites))
 
 
 def _counts(pairs: Mapping[str, int]) -> str:
@@ -93,15 +86,20 @@ def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
     }
 
 
-def compared(
-    earlier: Earlier, suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int, seed: int
+def sts_differences(
+    earlier: EarlierEvaluation[CosinesOfSuites],
+    suites: Sequence[StsSuite],
+    cosines: CosinesOfSuites,
+    *,
+    bootstrap: int,
+    seed: int,
 ) -> dict[str, Any]:
     """How much the figures are above those of the earlier evaluation, for ``results.json``.
 
     ``suites`` has for each suite, under ``all`` and ``mean`` as in ``SuiteScores``, what ``with_verdict``
     returns of ``score_differences``.
     """
-    differences = score_differences(suites, cosines, earlier.cosines, bootstrap=bootstrap, seed=seed)
+    differences = score_differences(suites, cosines, earlier.figures, bootstrap=bootstrap, seed=seed)
     return {
         "folder": redacted(str(earlier.folder)),
         "model": earlier.model,
@@ -119,7 +117,7 @@ def _of_suite(differences: SuiteDifferences) -> dict[str, Any]:
 
 
 def sts_comparison(against: Mapping[str, Any]) -> str:
-    """What ``compared`` returned as a plain table, a line for each figure of each suite."""
+    """What ``sts_differences`` returned as a plain table, a line for each figure of each suite."""
     figures = {
         suite if name == "all" else f"{suite}, mean of subsets": difference
         for suite, by_figure in against["suites"].items()

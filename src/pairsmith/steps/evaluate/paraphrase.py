@@ -9,17 +9,17 @@ import numpy as np
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.judgements import read_judgements
-from pairsmith.data.paraphrases import labelled_pairs
+from pairsmith.data.paraphrases import paraphrase_pairs
 from pairsmith.methods.quip.paraphrase import detect_paraphrases, labels_of
 from pairsmith.metrics.auroc import auroc_draws
-from pairsmith.metrics.bootstrap import interval, rounded
+from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import (
     Evaluated,
-    at_splits,
     evaluate_once,
     over_splits,
+    with_evaluation_splits,
     with_interval,
 )
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
@@ -36,7 +36,7 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
     ``few_shot``, for ``frozen`` and ``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, and
     ``negatives learned from``; with human judgements the correlation ×100 of each layer (``layers``).
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     sources = {"data": settings.data, "judgements": settings.judgements, **training_sources(settings)}
     return evaluate_once(
         run,
@@ -50,7 +50,7 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
 
 
 def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> Evaluated:
-    pairs, negatives = labelled_pairs(settings.data, settings.seed)
+    pairs, negatives = paraphrase_pairs(settings.data, settings.seed)
     train = training_splits(settings) if settings.train else None
     judgements = read_judgements(settings.judgements) if settings.judgements else None
     encoder = load_token_encoder(settings.model, **load_options(settings))
@@ -76,7 +76,7 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> Evalua
         }
     figures |= {
         "auroc": round(100 * detected.auroc, 4),
-        "auroc_ci": rounded(interval(100 * draws)),
+        "auroc_ci": rounded_interval(interval(100 * draws)),
         "layer": detected.layer,
         "count": len(pairs),
         "positives": int(positive.sum()),

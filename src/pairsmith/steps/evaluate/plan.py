@@ -17,7 +17,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.documents import Document
 from pairsmith.data.labelled_texts import read_labelled_texts
-from pairsmith.data.paraphrases import labelled_pairs, read_paraphrases
+from pairsmith.data.paraphrases import paraphrase_pairs, read_paraphrases
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.sentiment import read_opinions
 from pairsmith.data.splits import to_measure_on
@@ -29,15 +29,15 @@ from pairsmith.methods.quip.names import tag_after_training
 from pairsmith.methods.quip.paraphrase import EPOCHS, fine_tune, last_layers, paraphrase_scores
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.reader import answer, load_reader
+from pairsmith.models.span_answers import text_vectors
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.models.span_reader import text_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.mteb import load_encoder, tasks_of, with_mteb
+from pairsmith.steps.evaluate.mteb import load_mteb_encoder, tasks_of, with_mteb
 from pairsmith.steps.evaluate.ner import few_and_test, tagger_encoder, tagger_options
 from pairsmith.steps.evaluate.qa import answerer
-from pairsmith.steps.evaluate.results import at_splits
+from pairsmith.steps.evaluate.results import with_evaluation_splits
 from pairsmith.steps.evaluate.retrieval import retrieval_data
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import searcher
@@ -58,10 +58,10 @@ from pairsmith.steps.evaluate.transfer_settings import (
 )
 from pairsmith.steps.planning import (
     counted,
+    evenly_spaced,
     first_passages,
     has_no_sample,
     load_text_encoder,
-    spread,
     timed,
 )
 from pairsmith.steps.shared import load_options
@@ -93,7 +93,7 @@ def _of_sample(
 
     ``load`` and ``few`` are as for ``timed``; ``size_of`` gives the bytes of an item's prediction.
     """
-    loading, per_item, _ = timed(load, spread(items, most), few)
+    loading, per_item, _ = timed(load, evenly_spaced(items, most), few)
     return _estimate(loading + per_item * count, sum(map(size_of, items)) * count // max(1, len(items)))
 
 
@@ -102,7 +102,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
     suites = read_sts(settings.data, settings.suites or None)
     texts = distinct_texts(suites)
     load = partial(encoder_of, settings, Silent())
-    loading, per_text, _ = timed(load, spread(texts, CALIBRATION_SENTENCES), settings.batch_size)
+    loading, per_text, _ = timed(load, evenly_spaced(texts, CALIBRATION_SENTENCES), settings.batch_size)
     sizes = [len(pairs) for suite in suites for pairs in suite.subsets.values()]
     drawn = sum(sizes) * (1 if len(sizes) == len(suites) else 2)  # the subsets, and each suite as a whole
     values, rng = np.arange(max(sizes, default=1), dtype=np.float64), np.random.default_rng(0)
@@ -125,7 +125,7 @@ def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before)
         search = searcher(settings, Silent())
         return lambda sample: search(sample, sample[:1], 1)
 
-    loading, per_text, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
+    loading, per_text, _ = timed(load, evenly_spaced(texts, CALIBRATION_SENTENCES))
     return _estimate(loading + per_text * count, queries * (300 + 30 * settings.keep))
 
 
@@ -160,7 +160,7 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estim
     ]
 
     def load() -> Callable[[Sequence[str]], object]:
-        encoder = load_encoder(settings, "", Silent()).model
+        encoder = load_mteb_encoder(settings, "", Silent()).model
         return partial(encoder.encode, batch_size=settings.batch_size, show_progress_bar=False)
 
     with told_in_lines(Silent().say):
@@ -173,12 +173,12 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estim
 
 def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before) -> Estimate:
     """Answer a sample of the questions."""
-    settings = at_splits(settings)
+    settings = with_evaluation_splits(settings)
     questions = list(read_questions(settings.data))
 
     def load() -> Callable[[Sequence[Question]], object]:
         answers: Callable[..., object]
-        if settings.model in before:  # a bi-encoder would be quicker than this reader
+        if settings.model in before:  # a student would be quicker than this reader
             reader = load_reader(settings.model, fresh_head=True, **load_options(settings))
             answers = partial(answer, reader, batch_size=settings.batch_size)
         else:
@@ -201,7 +201,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before) -> Estimate:
 
 def plan_evaluate_summaries(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     """Summarise a sample of the documents."""
-    settings = at_splits(settings)
+    settings = with_evaluation_splits(settings)
     documents = labelled_documents(settings.data, None if settings.data in before else settings.limit)
     count = counted(settings.data, before, len(documents))
 
@@ -221,13 +221,13 @@ def plan_evaluate_summaries(settings: EvaluateSummariesSettings, before: Before)
 
 def plan_evaluate_paraphrase(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
     """Score a sample of the pairs, and fine-tune for an epoch, whose time depends on the splits alone."""
-    settings = at_splits(settings)
+    settings = with_evaluation_splits(settings)
     if settings.data in before:  # all pairs of a sample may have the same label
         pairs = list(read_paraphrases(settings.data))
         sides = 1 if any(pair.label is not None for pair in pairs) else 2  # as many negatives are sampled
         count = sides * counted(settings.data, before, len(pairs))
     else:
-        pairs, _ = labelled_pairs(settings.data, settings.seed)
+        pairs, _ = paraphrase_pairs(settings.data, settings.seed)
         count = len(pairs)
     judged = 0
     if judgements := settings.judgements:
@@ -253,7 +253,7 @@ def plan_evaluate_paraphrase(settings: EvaluateParaphraseSettings, before: Befor
         )
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
-    warming, per_pair, _ = timed(lambda: score, spread(pairs, CALIBRATION_PAIRS))
+    warming, per_pair, _ = timed(lambda: score, evenly_spaced(pairs, CALIBRATION_PAIRS))
     seconds += warming + per_pair * (count * rounds + judged)
     size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs)
     return _estimate(seconds, size * count // len(pairs))
@@ -261,7 +261,7 @@ def plan_evaluate_paraphrase(settings: EvaluateParaphraseSettings, before: Befor
 
 def plan_evaluate_sentiment(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     """Encode a sample of the texts."""
-    settings = at_splits(settings)
+    settings = with_evaluation_splits(settings)
     # All texts of a sample may have the same label.
     opinions = read_opinions(settings.data) if settings.data in before else labelled_opinions(settings.data)
     texts = [opinion.text for opinion in opinions]
@@ -280,7 +280,7 @@ def plan_evaluate_sentiment(settings: EvaluateSentimentSettings, before: Before)
 
 def plan_evaluate_classification(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     """Encode a sample of the texts."""
-    settings = at_splits(settings)
+    settings = with_evaluation_splits(settings)
     texts = read_labelled_texts(
         settings.data, text_column=settings.text_column, label_column=settings.label_column
     ).texts
@@ -291,9 +291,9 @@ def plan_evaluate_classification(settings: EvaluateClassificationSettings, befor
 
 def plan_evaluate_ner(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation."""
-    settings = at_splits(settings)
+    settings = with_evaluation_splits(settings)
     splits, test = few_and_test(settings)
-    sample, few = spread(test, CALIBRATION_PAIRS), spread(splits[0], CALIBRATION_PAIRS)
+    sample, few = evenly_spaced(test, CALIBRATION_PAIRS), evenly_spaced(splits[0], CALIBRATION_PAIRS)
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
         begun = time.monotonic()

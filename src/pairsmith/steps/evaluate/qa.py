@@ -14,10 +14,10 @@ from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.storage import JSON
 from pairsmith.steps.evaluate.results import (
     Evaluated,
-    at_splits,
     evaluate_once,
     hash_rows,
     mean_intervals,
+    with_evaluation_splits,
     with_interval,
 )
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
@@ -63,7 +63,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     returned, ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of
     questions.
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
 
     def compute() -> Evaluated:
@@ -88,7 +88,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
 def answer_all(
     settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
 ) -> list[Answered]:
-    """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7)."""
+    """Answer all questions, in order, with the model of ``settings``, a reader or a student (Q7)."""
     answers = answerer(settings)
     with progress.task("answer", len(questions), "questions") as bar:
         predictions = answers(
@@ -104,15 +104,15 @@ def answer_all(
 
 
 def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
-    """A function that answers questions as ``answer`` does, with a reader or a bi-encoder."""
+    """A function that answers questions as ``answer`` does, with a reader or a student."""
     from pairsmith.models.reader import answer, load_reader
+    from pairsmith.models.span_answers import answer_with_span_encoder
     from pairsmith.models.span_encoder import load_span_encoder
     from pairsmith.models.span_heads import heads_kind
-    from pairsmith.models.span_reader import answer_by_vectors
 
     how = load_options(settings)
     if heads_kind(resolve_model(settings.model)) == "questions":
-        return partial(answer_by_vectors, load_span_encoder(settings.model, **how))
+        return partial(answer_with_span_encoder, load_span_encoder(settings.model, **how))
     return partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
 
 

@@ -7,12 +7,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from pydantic import Field
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import FolderError, StorageError, redacted_values
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
-from pairsmith.metrics.bootstrap import Floats, interval, rounded
+from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -29,14 +30,14 @@ AGAINST = "against"
 """The figures of ``results.json`` that compare an evaluation with another one."""
 
 Figures = Mapping[str, Any]
-Predictions = Iterable[Mapping[str, Any]]
-Evaluated = tuple[Figures, Predictions | None]
+PredictionRows = Iterable[Mapping[str, Any]]
+Evaluated = tuple[Figures, PredictionRows | None]
 """The figures of ``results.json``, and a line of ``predictions.jsonl`` for each row; None: no such file."""
 
 S = TypeVar("S", bound=Settings)
 
 
-def at_splits(settings: S, say: Say | None = None) -> S:
+def with_evaluation_splits(settings: S, say: Say | None = None) -> S:
     """The settings with a split named for each folder with several: ``test``, or ``train`` to train on.
 
     ``say`` is called with a message on the splits that are not used, if there are any.
@@ -78,7 +79,7 @@ class Kept(Protocol):
         """Remove what was kept."""
 
 
-class Record(Manifest):
+class EvaluationRecord(Manifest):
     """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
 
     files: dict[str, str] = Field(default_factory=dict)
@@ -146,15 +147,15 @@ def evaluate_once(
     return results
 
 
-def read_about(out: Place) -> Record:
+def read_about(out: Place) -> EvaluationRecord:
     """The record of what the results in ``out`` were computed from."""
     try:
-        return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
+        return EvaluationRecord.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error
 
 
-def is_whole(out: Place, record: Record) -> bool:
+def is_intact(out: Place, record: EvaluationRecord) -> bool:
     """Whether the results are complete and the files beside them unchanged."""
     with reaching(out, StorageError):
         return record.complete and all(
@@ -163,12 +164,12 @@ def is_whole(out: Place, record: Record) -> bool:
         )
 
 
-def read_finished(run: Run, there: Record | None) -> dict[str, Any] | None:
+def read_finished(run: Run, there: EvaluationRecord | None) -> dict[str, Any] | None:
     """The results that the run's folder holds; None if they are to be computed.
 
     ``there`` is the record that ``claim`` found in the folder.
     """
-    if there is None or run.fresh or not is_whole(run.out, there):
+    if there is None or run.fresh or not is_intact(run.out, there):
         return None
     run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
     results: dict[str, Any] = json.loads((run.out / RESULTS).read_bytes())
@@ -182,7 +183,7 @@ def begin(run: Run, about: Mapping[str, Any]) -> None:
 
 
 def write_results(
-    run: Run, figures: Figures, predictions: Predictions | None, about: Mapping[str, Any]
+    run: Run, figures: Figures, predictions: PredictionRows | None, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write both files, in an order that lets a run stopped at any moment be continued.
 
@@ -209,13 +210,13 @@ def mean_intervals(
     ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
     resamples, is 0.
     """
-    worth: Floats = np.array(list(figures.values()), np.float64)  # (names, n)
+    worth: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
     count = worth.shape[1]
     rng = np.random.default_rng(seed)
-    draws: Floats = np.empty((bootstrap, len(figures)))
+    draws: Float64s = np.empty((bootstrap, len(figures)))
     for draw in draws:
         draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
-    return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(figures)}
+    return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

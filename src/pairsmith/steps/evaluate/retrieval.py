@@ -16,12 +16,13 @@ from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.steps.evaluate.kept_search import KeptSearch
+from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import (
-    Earlier,
-    compared,
+    EachQuery,
+    earlier_retrieval,
     figures_in,
-    read_earlier,
     retrieval_comparison,
+    retrieval_differences,
 )
 from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
@@ -43,8 +44,8 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
     could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
     documents that were retrieved first. A search by vectors that was stopped goes on behind the last
-    ``TOGETHER`` documents that it had finished. With ``against`` the results have what ``compared`` returns
-    under this name.
+    ``DOCUMENTS_AT_ONCE`` documents that it had finished. With ``against`` the results have what
+    ``retrieval_differences`` returns under this name.
     """
     settings = resolve_dtype(settings, run)
     if settings.model.startswith(GLOVE):
@@ -59,7 +60,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     digest = data.digest()
     if settings.against is not None:
         refuse_source(run, against=settings.against)
-    earlier = read_earlier(settings, data, digest)
+    earlier = earlier_retrieval(settings, data, digest)
     kept = None if settings.model == BM25 else KeptSearch(run.out)
     results = evaluate_once(
         run,
@@ -115,7 +116,10 @@ def _compute(
 
 
 def _compared_with(
-    earlier: Earlier | None, settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run
+    earlier: EarlierEvaluation[EachQuery] | None,
+    settings: EvaluateRetrievalSettings,
+    data: RetrievalSet,
+    run: Run,
 ) -> dict[str, Any] | None:
     """The comparison with an earlier evaluation; None where none is given."""
     if earlier is None:
@@ -126,7 +130,7 @@ def _compared_with(
             "hint and no more"
         )
     own = figures_in(run.out, list(data.queries))
-    return compared(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)
+    return retrieval_differences(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)
 
 
 def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:

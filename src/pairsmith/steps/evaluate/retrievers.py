@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
 from pairsmith.core.model_names import PoolingName, file_of, resolve_model
 from pairsmith.core.progress import Progress
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Places = NDArray[np.int64]
-Scores = NDArray[np.float32]
-Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Scores]]
+Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Float32s]]
 """Ranks documents for queries: from both and a depth to the arrays of ``Rankings``."""
 
-TOGETHER = 20_000
+DOCUMENTS_AT_ONCE = 20_000
 """Documents whose vectors are held at once, and after which the nearest are kept."""
-QUERIES = 2_048
+QUERIES_AT_ONCE = 2_048
 """Queries whose nearest documents are searched for at once."""
 _OTHER_KINDS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
 """How the classes of models that are no encoders end."""
@@ -55,7 +55,7 @@ class Rankings:
 
     documents: Sequence[str]
     places: Places
-    scores: Scores
+    scores: Float32s
 
     def best(self, query: int, count: int) -> Iterator[tuple[str, float]]:
         """The first documents retrieved for a query, each with its score; fewer if fewer were retrieved."""
@@ -190,20 +190,20 @@ def by_vectors(
     batch_size: int,
     progress: Progress,
     kept: KeptSearch | None = None,
-) -> tuple[Places, Scores]:
+) -> tuple[Places, Float32s]:
     """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
 
-    The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores; then
-    the nearest so far are ``kept``.
+    The vectors of ``DOCUMENTS_AT_ONCE`` documents are held at a time, among which equal texts have equal
+    scores; then the nearest so far are ``kept``.
     """
     about = digest_of(str(depth), queries, documents) if kept else b""
     searched, best = kept.read(about) if kept else (0, [])
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
-        encode = partial(side_vectors, encoder, batch_size=batch_size, advance=bar.advance)
-        x = torch.split(encode(queries, "query"), QUERIES)
+        encode = partial(comparison_vectors, encoder, batch_size=batch_size, advance=bar.advance)
+        x = torch.split(encode(queries, "query"), QUERIES_AT_ONCE)
         bar.skip(searched)
-        for first in range(searched, len(documents), TOGETHER):
-            y = encode(documents[first : first + TOGETHER], "document")
+        for first in range(searched, len(documents), DOCUMENTS_AT_ONCE):
+            y = encode(documents[first : first + DOCUMENTS_AT_ONCE], "document")
             best = [nearest_with(some, y, first, before, depth) for some, before in zip_longest(x, best)]
             if kept and first + len(y) < len(documents):
                 kept.write(about, first + len(y), best)
@@ -225,7 +225,7 @@ def nearest_with(
     return merged([before, neighbours], depth) if before else neighbours
 
 
-def side_vectors(
+def comparison_vectors(
     encoder: "SentenceTransformer",
     texts: Sequence[str],
     side: Side,
@@ -259,7 +259,7 @@ def bm25_revision() -> str:
 
 def by_bm25(
     documents: Sequence[str], queries: Sequence[str], depth: int, *, language: Language, progress: Progress
-) -> tuple[Places, Scores]:
+) -> tuple[Places, Float32s]:
     """The ``depth`` documents with the highest BM25 for each query; only those that share a word with it.
 
     See ``WordIndex``.
@@ -296,7 +296,7 @@ class WordIndex:
 
     def best(
         self, queries: Sequence[str], depth: int, advance: Callable[[int], None] = lambda _: None
-    ) -> tuple[Places, Scores]:
+    ) -> tuple[Places, Float32s]:
         """The ``depth`` documents with the highest BM25 for each query, as the arrays of ``Rankings``."""
         places = np.full((len(queries), depth), -1, np.int64)
         scores = np.full((len(queries), depth), -np.inf, np.float32)

@@ -24,7 +24,13 @@ from pairsmith.models.heads import TextModel, load_with_head
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
+from pairsmith.steps.evaluate.results import (
+    Evaluated,
+    evaluate_once,
+    mean_and_error,
+    mean_line,
+    with_evaluation_splits,
+)
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.shared import load_options, named
 
@@ -39,7 +45,7 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
     the accuracy of each of the ``prompts``, and ``best_prompt``; for ``ranking`` mean, error and prompts of
     the ``auroc`` ×100, which no calibration changes; and the ``count`` of texts.
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     return evaluate_once(
         run,
         "evaluate sentiment",

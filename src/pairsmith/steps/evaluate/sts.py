@@ -11,16 +11,16 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import Encode, scores_of_cosines, sts_cosines
+from pairsmith.methods.dino.evaluation import CosinesOfSuites, Encode, scores_of_cosines, sts_cosines
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_sts import (
-    Earlier,
-    compared,
     cosines_in,
+    earlier_sts,
     predictions,
-    read_earlier,
     sts_comparison,
+    sts_differences,
 )
 from pairsmith.steps.evaluate.results import (
     AGAINST,
@@ -40,7 +40,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
     They have a key per suite (see ``SuiteScores``), and ``about``. Of an encoder that ``train-encoder`` wrote
     a suite has ``trained_on``, too: how many of its pairs were learned. ``predictions.jsonl`` has the cosine
-    of each pair. With ``against`` the results have what ``compared`` returns under this name.
+    of each pair. With ``against`` the results have what ``sts_differences`` returns under this name.
     """
     settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
@@ -52,7 +52,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
             raise SettingsError(
                 f"--against takes no test set that is called {AGAINST} itself; give its file another name"
             )
-    earlier = read_earlier(settings, suites, digest)
+    earlier = earlier_sts(settings, suites, digest)
     for suite in suites:
         if len(suite.pairs) < FEW_PAIRS:
             run.progress.say(
@@ -77,12 +77,15 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
 
 
 def _compared_with(
-    earlier: Earlier | None, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
+    earlier: EarlierEvaluation[CosinesOfSuites] | None,
+    settings: EvaluateStsSettings,
+    suites: Sequence[StsSuite],
+    run: Run,
 ) -> dict[str, Any] | None:
     if earlier is None:
         return None
     own = cosines_in(run.out, suites)
-    return compared(earlier, suites, own, bootstrap=settings.bootstrap, seed=settings.seed)
+    return sts_differences(earlier, suites, own, bootstrap=settings.bootstrap, seed=settings.seed)
 
 
 def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress: Progress) -> Evaluated:

@@ -14,10 +14,10 @@ from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, r
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.steps.evaluate.results import (
     Evaluated,
-    at_splits,
     evaluate_once,
     hash_rows,
     mean_intervals,
+    with_evaluation_splits,
     with_interval,
 )
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
@@ -32,13 +32,13 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
     ``results.json``, which is returned (see ``summary_figures``), and ``predictions.jsonl`` (id, summary,
     reference, rougeL) are written into the run's folder.
     """
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
     check_rouge()
     documents = labelled_documents(settings.data, settings.limit)
 
     def compute() -> Evaluated:
         written = summarizer(settings, run.progress)([document.document for document in documents])
-        scores = compare(written, documents)
+        scores = summary_rouge(written, documents)
         figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
         return figures, [
             {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(figure, 4)}
@@ -81,17 +81,17 @@ def summarizer(
     sentences = lead_count(settings.model)
     if sentences is not None:
         return partial(lead_summaries, count=sentences)
-    from pairsmith.models.summarizer import load_summarizer, summarize
+    from pairsmith.models.text_generator import generate_outputs, load_text_generator
 
-    model = load_summarizer(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
+    model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
 
     def write(documents: Sequence[str]) -> list[str]:
         with progress.task("summarize", len(documents), "documents") as bar:
-            return summarize(
+            return generate_outputs(
                 model,
                 documents,
                 beams=settings.beams,
-                summary_tokens=settings.summary_tokens,
+                output_tokens=settings.summary_tokens,
                 batch_size=settings.batch_size,
                 advance=bar.advance,
             )
@@ -104,7 +104,7 @@ def lead_summaries(documents: Sequence[str], count: int | None) -> list[str]:
     return ["\n".join(sentence.text for sentence in split_sentences(text)[:count]) for text in documents]
 
 
-def compare(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
+def summary_rouge(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
     """ROUGE F of summaries against the reference summaries, with one sentence a line for ROUGE-Lsum."""
     references = [document.summary for document in documents]
     return rouge_scores(lead_summaries(written, None), lead_summaries(references, None))
@@ -122,7 +122,7 @@ def summary_figures(
     They are ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``, F, each with its 95 % interval
     (``rouge1_ci``), from ``bootstrap`` resamples of the documents; ``count`` of documents; ``settings`` of
     ROUGE; ``abstractiveness``: ROUGE precision of the ``written`` summaries and, for comparison, of the
-    ``gold`` ones against their documents. ``scores`` are those of ``compare``.
+    ``gold`` ones against their documents. ``scores`` are those of ``summary_rouge``.
     """
     sources = [document.document for document in documents]
     copied = {

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, reaching
-from pairsmith.data.paraphrases import Paraphrase, labelled_pairs
+from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs
 from pairsmith.data.sources import plain_or_gzip, read_lines
-from pairsmith.methods.quip.paraphrase import draw_examples
+from pairsmith.methods.quip.paraphrase import draw_paraphrases
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
 
@@ -40,11 +40,11 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
     assert settings.train is not None
     sources = training_sources(settings)
     if _has_splits(settings.train):
-        read = [labelled_pairs(source, settings.seed) for source in sources.values()]
+        read = [paraphrase_pairs(source, settings.seed) for source in sources.values()]
         origins = {negatives for _, negatives in read}
         splits = {n: pairs for n, (pairs, _) in zip(settings.splits, read, strict=True)}
         return TrainingSplits(splits, "sampled" if "sampled" in origins else "people")
-    pairs, negatives = labelled_pairs(settings.train, settings.seed)
+    pairs, negatives = paraphrase_pairs(settings.train, settings.seed)
     if not settings.ids:
         return TrainingSplits({n: _draw(pairs, settings, n) for n in settings.splits}, negatives)
     if negatives == "sampled":
@@ -69,7 +69,7 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
 
 def _draw(pairs: Sequence[Paraphrase], settings: EvaluateParaphraseSettings, split: int) -> list[Paraphrase]:
     try:
-        return draw_examples(pairs, settings.shots, split)
+        return draw_paraphrases(pairs, settings.shots, split)
     except InputError as error:
         raise InputError(f"--train {settings.train}: {error}") from error
 

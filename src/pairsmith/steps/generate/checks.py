@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.tasks import TaskSpec, label_text
 from pairsmith.methods.dino.method import rows_needed
-from pairsmith.models.language.remote import Way, is_remote
+from pairsmith.models.language.remote import RemoteDecoding, is_remote
 from pairsmith.steps.generate.settings import GenerateSettings
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
-def check(task: TaskSpec, settings: GenerateSettings) -> None:
+def check_settings(task: TaskSpec, settings: GenerateSettings) -> None:
     """Refuse settings that do not fit the task, before any text is generated."""
     if settings.rows is not None and settings.rows < rows_needed(task):
         raise SettingsError(
@@ -80,7 +80,7 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
         )
 
 
-def steering_of(task: TaskSpec, settings: GenerateSettings) -> Way:
+def steering_of(task: TaskSpec, settings: GenerateSettings) -> RemoteDecoding:
     """How a server's model is steered; plain sampling where there is nothing to steer against."""
     decay = settings.decoding(task.decoding).decay
     return settings.steering if decay and any(map(task.counters, task.label_names)) else "plain"

@@ -10,24 +10,27 @@ from pairsmith.data.tasks import TaskSpec, label_text
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.status import label_counts
 
-EXAMPLES = 3
+EXAMPLES_PER_LABEL = 3
 """How many texts of each label are shown."""
 
 _LONGEST = 90
 """Characters of a text that are shown."""
 
 
-class Examples:
+class ExamplePrinter:
     """Shows the first texts of each label, each once, as shards are saved."""
 
     def __init__(self, task: TaskSpec, progress: Progress) -> None:
         self._progress = progress
-        self._left = dict.fromkeys(task.written_names, EXAMPLES)
+        self._left = dict.fromkeys(task.written_names, EXAMPLES_PER_LABEL)
         self._colours = {name: number for number, name in enumerate(task.label_names)}
         self._width = max(map(len, task.label_names))
 
     def show(self, rows: pa.Table) -> None:
-        """Show the first texts of labels with fewer than ``EXAMPLES`` so far; ``rows`` is a shard's table."""
+        """Show the first texts of labels with fewer than ``EXAMPLES_PER_LABEL`` so far.
+
+        ``rows`` is a shard's table.
+        """
         for row in rows.to_pylist() if any(self._left.values()) else ():
             label = _label(row)
             if not self._left.get(label):

@@ -18,7 +18,7 @@ from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
-from pairsmith.steps.generate.checks import check
+from pairsmith.steps.generate.checks import check_settings
 from pairsmith.steps.generate.postprocess import read_input
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
@@ -39,7 +39,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     settings = least_work(settings)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
-    check(task, settings)
+    check_settings(task, settings)
     main = peak_memory()  # memory of the process that only commits, with several workers
     if settings.workers > 1 and settings.executor == "local":
         torch.set_num_threads(max(1, cores() // settings.workers))

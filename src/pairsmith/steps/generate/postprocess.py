@@ -129,7 +129,7 @@ def read_input(settings: PostprocessSettings, say: Say | None = None) -> Postpro
         return PostprocessInput(source, *read_labelled_rows(source))
     training_rows = open_training_rows(settings.data, "cleaned", say)
     manifest, table = training_rows.folder.manifest, training_rows.table()
-    schema, rows = rows_of(table, settings.data)
+    schema, rows = schema_and_rows(table, settings.data)
     origins = {}
     if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
         ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
@@ -156,7 +156,7 @@ def _is_finished(out: Place) -> bool:
         return False
 
 
-def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[GeneratedRow]]:
+def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[GeneratedRow]]:
     """The schema and the rows of a table."""
     columns = table.column_names
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # rows of a mixture have a source

@@ -31,16 +31,16 @@ from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.work import LostItem
-from pairsmith.steps.generate.checks import check, remarks, steering_of
-from pairsmith.steps.generate.closing import Examples, closing_lines
+from pairsmith.steps.generate.checks import check_settings, remarks, steering_of
+from pairsmith.steps.generate.closing import ExamplePrinter, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shards import Shard, first_items, growth, items_of, shards_of
+from pairsmith.steps.generate.shards import Shard, first_shard_inputs, growth, items_of, shards_of
 from pairsmith.steps.generate.until import generate_until
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
-ANSWERS = "answers.sqlite"
+ANSWERS_CACHE = "answers.sqlite"
 """The cache of a server's answers, in the run folder."""
 
 
@@ -56,7 +56,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     settings = resolve_dtype(settings, run)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
-    check(task, settings)
+    check_settings(task, settings)
     for remark in remarks(task):
         run.progress.say(remark)
     if settings.inputs:
@@ -69,7 +69,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     shards = shards_of(settings, decoding, shard_size)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-        examples = first_items(shards, settings.preview)
+        examples = first_shard_inputs(shards, settings.preview)
         run.progress.result(preview(task, model, examples, decoding, settings.seed))
         return None
     remote = is_remote(settings.model)
@@ -98,13 +98,13 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     if left and not remote:
         say_loading(run, settings.model)
     lost: list[LostItem[Shard]] = []
-    shown = Examples(task, run.progress)
+    shown = ExamplePrinter(task, run.progress)
     where = ExecutorChoice.of(settings)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
         bar.note = _saved(writer)
         keeps = remote and settings.executor != "ray" and isinstance(run.out, Path)
-        cache = str(run.out / ANSWERS) if keeps else None
+        cache = str(run.out / ANSWERS_CACHE) if keeps else None
         load = partial(load_worker, task, _for_workers(settings), revision, cache)
         for outcome in execute(load, todo, bar.advance, where, partial(run.tell, "worker")):
             if isinstance(outcome, LostItem):

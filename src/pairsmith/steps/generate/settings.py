@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
-from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, ShardBounds, WorldSize
+from pairsmith.core.fields import Device, Dtype, Executor, RankNumber, RayAddress, ShardBounds, WorldSize
 from pairsmith.core.settings import ADDED, BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
@@ -114,7 +114,7 @@ class GenerateSettings(Settings):
         "not depend on it.",
     )
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     # With shards of 8 in place of 40, SmolLM2 takes nearly twice as long on a processor.
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)

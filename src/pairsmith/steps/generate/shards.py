@@ -105,7 +105,7 @@ def _records(settings: GenerateSettings) -> Iterator[TextRecord]:
     return islice(chain.from_iterable(sources), settings.limit)
 
 
-def first_items(shards: Sequence[Shard], count: int) -> list[str] | range:
+def first_shard_inputs(shards: Sequence[Shard], count: int) -> list[str] | range:
     """The first ``count`` inputs of a pair task; the numbers of the first texts of a text task."""
     texts: list[str] = []
     for shard in shards:

@@ -18,7 +18,7 @@ from pairsmith.runs.status import label_counts
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.shared import naming_texts
 
-MOST = 5
+MOST_TIMES = 5
 """A run asks for at most this many times the texts that it would need if each were accepted."""
 
 Generate = Callable[[GenerateSettings, Run], DatasetFolder | None]
@@ -34,7 +34,7 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
     rows_each = _rows_each(settings, task)
     first = math.ceil(wanted / rows_each)
-    most = min(MOST * first, _inputs(settings, task))
+    most = min(MOST_TIMES * first, _inputs(settings, task))
     size = max(min(first, most), 0 if run.fresh else _size_there(run, task))
     while True:
         folder = generate(_of_size(settings, task, size), run)
@@ -51,7 +51,7 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
             )
             return folder
         # A twentieth more than the rate so far asks for, so that few rounds are needed.
-        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * rows_each / MOST)) + 1)
+        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * rows_each / MOST_TIMES)) + 1)
         run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; going on")
         run = replace(run, fresh=False)
 
@@ -77,7 +77,7 @@ def _of_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateS
 def _inputs(settings: GenerateSettings, task: TaskSpec) -> int:
     """How many inputs there are at most; a text task wants none."""
     if task.kind == "text":
-        return MOST * (settings.until or 0)
+        return MOST_TIMES * (settings.until or 0)
     every = chain.from_iterable(
         read_texts(source, columns=settings.column, remedy=naming_texts("column"))
         for source in settings.inputs

@@ -23,7 +23,7 @@ from pairsmith.search.exact import Neighbours, merged
 from pairsmith.search.margin import mean_cosine, with_neighbours
 from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
-from pairsmith.steps.mine.neighbours import looked_up
+from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup, ids_of_stored
 
@@ -56,7 +56,7 @@ def scored_candidates(
     With ``group_column`` a text of several groups has the number of the first one in all its pairs, so that
     it may be taken only once. Of each text of a group, the mean cosine is held in memory.
     """
-    most = looked_up(settings)
+    most = neighbours_per_side(settings)
     firsts = tuple(corpus.firsts() for corpus in corpora) if settings.group_column else None
     left_out = compared = 0
     runs = (run for table in tables for run in _runs_of_neighbours(table))
@@ -217,7 +217,7 @@ class NearFile:
 
 
 def _runs_of_neighbours(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
-    """Undo ``rows_of``: yields the group, the side, the first text's number and the neighbours."""
+    """Undo ``neighbour_rows``: yields the group, the side, the first text's number and the neighbours."""
     sides = table["side"].combine_chunks().dictionary_encode()
     keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
     borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]

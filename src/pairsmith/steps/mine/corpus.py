@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.documents import Document, read_documents
@@ -22,7 +22,7 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.methods.mining.units import answers_in_passages, sentences_of, unit_vectors
+from pairsmith.methods.mining.units import answers_in_passages, select_unit_vectors, sentences_of
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -30,7 +30,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.encoded import TEXTS, encoded_schema
+from pairsmith.steps.mine.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.mine.options import EncodingOptions, UnitOptions
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import hashes, load_options
@@ -249,16 +249,16 @@ def _load_encoder(
         share.finish()
         rejects = [reject for _, lost in pieces for reject in lost]
         style_probability = style.probability(vectors) if style and len(units) else None
-        return encoded(units, vectors, options, style_probability, rejects)
+        return encoded_rows(units, vectors, options, style_probability, rejects)
 
     return encode
 
 
-def encoded(
+def encoded_rows(
     units: Sequence[Unit],
-    vectors: NDArray[np.float32],
+    vectors: Float32s,
     options: EncodingOptions,
-    style_probability: NDArray[np.float32] | None = None,
+    style_probability: Float32s | None = None,
     rejects: Sequence[Reject] = (),
 ) -> RowsAndRejects:
     """Make rows of ``encoded_schema``; units of another style (M4) or without a direction become rejects.
@@ -271,7 +271,7 @@ def encoded(
             f"model {options.encoder}: gives a vector that is not finite for {units[place].where}; use "
             "--dtype float32"
         )
-    scaled = unit_vectors(vectors, style_probability, options.units.style)
+    scaled = select_unit_vectors(vectors, style_probability, options.units.style)
     lost = list(rejects)
     for place in np.flatnonzero(~scaled.kept).tolist():
         unit = units[place]
@@ -288,7 +288,7 @@ def encoded(
     offsets = np.arange(0, scaled.vectors.size + 1, width, dtype=np.int32)[: len(kept) + 1]
     columns = {
         "id": [text_id(unit.text) for unit in kept],
-        **{name: [getattr(unit, name) for unit in kept] for name in TEXTS.names if name != "id"},
+        **{name: [getattr(unit, name) for unit in kept] for name in ENCODED_TEXTS.names if name != "id"},
         "vector": pa.ListArray.from_arrays(
             offsets, pa.array(scaled.vectors.ravel().astype(options.vector_dtype))
         ),

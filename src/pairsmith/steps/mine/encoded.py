@@ -16,11 +16,11 @@ from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.sorting import ROWS, changes, first_of_each, stable_order
+from pairsmith.runs.sorting import ROWS_AT_ONCE, changes, first_of_each, stable_order
 from pairsmith.runs.storage import mapped_table, storage_errors
 from pairsmith.steps.vectors import VectorFile, new_file, some_rows
 
-TEXTS: pa.Schema = pa.schema(
+ENCODED_TEXTS: pa.Schema = pa.schema(
     [
         ("id", pa.string()), ("text", pa.string()), ("group", pa.string()),
         ("context", pa.string()), ("answer", pa.string()), ("answer_start", pa.int32()),
@@ -32,8 +32,8 @@ ALIGNED = 64
 
 
 def encoded_schema(vector_dtype: str) -> pa.Schema:
-    """The columns of an encoded corpus: those of ``TEXTS``, and the text's vector, of length 1."""
-    return TEXTS.append(pa.field("vector", pa.list_(pa.from_numpy_dtype(vector_dtype))))
+    """The columns of an encoded corpus: those of ``ENCODED_TEXTS``, and the text's vector, of length 1."""
+    return ENCODED_TEXTS.append(pa.field("vector", pa.list_(pa.from_numpy_dtype(vector_dtype))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class Encoded:
             seen += len(places)
         reason = f"repeats an earlier text of the {corpus}"
         tables = [to_table([], REJECT)]
-        for _, table in some_rows(self.folder, which, TEXTS.names):
+        for _, table in some_rows(self.folder, which, ENCODED_TEXTS.names):
             rows = [Reject.of(row["id"], DUPLICATE, reason, row) for row in table.to_pylist()]
             tables.append(to_table(rows, REJECT))
         return pa.concat_tables(tables)
 
     def texts(self) -> Iterator[pa.Table]:
         """The distinct texts without their vectors, in the order of their numbers, a shard at a time."""
-        return (table for _, table in some_rows(self.folder, self.distinct, TEXTS.names))
+        return (table for _, table in some_rows(self.folder, self.distinct, ENCODED_TEXTS.names))
 
 
 class _Groups:
@@ -162,17 +162,19 @@ class _Groups:
 
 
 def _slices(total: int) -> Iterator[slice]:
-    return (slice(start, min(start + ROWS, total)) for start in range(0, total, ROWS))
+    return (slice(start, min(start + ROWS_AT_ONCE, total)) for start in range(0, total, ROWS_AT_ONCE))
 
 
 class CorpusTexts:
     """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
 
     def __init__(self, encoded: Encoded, file: Path) -> None:
-        self._table = mapped_table(encoded.texts(), TEXTS, file)
+        self._table = mapped_table(encoded.texts(), ENCODED_TEXTS, file)
 
-    def rows(self, numbers: Sequence[int], columns: Sequence[str] = TEXTS.names) -> list[dict[str, Any]]:
-        """The rows of these texts, with columns of ``TEXTS``, in the order of the numbers."""
+    def rows(
+        self, numbers: Sequence[int], columns: Sequence[str] = ENCODED_TEXTS.names
+    ) -> list[dict[str, Any]]:
+        """The rows of these texts, with columns of ``ENCODED_TEXTS``, in the order of the numbers."""
         table = rows_at(self._table.select(list(columns)), np.asarray(numbers, np.int64))
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows

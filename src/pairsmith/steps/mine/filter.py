@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
@@ -58,7 +59,7 @@ from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
-TOGETHER = 5_000
+REJECTS_AT_ONCE = 5_000
 """Rejects whose texts are held in memory as Python objects at once."""
 
 
@@ -123,7 +124,7 @@ def _scores(
     inputs: Mapping[str, str],
     models: Mapping[str, str],
     run: Run,
-) -> NDArray[np.float32] | None:
+) -> Float32s | None:
     """The score of each pair, ``(n,)``, in the order of the pairs; ``task`` is that of their folder.
 
     None for a rank of an array job, which scores only its share.
@@ -149,8 +150,8 @@ def _scores(
 
 def _ranked(
     pairs: pa.Table,
-    scores: NDArray[np.float32],
-    targets: NDArray[np.float64] | None,
+    scores: Float32s,
+    targets: Float64s | None,
     columns: tuple[Numbers, Numbers],
     settings: FilterSettings,
     one_per: OnePer,
@@ -193,7 +194,9 @@ def _rejects(
 ) -> pa.Table:
     """The pairs with the numbers ``lost``, ``(n,)``, as rejects, each for its reason, ``(n,)``."""
     tables = [to_table([], REJECT)]
-    for numbers, why in zip(in_batches(lost, TOGETHER), in_batches(reasons, TOGETHER), strict=True):
+    for numbers, why in zip(
+        in_batches(lost, REJECTS_AT_ONCE), in_batches(reasons, REJECTS_AT_ONCE), strict=True
+    ):
         rows = rows_at(pairs, numbers).to_pylist()
         if rescored:
             values = ranking.values[numbers].tolist()
@@ -223,7 +226,7 @@ def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[st
     return one_per
 
 
-def _target_scores(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.float64] | None:
+def _target_scores(pairs: TrainingRows, settings: FilterSettings) -> Float64s | None:
     """The scores that generated pairs were written for; None where only the judge's scores rank the pairs."""
     source, names = pairs.folder, pairs.folder.schema().names
     generated = {"sentence1", "sentence2", "score"} <= set(names)
@@ -236,7 +239,7 @@ def _target_scores(pairs: TrainingRows, settings: FilterSettings) -> NDArray[np.
             f"{source.path}: --by agreement needs the columns sentence1, sentence2 and score; found "
             f"{', '.join(names)}"
         )
-    targets: NDArray[np.float64] = pairs.table(["score"])["score"].to_numpy().astype(np.float64)
+    targets: Float64s = pairs.table(["score"])["score"].to_numpy().astype(np.float64)
     if not (np.isfinite(targets) & (targets >= 0) & (targets <= 1)).all():
         raise InputError(
             f"{source.path}: scores of pairs must lie between 0 and 1; give --by score to ignore them"
@@ -248,7 +251,7 @@ def _numbers_of(
     pairs: TrainingRows,
     settings: FilterSettings,
     setting: Literal["beside", "rank_by"],
-    targets: NDArray[np.float64] | None,
+    targets: Float64s | None,
 ) -> Numbers:
     """The columns of numbers that a setting names; ``targets`` as for ``_ranked``."""
     where, option = pairs.folder.path, f"--{setting.replace('_', '-')}"
@@ -265,9 +268,9 @@ def _numbers_of(
 
 def _numbers(
     column: pa.ChunkedArray | None, name: str, names: Sequence[str], where: object, option: str
-) -> NDArray[np.float64]:
+) -> Float64s:
     """The values of the column ``name``, ``(n,)``, all finite; it is None where ``names`` lack it."""
-    values: NDArray[np.float64] = np.array([np.nan])
+    values: Float64s = np.array([np.nan])
     if column is not None and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         values = column.to_numpy().astype(float)
     if not np.isfinite(values).all():

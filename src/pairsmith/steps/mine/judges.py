@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import KindName, read_examples
+from pairsmith.data.examples import ExampleKind, read_examples
 from pairsmith.data.schemas import rows_at
 from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.metrics.similarity import cosine_similarity_rows
@@ -34,7 +34,7 @@ LEARNED_FROM = 2_000
 LEAST_SCORE = 0.7
 """Seeds that are scored lower are no positives."""
 
-Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
+Judge = Callable[[pa.Table, Advance], Float32s]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
 
 CUT: dict[str, JSON] = {"room": "in eighths"}
@@ -63,7 +63,7 @@ def cue_for(task: str) -> str:
     return "\nTL;DR: " if task == "summarization" else "\n\n"
 
 
-def warn_of_equal_scores(scores: NDArray[np.float32], unit: str, say: Callable[[str], None]) -> None:
+def warn_of_equal_scores(scores: Float32s, unit: str, say: Callable[[str], None]) -> None:
     """Say so where a judge gives all of several pairs, or of another unit, the same score, ``(n,)``."""
     if len(scores) > 1 and scores.min() == scores.max():
         say(
@@ -120,7 +120,7 @@ def load_judge(
         return _by_likelihood(model, options)
     cross = load_cross_encoder(model, fresh_head=untrained, **load_options(options))
 
-    def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
+    def scores(pairs: pa.Table, advance: Advance) -> Float32s:
         first, second = _texts(pairs)
         return score_pairs(cross, first, second, batch_tokens=options.batch_tokens, advance=advance)
 
@@ -151,7 +151,7 @@ def _by_vectors(model: str, options: JudgeOptions, examples: JudgeExamples | Non
         seeds, mined = (_vectors(encoder, pairs, options) for pairs in (examples.seeds, examples.mined))
         classifier = SeedClassifier.learn(seeds, mined)
 
-    def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
+    def scores(pairs: pa.Table, advance: Advance) -> Float32s:
         first, second = _vectors(encoder, pairs, options)
         advance(pairs.num_rows)
         if classifier:
@@ -169,7 +169,7 @@ def _encoder(model: str, options: JudgeOptions) -> "SentenceTransformer":
 
 def _vectors(
     encoder: "SentenceTransformer", pairs: pa.Table, options: JudgeOptions
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+) -> tuple[Float32s, Float32s]:
     """The vectors of both texts of each pair, ``(n, d)`` each.
 
     An encoder that distinguishes queries and documents encodes the columns input and output as ``mine`` does,
@@ -178,7 +178,7 @@ def _vectors(
     mined = "input" in pairs.column_names
     sides: tuple[Side | None, Side | None] = ("query", "document") if mined else (None, None)
 
-    def of(texts: Sequence[str], side: Side | None) -> NDArray[np.float32]:
+    def of(texts: Sequence[str], side: Side | None) -> Float32s:
         distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         vectors = encode_texts(encoder, list(distinct), side=side, batch_tokens=options.batch_tokens)
         if not np.isfinite(vectors).all():
@@ -191,7 +191,7 @@ def _vectors(
 
 def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) -> JudgeExamples:
     """The seeds, which ``source`` holds, and some of the pairs; ``task`` is that of the pairs' folder."""
-    kind: KindName = "summaries" if task == "summarization" else "pairs"
+    kind: ExampleKind = "summaries" if task == "summarization" else "pairs"
     if {"context", "answers"} <= set(pairs.column_names):
         kind = "reading"
     labelled = read_examples(source, kind)
@@ -223,7 +223,7 @@ def _by_likelihood(model: str, options: JudgeOptions) -> Judge:
 
     judge = load_likelihood_judge(model, **load_options(options))
 
-    def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
+    def scores(pairs: pa.Table, advance: Advance) -> Float32s:
         first, second = _texts(pairs)
         if {"answers", "context"} <= set(pairs.column_names):
             answers = [answer["text"][0] for answer in pairs["answers"].to_pylist()]

@@ -34,9 +34,9 @@ from pairsmith.steps.search_parts import (
     SearchBlock,
     SearchGroup,
     check_part_count,
+    neighbour_rows,
     parts_by_index,
     report_recall,
-    rows_of,
     together,
 )
 
@@ -54,7 +54,7 @@ def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
     return [SearchGroup(groups_x[name], groups_y[name]) for name in both]
 
 
-def parts(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
+def cut_search(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
     """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
     full_parts: list[Part] = []
     blocks: list[SearchBlock] = []
@@ -71,7 +71,7 @@ SPARE_OF_SUMMARIES = {"x": 28, "y": SPARE}
 """Neighbours looked up beyond k for kind summaries: a document's own sentences are among its nearest."""
 
 
-def looked_up(settings: MineSettings) -> dict[str, int]:
+def neighbours_per_side(settings: MineSettings) -> dict[str, int]:
     """How many nearest neighbours are looked up for an input, ``x``, and for an output, ``y``."""
     if settings.verbatim == "keep":
         return {"x": settings.k, "y": settings.k}
@@ -96,7 +96,7 @@ class SearchPlan:
 
 def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: int) -> SearchPlan:
     """Cut the search of vectors with so many numbers into parts; too many are a ``SettingsError``."""
-    neighbours = looked_up(settings)
+    neighbours = neighbours_per_side(settings)
     fields = {"index", "index_rows", "recall"} if settings.index else {"search_rows"}
     decides = {**settings.model_dump(mode="json", include=fields), "neighbours": dict(neighbours)}
     needed = 0
@@ -108,7 +108,7 @@ def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: in
             # Only where they split queries, so that folders from before queries were split are still known.
             decides["queries"] = queries
     else:
-        todo = parts(groups, settings.search_rows)
+        todo = cut_search(groups, settings.search_rows)
     check_part_count(todo, settings.index)
     return SearchPlan(todo, decides, needed)
 
@@ -213,7 +213,7 @@ def _load_search(
     x, y = x.local(), y.local()
     groups = shared_groups(x, y)
     device = torch.device(pick_device(settings.device))
-    most = looked_up(settings)
+    most = neighbours_per_side(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> RowsAndRejects:
@@ -227,7 +227,7 @@ def _load_search(
                 near, recall = indexes.search(
                     queries, all_others, block, most[block.side], recall=settings.recall, advance=advance
                 )
-                tables.append(rows_of(block.group, block.side, first, near, recall))
+                tables.append(neighbour_rows(block.group, block.side, first, near, recall))
                 continue
             near_x, near_y = two_way_search(
                 queries,
@@ -238,8 +238,8 @@ def _load_search(
                 advance=advance,
             )
             near_y.ids.add_(first)
-            tables.append(rows_of(block.group, "x", first, _first_columns(near_x, most["x"])))
-            tables.append(rows_of(block.group, "y", 0, _first_columns(near_y, most["y"])))
+            tables.append(neighbour_rows(block.group, "x", first, _first_columns(near_x, most["x"])))
+            tables.append(neighbour_rows(block.group, "y", 0, _first_columns(near_y, most["y"])))
         return pa.concat_tables(tables), to_table([], REJECT)
 
     return search

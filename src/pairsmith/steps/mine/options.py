@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings
 
-KindName = Literal["pairs", "reading", "summaries"]
+MiningKind = Literal["pairs", "reading", "summaries"]
 JudgeName = Literal["cross-encoder", "encoder", "likelihood", "likeness"]
 
 
@@ -39,7 +39,7 @@ class WorkOptions(Options):
 class UnitOptions(Options):
     """What is cut from the records of a corpus; see the settings of ``mine``. By default they stay whole."""
 
-    kind: KindName = "pairs"
+    kind: MiningKind = "pairs"
     group_column: str | None = None
     style: float = 0.0
     answers: str = ""

@@ -10,24 +10,24 @@ import pyarrow as pa
 
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
 from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.models.summarizer import load_summarizer
+from pairsmith.models.text_generator import load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
 from pairsmith.steps.mine.filter import most_kept
 from pairsmith.steps.mine.judges import LEARNED_FROM, timed_judge
-from pairsmith.steps.mine.neighbours import looked_up
-from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
+from pairsmith.steps.mine.neighbours import neighbours_per_side
+from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import (
     NEIGHBOUR_BYTES,
     beyond_samples,
     counted,
+    evenly_spaced,
     load_search_encoder,
     search_seconds,
     sharded,
-    spread,
     timed,
 )
 from pairsmith.steps.shared import load_options
@@ -112,7 +112,7 @@ def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
         groups = Counter(
             {group: round(count * (1 + beyond / groups.total())) for group, count in groups.items()}
         )
-    sample = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
+    sample = evenly_spaced(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
     return _Sample(sample, len(units) / len(first), groups)
 
 
@@ -125,7 +125,7 @@ def _products(x: _Sample, y: _Sample) -> float:
 def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
     """The number of neighbours that are saved; each part of the search saves its own."""
     inputs, outputs = counts
-    most = looked_up(settings)
+    most = neighbours_per_side(settings)
     if settings.index:  # each index is searched with all texts of the other side
         indexes = [-(-count // settings.index_rows) for count in counts]
         return most["x"] * inputs * indexes[1] + most["y"] * outputs * indexes[0]
@@ -170,17 +170,17 @@ def plan_filter(settings: FilterSettings, before: Before) -> Estimate:
 def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
     """Estimate ``rewrite`` on some texts."""
     sample, count = _first_rows(settings.pairs, before)
-    check_columns(sample, settings)
+    check_pair_columns(sample, settings)
     count = min(count, settings.best or count)
 
     def load() -> Callable[[Sequence[str]], object]:
         untrained = settings.model in before
         options = load_options(settings)
         return writer(
-            load_summarizer(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
+            load_text_generator(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
         )
 
-    loading, per_text, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
+    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
     return sharded(
         loading=loading,
         shared=per_text * count,

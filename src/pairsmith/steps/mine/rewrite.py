@@ -16,7 +16,7 @@ from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.filters import DUPLICATE, EMPTY
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.models.summarizer import Summarizer, load_summarizer, shortest_of, summarize
+from pairsmith.models.text_generator import TextGenerator, generate_outputs, load_text_generator, shortest_of
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -48,7 +48,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, pairs=settings.pairs, model=settings.model)
     training_rows = open_training_rows(settings.pairs, "rewritten", run.progress.say)
     source, pairs = training_rows.folder, training_rows.table().slice(0, settings.best)
-    check_columns(pairs, settings)
+    check_pair_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _ORIGINAL if name in pairs.column_names])
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
@@ -60,7 +60,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),
     )
-    texts = read_texts(pairs, settings.kind)
+    texts = model_inputs(pairs, settings.kind)
     first: dict[str, int] = {}
     # For a text that repeats an earlier one, the model would write the same.
     again = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
@@ -82,12 +82,12 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; what is returned makes rewritten pairs and rejects of a shard."""
     check_revision(settings.model, revision, worker)
-    write = writer(load_summarizer(settings.model, settings.kind, **load_options(settings)), settings)
+    write = writer(load_text_generator(settings.model, settings.kind, **load_options(settings)), settings)
 
     def rewrite_shard(shard: RowShard, advance: Advance) -> RowsAndRejects:
         again = shard.rows["again"].combine_chunks()
         pairs = shard.rows.drop_columns("again")
-        texts = write(read_texts(pairs.filter(pc.invert(again)), settings.kind), advance=advance)
+        texts = write(model_inputs(pairs.filter(pc.invert(again)), settings.kind), advance=advance)
         advance(pairs.num_rows - len(texts))
         written = iter(texts)
         return rewritten(
@@ -97,19 +97,19 @@ def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[
     return rewrite_shard
 
 
-def writer(model: Summarizer, settings: RewriteSettings) -> Callable[..., list[str]]:
-    """A function that generates the texts for some inputs, as ``summarize`` does."""
+def writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
+    """A function that generates the texts for some inputs, as ``generate_outputs`` does."""
     return partial(
-        summarize,
+        generate_outputs,
         model,
         beams=settings.beams,
-        summary_tokens=settings.tokens,
+        output_tokens=settings.tokens,
         shortest=shortest_of(settings.kind),
         batch_size=settings.batch_size,
     )
 
 
-def read_texts(pairs: pa.Table, kind: str) -> list[str]:
+def model_inputs(pairs: pa.Table, kind: str) -> list[str]:
     """The model's input for each pair: the answer with its passage, or the document."""
     if kind == "summaries":
         documents: list[str] = pairs["input"].to_pylist()
@@ -118,7 +118,7 @@ def read_texts(pairs: pa.Table, kind: str) -> list[str]:
     return [answer_in_passage(answers["text"][0], passage) for answers, passage in both]
 
 
-def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
+def check_pair_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
     """Check that the pairs have the columns of their kind."""
     needed = _NEEDED[settings.kind]
     if missing := [name for name in needed if name not in pairs.column_names]:

@@ -189,7 +189,7 @@ def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> li
 
 
 def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
-    """The output of a row of ``encoded.TEXTS``: a text, or an answer in its passage."""
+    """The output of a row of ``ENCODED_TEXTS``: a text, or an answer in its passage."""
     if row["answer"] is None:
         return str(row["text"])
     return AnswerInPassage(row["answer"], row["answer_start"], row["context"])

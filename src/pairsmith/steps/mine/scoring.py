@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, Run, model_display_name, sources_of
@@ -17,7 +16,7 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.judges import JudgeExamples, likelihood_record, load_judge
 from pairsmith.steps.mine.options import JudgeOptions
 
-SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
+PAIR_SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SCORES_OF = {
     "cross-encoder": ("a cross-encoder's unnormalised scores", "higher is better; unbounded"),
     "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
@@ -38,7 +37,7 @@ def scores_by_judge(
     inputs: Mapping[str, str],
     revision: str,
     run: Run,
-) -> NDArray[np.float32] | None:
+) -> Float32s | None:
     """The score of each pair, ``(n,)``, in the order of the pairs; finished shards are kept in ``run.out``.
 
     None for a rank of an array job, which scores only its share.
@@ -54,7 +53,7 @@ def scores_by_judge(
     writer = start_part(
         run,
         step="score",
-        schema=SCORES,
+        schema=PAIR_SCORES,
         settings=_deciding(options),
         inputs=inputs,
         models={"model": revision},
@@ -75,7 +74,7 @@ def scores_by_judge(
         writer.finish(_card(options))
     if run.rank is not None:
         return None
-    scores: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
+    scores: Float32s = writer.folder().table("train", ["score"])["score"].to_numpy()
     return scores
 
 
@@ -101,7 +100,7 @@ def _load(
     def score(shard: RowShard, advance: Advance) -> RowsAndRejects:
         scores = judge(shard.rows, advance)
         ids = shard.rows["id"].combine_chunks()
-        return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
+        return pa.table({"id": ids, "score": scores}, schema=PAIR_SCORES), to_table([], REJECT)
 
     return score
 

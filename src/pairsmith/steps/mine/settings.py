@@ -13,20 +13,20 @@ from pairsmith.core.fields import (
     IndexRows,
     InputColumn,
     OutputColumn,
-    Rank,
+    RankNumber,
     RayAddress,
     VectorDtype,
     Workers,
     WorldSize,
 )
 from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
-from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, KindName, UnitOptions
+from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
 
 
 class MineSettings(Settings):
     """Find pairs of an input and an output in two corpora by the margin score of their vectors (M3)."""
 
-    kind: KindName = Field(
+    kind: MiningKind = Field(
         default="pairs",
         description="What a pair consists of. pairs: any two texts; reading: a question and an answer in a "
         "passage; summaries: a document and a sentence of another document.",
@@ -127,7 +127,7 @@ class MineSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=500, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
@@ -268,7 +268,7 @@ class FilterSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
@@ -343,7 +343,7 @@ class RewriteSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are generated and saved together."

@@ -4,7 +4,7 @@ import time
 
 import pyarrow as pa
 
-from pairsmith.data.kinds import Row, is_whole, kind_of
+from pairsmith.data.kinds import Row, is_complete, row_kind
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.mix.route import as_set, mixed, shares
@@ -20,9 +20,9 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
     """Mix some rows of each source and extrapolate; duplicates are not taken into account."""
     begun = time.monotonic()
     counts, samples = [], dict[str, list[Row]]()
-    kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
+    kinds = as_set({source: row_kind(source) for source in settings.data}, settings)
     for source, kind in kinds.items():
-        rows = (row for row in kind.read(to_train_on(source, "mixed")) if is_whole(row, kind))
+        rows = (row for row in kind.read(to_train_on(source, "mixed")) if is_complete(row, kind))
         samples[source], number = first_items(rows, _SAMPLE)
         counts.append(counted(source, before, number, "train"))
     kind = kinds[settings.data[0]]

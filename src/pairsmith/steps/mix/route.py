@@ -12,7 +12,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
 from pairsmith.data.filters import DUPLICATE
-from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, scored_as, what_is_missing
+from pairsmith.data.kinds import Row, RowKind, is_complete, row_kind, scored_as, what_is_missing
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
@@ -30,8 +30,8 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     source's share, questions without an answer and documents without a summary become rejects.
     """
     refuse_sources(run, data=settings.data)
-    kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
-    kind, names = common_kind(kinds), names_of(settings.data)
+    kinds = as_set({source: row_kind(source) for source in settings.data}, settings)
+    kind, names = common_kind(kinds), mixed_source_names(settings.data)
     parts = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     # Given once or for each source, the same value means the same.
@@ -63,7 +63,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     return folder
 
 
-def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
+def as_set(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, RowKind]:
     """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs."""
     new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and new_kinds == kinds:
@@ -74,7 +74,7 @@ def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
     return new_kinds
 
 
-def common_kind(kinds: Mapping[str, Kind]) -> Kind:
+def common_kind(kinds: Mapping[str, RowKind]) -> RowKind:
     """The one kind that the rows of all sources have; ``kinds`` is by source."""
     first, kind = next(iter(kinds.items()))
     for source, other in kinds.items():
@@ -85,7 +85,7 @@ def common_kind(kinds: Mapping[str, Kind]) -> Kind:
     return kind
 
 
-def names_of(sources: Sequence[str]) -> dict[str, str]:
+def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
     """The name that rows give each source: not its path, and numbered where sources share a name."""
     names: dict[str, str] = {}
     for source in dict.fromkeys(sources):
@@ -118,7 +118,7 @@ class Mixed:
 
 def mixed(
     sources: Mapping[str, Sequence[Row]],
-    kind: Kind,
+    kind: RowKind,
     settings: MixSettings,
     earlier: Mapping[str, Sequence[str]],
 ) -> Mixed:
@@ -134,7 +134,7 @@ def mixed(
         for at, given in enumerate(rows):
             origin = f"{source}/{earlier[source][at]}" if earlier.get(source) else source
             row = {**given, "source": origin}
-            if not is_whole(row, kind):
+            if not is_complete(row, kind):
                 rejects.append(Reject.of(str(row["id"]), *what_is_missing(kind), row))
                 continue
             reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
@@ -196,7 +196,7 @@ def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> 
     return counts
 
 
-def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
+def _repeats(row: Row, source: str, kind: RowKind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
     """Why a row is a duplicate; empty for a new row, which is added to ``seen``."""
     key = tuple(folded(str(row[name])) for name in kind.texts)
     claim = row.get(kind.claim)
@@ -209,7 +209,7 @@ def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tupl
     return f"the same texts occur in {where}"
 
 
-def _card(kind: Kind, counts: Mapping[str, int], sources: Sequence[str]) -> Card:
+def _card(kind: RowKind, counts: Mapping[str, int], sources: Sequence[str]) -> Card:
     return Card(
         "Rows of several data sets",
         f"A mixture of {kind.name}. The column `source` says where each row is from.",

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
@@ -13,17 +14,17 @@ from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.steps.mine.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
-from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, QueryPairs
+from pairsmith.steps.negatives.pairs import FAULTS, GOOD, PAIRS_AT_ONCE, QueryPairs
 from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
-def choose(
+def choose_negatives(
     pairs: QueryPairs,
     candidates: NDArray[np.uint32],
-    scores: NDArray[np.float32],
-    of_rows: NDArray[np.float32],
+    scores: Float32s,
+    of_rows: Float32s,
     settings: NegativesSettings,
     files: tuple[Path, Path],
 ) -> Nearest:
@@ -44,7 +45,7 @@ def choose(
         of_query = np.full(len(candidates), np.inf, np.float32)
         np.minimum.at(of_query, pairs.query[good], of_rows[good])
         limit = of_query[pairs.query]
-    for rows in in_batches(good, AT_ONCE):
+    for rows in in_batches(good, PAIRS_AT_ONCE):
         asking = pairs.query[rows]
         candidate_scores = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None
@@ -73,13 +74,13 @@ def shard_of_rows(
     part: slice,
     positives: EncodedPositives,
     chosen: Nearest,
-    of_rows: NDArray[np.float32],
+    of_rows: Float32s,
     passages: CorpusTexts,
     settings: NegativesSettings,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows of ``NEGATIVES`` for some rows of the pairs, and rejects for the others.
 
-    ``chosen`` and ``of_rows`` are what ``choose`` gave and took.
+    ``chosen`` and ``of_rows`` are what ``choose_negatives`` gave and took.
     """
     pairs = positives.pairs
     numbers = np.arange(part.start, part.stop)

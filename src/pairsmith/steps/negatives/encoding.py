@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.query_columns import PASSAGES
 from pairsmith.data.schemas import rows_at
@@ -87,9 +88,7 @@ class EncodedPositives:
             texts[at] = passage["text"]
         return texts
 
-    def similarities(
-        self, rows: NDArray[np.int64], queries: VectorFile, corpus: Encoded
-    ) -> NDArray[np.float32]:
+    def similarities(self, rows: NDArray[np.int64], queries: VectorFile, corpus: Encoded) -> Float32s:
         """The cosine of query and positive of some rows, as the search computes them, ``(len(rows),)``."""
         cosines = np.empty(len(rows), np.float32)
         in_corpus = self.place[rows] >= 0

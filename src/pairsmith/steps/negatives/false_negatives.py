@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.query_pairs import QueryPair
-from pairsmith.data.text_keys import Keys, copy_keys
+from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.methods.retrieval.negatives import are_in, query_text_keys
 from pairsmith.steps.negatives.pairs import QueryPairs
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledQueries:
     """Queries of the pairs whose positives are all known.
 
     ``queries`` is ``(queries,)`` bool; ``positives`` are their numbers with the keys of their positives
@@ -22,10 +22,10 @@ class Labelled:
     """
 
     queries: NDArray[np.bool_]
-    positives: Keys
+    positives: TextKeys
 
     @classmethod
-    def of(cls, stream: Iterable[QueryPair], pairs: QueryPairs, source: str) -> "Labelled":
+    def of(cls, stream: Iterable[QueryPair], pairs: QueryPairs, source: str) -> "LabelledQueries":
         """Read labelled pairs; those of other queries are left out."""
         rows = [(row.query, row.positive) for row in stream if row.query and row.positive]
         query_keys, _ = copy_keys([query for query, _ in rows])
@@ -46,7 +46,7 @@ class Labelled:
         return cls(queries, np.unique(query_text_keys(number, positive_keys)))
 
     def count_false_negatives(
-        self, queries: NDArray[np.int64], ids: NDArray[np.int64], copies: Keys
+        self, queries: NDArray[np.int64], ids: NDArray[np.int64], copies: TextKeys
     ) -> tuple[int, int]:
         """Two counts over the labelled ones among ``queries``: their texts, and those labelled as positives.
 

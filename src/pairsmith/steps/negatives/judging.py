@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.mine.encoded import CorpusTexts
@@ -54,9 +55,7 @@ class ToJudge:
         ]
         return pa.table({"input": queries, "output": [*texts, *self.positives.texts(pairs)]})
 
-    def unpack(
-        self, folder: DatasetFolder, size: int, candidates: NDArray[np.float32], pairs: NDArray[np.float32]
-    ) -> None:
+    def unpack(self, folder: DatasetFolder, size: int, candidates: Float32s, pairs: Float32s) -> None:
         """Put the scores of ``size`` queries a shard in their places: ``(n, ranks)``, and a score a row."""
         for number, table in enumerate(folder.shards("train")):
             first, stop = number * size, (number + 1) * size

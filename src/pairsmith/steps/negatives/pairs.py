@@ -21,14 +21,14 @@ from pairsmith.data.filters import DUPLICATE, EMPTY, ZERO_VECTOR
 from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import rows_at, text_schema
-from pairsmith.data.text_keys import Keys, copy_keys, keys_of_list
+from pairsmith.data.text_keys import TextKeys, copy_keys, keys_of_list
 from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_keys
 from pairsmith.runs.storage import storage_errors
 from pairsmith.steps.mine.encoded import Encoded
 
-AT_ONCE = 2**14
+PAIRS_AT_ONCE = 2**14
 """Pairs, and texts of the corpus, that are held in memory at once."""
-PAIR = text_schema("query", "positive", "query_id", "where")
+QUERY_PAIR = text_schema("query", "positive", "query_id", "where")
 GOOD, BLANK_QUERY, BLANK_POSITIVE, REPEATED, NO_QUERY, NO_POSITIVE = range(6)
 FAULTS = {
     BLANK_QUERY: (EMPTY, "the query is blank"),
@@ -47,7 +47,7 @@ class QueryPairs:
     Rows that repeat an earlier pair, or whose positive has no vector, keep their query.
 
     Attributes:
-        table: the rows as ``PAIR``, mapped from a file.
+        table: the rows as ``QUERY_PAIR``, mapped from a file.
         fault: ``(rows,)`` uint8: ``GOOD``, or why a row is no pair.
         query: ``(rows,)`` int64, the number of each row's query among the distinct ones, which are numbered
             as they appear; -1 for rows that are no pairs.
@@ -61,11 +61,11 @@ class QueryPairs:
     fault: NDArray[np.uint8]
     query: NDArray[np.int64]
     first: NDArray[np.int64]
-    positive: Keys
-    copy: Keys
-    rest: Keys
-    whole: Keys
-    query_keys: Keys = field(repr=False)
+    positive: TextKeys
+    copy: TextKeys
+    rest: TextKeys
+    whole: TextKeys
+    query_keys: TextKeys = field(repr=False)
 
     @property
     def good(self) -> NDArray[np.int64]:
@@ -81,11 +81,11 @@ class QueryPairs:
         return self._documents("positive", rows)
 
     def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
-        for batch in in_batches(rows, AT_ONCE):
+        for batch in in_batches(rows, PAIRS_AT_ONCE):
             for row in rows_at(self.table, batch).to_pylist():
                 yield Document(text_id(row[name]), row[name], "", "", row["where"])
 
-    def forbidden(self) -> Keys:
+    def forbidden(self) -> TextKeys:
         """The ``query_text_keys`` of each query with its own texts, sorted: its positives and itself."""
         rows = np.flatnonzero(self.query >= 0)
         queries = np.arange(len(self.first))
@@ -107,17 +107,17 @@ class QueryPairs:
 
 def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> QueryPairs:
     """Read all pairs, and write their texts to ``file``."""
-    held: list[tuple[Keys, ...]] = []
+    held: list[tuple[TextKeys, ...]] = []
     blank: list[NDArray[np.uint8]] = []
-    with storage_errors(file), pa.ipc.new_file(str(file), PAIR) as out:
-        while rows := list(islice(stream, AT_ONCE)):
+    with storage_errors(file), pa.ipc.new_file(str(file), QUERY_PAIR) as out:
+        while rows := list(islice(stream, PAIRS_AT_ONCE)):
             out.write_table(
                 pa.Table.from_pylist(
                     [
                         {"query": r.query, "positive": r.whole, "query_id": r.query_id, "where": r.where}
                         for r in rows
                     ],
-                    PAIR,
+                    QUERY_PAIR,
                 )
             )
             queries, wholes = [row.query for row in rows], [row.whole for row in rows]
@@ -166,7 +166,9 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
     )
 
 
-def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, texts: Keys, source: str) -> None:
+def _refuse_shared_ids(
+    table: pa.Table, good: NDArray[np.int64], ids: TextKeys, texts: TextKeys, source: str
+) -> None:
     """Refuse different queries with one id: the positives of each might become negatives of the other."""
     named = good[ids[good] != keys_of_list([""])[0]]
     order = named[np.lexsort([texts[named], ids[named]])]
@@ -179,16 +181,16 @@ def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, text
         )
 
 
-def corpus_keys(corpus: Encoded, file: Path) -> Keys:
+def corpus_keys(corpus: Encoded, file: Path) -> TextKeys:
     """The ``copy_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
     with storage_errors(file), file.open("wb") as out:
         for table in corpus.texts():
-            for batch in table.select(["text"]).to_batches(max_chunksize=AT_ONCE):
+            for batch in table.select(["text"]).to_batches(max_chunksize=PAIRS_AT_ONCE):
                 out.write(np.stack(copy_keys(batch["text"].to_pylist()), axis=1).tobytes())
     return np.memmap(file, np.uint64, "r", shape=(len(corpus), 2))
 
 
-def places_in(corpus: Keys, pairs: QueryPairs) -> NDArray[np.int64]:
+def places_in(corpus: TextKeys, pairs: QueryPairs) -> NDArray[np.int64]:
     """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
 
     Of several texts with its key the first counts; those with its title count before those without, and

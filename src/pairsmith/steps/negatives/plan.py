@@ -13,17 +13,17 @@ from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import one_way_search
-from pairsmith.steps.negatives.search import looked_up
+from pairsmith.steps.negatives.search import neighbours_per_query
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.planning import (
     NEIGHBOUR_BYTES,
     counted,
+    evenly_spaced,
     first_items,
     first_passages,
     load_search_encoder,
     search_seconds,
     sharded,
-    spread,
     timed,
 )
 from pairsmith.steps.query_judge import seconds_to_judge
@@ -42,14 +42,14 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     encode, width, loading = load_search_encoder(settings)
     pairs, pair_count = _pairs(settings, before)
     corpus, text_count = first_passages(settings.corpus, before, CALIBRATION_TEXTS, settings.corpus_column)
-    texts = spread(corpus, CALIBRATION_TEXTS)
+    texts = evenly_spaced(corpus, CALIBRATION_TEXTS)
     if not (pairs and texts):
         raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
     _, each_query, _ = timed(lambda: encode, [query for query, _ in pairs])
     _, each_text, _ = timed(lambda: encode, texts)
     seconds = each_query * pair_count + each_text * text_count
     per_product = search_seconds(
-        one_way_search, looked_up(settings), width, CALIBRATION_QUERIES, CALIBRATION_ROWS
+        one_way_search, neighbours_per_query(settings), width, CALIBRATION_QUERIES, CALIBRATION_ROWS
     )
     seconds += per_product * pair_count * text_count
     if settings.judge:
@@ -60,7 +60,7 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     length = sum(len(text.encode()) for text in texts) // len(texts)
     vectors = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
     held = vectors + text_count * length
-    neighbour_bytes = pair_count * looked_up(settings) * NEIGHBOUR_BYTES
+    neighbour_bytes = pair_count * neighbours_per_query(settings) * NEIGHBOUR_BYTES
     rows = pair_count * length * (settings.negatives + 2)
     estimate = sharded(
         loading=loading,
@@ -71,7 +71,7 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
         sample=_rows(pairs, texts, settings),
     )
     similarities = int(min(settings.memory * 2**30, 4.0 * settings.search_rows * text_count / 64))
-    scratch = held + pair_count * looked_up(settings) * _SCRATCH_BYTES
+    scratch = held + pair_count * neighbours_per_query(settings) * _SCRATCH_BYTES
     return replace(estimate, memory=estimate.memory + vectors + similarities, scratch=scratch)
 
 

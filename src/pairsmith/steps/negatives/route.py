@@ -17,7 +17,7 @@ from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
-from pairsmith.data.text_keys import Keys
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -30,7 +30,7 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
-from pairsmith.steps.negatives.choosing import choose, shard_of_rows
+from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
     EncodedPositives,
     encode_positives,
@@ -38,15 +38,15 @@ from pairsmith.steps.negatives.encoding import (
     encode_texts_of,
     have_vector,
 )
-from pairsmith.steps.negatives.false_negatives import Labelled
+from pairsmith.steps.negatives.false_negatives import LabelledQueries
 from pairsmith.steps.negatives.judging import ToJudge, judge_all
-from pairsmith.steps.negatives.pairs import AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
+from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
 from pairsmith.steps.negatives.search import (
     Nearest,
     find_nearest,
     gather,
     leave_out,
-    looked_up,
+    neighbours_per_query,
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import SCORE_OF
@@ -92,9 +92,9 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         columns = {"query_column": settings.query_column, "positive_column": settings.positive_column}
         pairs = collect_pairs(read_query_pairs(source, **columns), scratch("pairs"), source)
 
-        def labelled() -> Labelled | None:
+        def labelled() -> LabelledQueries | None:
             path = settings.labelled
-            return Labelled.of(read_query_pairs(path, **columns), pairs, path) if path else None
+            return LabelledQueries.of(read_query_pairs(path, **columns), pairs, path) if path else None
 
         labelled()  # what is wrong with it is told before hours of encoding
         # Encode the queries, the corpus and the positives.
@@ -126,7 +126,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in (query_folder, held)}
         search_folder = find_nearest(queries, corpus, settings, encodings, run)
         files = scratch("ids"), scratch("cosines")
-        near = gather(search_folder, len(queries), min(looked_up(settings), len(corpus)), files)
+        near = gather(search_folder, len(queries), min(neighbours_per_query(settings), len(corpus)), files)
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
         ranks = slice(settings.first_rank - 1, settings.last_rank)
         candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
@@ -137,7 +137,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             )
         # Score these texts and the positives, by their cosine with the query or by a judge.
         of_rows = np.full(len(pairs.fault), np.nan, np.float32)
-        for rows in in_batches(pairs.good, AT_ONCE):
+        for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
             of_rows[rows] = positives.similarities(rows, queries, corpus)
         if settings.judge:
             todo = ToJudge.of(positives, passages, candidates)
@@ -147,7 +147,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             todo.unpack(judged, settings.shard_size, scores, of_rows)
         # Choose the negatives of each pair: texts with a clearly lower score than its positive.
         files = scratch("chosen"), scratch("chosen-scores")
-        chosen = choose(pairs, candidates, scores, of_rows, settings, files)
+        chosen = choose_negatives(pairs, candidates, scores, of_rows, settings, files)
         counts = _counts(positives, chosen, len(corpus), left_out, settings)
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
@@ -182,16 +182,20 @@ def _counts(
 
 
 def _false_negatives(
-    labelled_pairs: Labelled, pairs: QueryPairs, candidates: NDArray[np.uint32], chosen: Nearest, copies: Keys
+    labelled_pairs: LabelledQueries,
+    pairs: QueryPairs,
+    candidates: NDArray[np.uint32],
+    chosen: Nearest,
+    copies: TextKeys,
 ) -> str:
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
     labelled = np.flatnonzero(labelled_pairs.queries)
     totals = np.zeros((2, 2), np.int64)
-    for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], AT_ONCE):
+    for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], PAIRS_AT_ONCE):
         totals[0] += labelled_pairs.count_false_negatives(
             pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies
         )
-    for queries in in_batches(labelled, AT_ONCE):
+    for queries in in_batches(labelled, PAIRS_AT_ONCE):
         totals[1] += labelled_pairs.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.data.text_keys import Keys
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.negatives import are_own_or_repeated
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
@@ -37,17 +38,17 @@ from pairsmith.steps.search_parts import (
     SearchGroup,
     check_part_count,
     ids_of_stored,
+    neighbour_rows,
     parts_by_index,
     report_recall,
-    rows_of,
 )
 from pairsmith.steps.vectors import VectorFile
 
-AT_ONCE = 4_096
+QUERIES_AT_ONCE = 4_096
 """Queries whose neighbours are held in memory at once."""
 
 
-def looked_up(settings: NegativesSettings) -> int:
+def neighbours_per_query(settings: NegativesSettings) -> int:
     """How many nearest texts of each query are searched for."""
     return settings.last_rank + SPARE
 
@@ -63,7 +64,7 @@ def find_nearest(
     group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
     if settings.index:
         needed = needed_vectors(settings.index, queries.width)
-        most = dict.fromkeys(("x", "y"), looked_up(settings))
+        most = dict.fromkeys(("x", "y"), neighbours_per_query(settings))
         blocks = [part.blocks[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
         blocks = [block for block in blocks if block.side == "x"]
     else:
@@ -78,7 +79,7 @@ def find_nearest(
         settings=settings.model_dump(
             mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
         )
-        | {"neighbours": looked_up(settings)},
+        | {"neighbours": neighbours_per_query(settings)},
         inputs=inputs,
         models={},
         planned=len(todo),
@@ -141,7 +142,7 @@ def _load_search(
     """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
     query_vectors, texts = queries.local().every(), corpus.local().vectors.every()
     device = torch.device(pick_device(settings.device))
-    memory, most = int(settings.memory * 2**30), looked_up(settings)
+    memory, most = int(settings.memory * 2**30), neighbours_per_query(settings)
     indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> RowsAndRejects:
@@ -154,7 +155,7 @@ def _load_search(
             )
         else:
             near = one_way_search(of_block, texts, most, memory=memory, device=device, advance=advance)
-        return rows_of(0, "x", block.queries[0], near, recall), to_table([], REJECT)
+        return neighbour_rows(0, "x", block.queries[0], near, recall), to_table([], REJECT)
 
     return search
 
@@ -167,7 +168,7 @@ class Nearest:
     """
 
     ids: NDArray[np.uint32]
-    similarities: NDArray[np.float32]
+    similarities: Float32s
 
     @classmethod
     def empty(cls, count: int, width: int, files: tuple[Path, Path]) -> Self:
@@ -177,8 +178,11 @@ class Nearest:
                 out.truncate(4 * count * width)
         ids = np.memmap(files[0], np.uint32, "r+", shape=(count, width))
         similarities = np.memmap(files[1], np.float32, "r+", shape=(count, width))
-        for start in range(0, count, AT_ONCE):
-            ids[start : start + AT_ONCE], similarities[start : start + AT_ONCE] = NO_NEIGHBOUR, -np.inf
+        for start in range(0, count, QUERIES_AT_ONCE):
+            ids[start : start + QUERIES_AT_ONCE], similarities[start : start + QUERIES_AT_ONCE] = (
+                NO_NEIGHBOUR,
+                -np.inf,
+            )
         return cls(ids, similarities)
 
     def read(self, rows: slice) -> Neighbours:
@@ -209,7 +213,7 @@ def gather(folder: DatasetFolder, count: int, width: int, files: tuple[Path, Pat
 
 
 def leave_out(
-    near: Nearest, forbidden: Keys, copies: Keys, queries: VectorFile, corpus: Encoded, ranks: int
+    near: Nearest, forbidden: TextKeys, copies: TextKeys, queries: VectorFile, corpus: Encoded, ranks: int
 ) -> int:
     """Leave the texts of the first ``ranks`` that may be negatives; returns how many nearer ones may not.
 
@@ -217,8 +221,8 @@ def leave_out(
     ``(texts, 2)`` the keys of the corpus. Of several copies of a text the nearest counts.
     """
     query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
-    for first in range(0, len(near.ids), AT_ONCE):
-        rows = slice(first, min(first + AT_ONCE, len(near.ids)))
+    for first in range(0, len(near.ids), QUERIES_AT_ONCE):
+        rows = slice(first, min(first + QUERIES_AT_ONCE, len(near.ids)))
 
         def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
             return torch.from_numpy(are_own_or_repeated(who.numpy() + first, whom.numpy(), forbidden, copies))

@@ -13,7 +13,7 @@ from pairsmith.core.fields import (
     IndexRecall,
     IndexRows,
     JudgeOfQueries,
-    Rank,
+    RankNumber,
     RayAddress,
     VectorDtype,
     Workers,
@@ -124,7 +124,7 @@ class NegativesSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000,

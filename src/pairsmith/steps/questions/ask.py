@@ -25,10 +25,10 @@ from pairsmith.data.questions import GENERATED_QUESTION
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
-from pairsmith.data.text.instructed import END, QuestionExample
-from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
+from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
+from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
-from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
+from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut_passages
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -166,7 +166,7 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     keys = [array("Q") for _ in settings.inputs]
     with run.progress.task("draw passages", count, "texts") as bar:
         for document in texts(settings):
-            (passages,), _ = cut(generator, [document])
+            (passages,), _ = cut_passages(generator, [document])
             keys[int(document.group)].extend(_key(settings.seed, passage) for passage in passages)
             bar.advance(1)
     limits = [2**64 - 1] * len(keys)
@@ -195,7 +195,7 @@ def _load_worker(
     generator = load_generator(settings)
 
     def work(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
-        of_texts, lost = cut(generator, shard.records)
+        of_texts, lost = cut_passages(generator, shard.records)
         passages = [
             passage
             for document, some in zip(shard.records, of_texts, strict=True)
@@ -211,7 +211,7 @@ def _load_worker(
     return work
 
 
-def _checked_kind(settings: AskSettings) -> Kind:
+def _checked_kind(settings: AskSettings) -> GeneratorKind:
     """The kind of question generator (Q2, Q6) that the model is; it has to use all given settings."""
     kind = generator_kind(settings.model)
     for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
@@ -221,7 +221,7 @@ def _checked_kind(settings: AskSettings) -> Kind:
     return kind
 
 
-def _unused(settings: AskSettings, kind: Kind) -> set[str]:
+def _unused(settings: AskSettings, kind: GeneratorKind) -> set[str]:
     if kind == "cloze":
         return _UNUSED[kind]
     if settings.decoding == "nucleus":
@@ -254,7 +254,8 @@ def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
     )
     shown = tuple(
         islice(
-            (example for example in examples if END not in example.answer + example.question), settings.shots
+            (example for example in examples if CLOSING_QUOTE not in example.answer + example.question),
+            settings.shots,
         )
     )
     if len(shown) < settings.shots:

@@ -19,17 +19,17 @@ from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.method import label_questions
-from pairsmith.methods.quip.passages import QuestionGenerator, cut
+from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
-from pairsmith.models.summarizer import add_marker, load_summarizer
+from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.planning import counted, first_items, sharded, spread, timed
+from pairsmith.steps.planning import counted, evenly_spaced, first_items, sharded, timed
 from pairsmith.steps.questions.ask import load_generator, shown_examples, texts
-from pairsmith.steps.questions.relabel import rows_of
+from pairsmith.steps.questions.relabel import relabelled_rows
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import load_options
 
@@ -49,11 +49,11 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
     generator = _untrained(once) if untrained else load_generator(once)
-    of_texts, _ = cut(generator, documents)
+    of_texts, _ = cut_passages(generator, documents)
     passages = [passage for text_passages in of_texts for passage in text_passages]
     loading = time.monotonic() - started
     begun = time.monotonic()
-    cut(generator, documents)
+    cut_passages(generator, documents)
     cutting = (time.monotonic() - begun) * count / len(documents)
     begun = time.monotonic()
     rejects = generator.generate(passages)
@@ -111,7 +111,9 @@ def _untrained(settings: AskSettings) -> QuestionGenerator:
             load_model(settings.model, device=settings.device, dtype=settings.dtype),
             replace(settings.options, examples=shown_examples(settings)),
         )
-    model = load_summarizer(settings.model, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
+    model = load_text_generator(
+        settings.model, device=settings.device, dtype=settings.dtype, fresh_decoder=True
+    )
     add_marker(model, settings.separator, written=True)
     return SequenceGenerator(model, settings.options)
 
@@ -142,9 +144,9 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
         )
         return partial(label_questions, teacher=teacher, top=settings.top, batch_tokens=settings.batch_tokens)
 
-    sample = spread(questions, CALIBRATION_QUESTIONS)
+    sample = evenly_spaced(questions, CALIBRATION_QUESTIONS)
     loading, per_question, labelled = timed(load, sample, few=4)
-    rows = rows_of([question for question in labelled if question.answer])
+    rows = relabelled_rows([question for question in labelled if question.answer])
     return sharded(
         loading=loading,
         shared=per_question * count,

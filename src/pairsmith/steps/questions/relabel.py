@@ -107,7 +107,7 @@ def _load_teacher(
             if fault
         ]
         kept = [question for question, fault in zip(labelled, faults, strict=True) if not fault]
-        return rows_of(kept), to_table(rejects, REJECT)
+        return relabelled_rows(kept), to_table(rejects, REJECT)
 
     return answer
 
@@ -130,7 +130,7 @@ def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[st
     return None
 
 
-def rows_of(labelled: Sequence[GeneratedQuestion]) -> pa.Table:
+def relabelled_rows(labelled: Sequence[GeneratedQuestion]) -> pa.Table:
     """Questions with answers as rows of ``RELABELLED``."""
     return pa.Table.from_pylist([question.columns() for question in labelled], schema=RELABELLED)
 

@@ -10,7 +10,7 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     Executor,
-    Rank,
+    RankNumber,
     RayAddress,
     ShardBounds,
     Workers,
@@ -113,7 +113,7 @@ class AskSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
     shard_size: int | None = Field(
@@ -197,7 +197,7 @@ class RelabelSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=64, most=2_000)
     shard_size: int | None = Field(

@@ -13,9 +13,16 @@ import pyarrow.compute as pc
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place, is_folder, place
-from pairsmith.data.files.folders import shown
-from pairsmith.data.files.parsed import Fault, Unreadable
-from pairsmith.data.files.reading import UNKNOWN, Counted, Given, count_given, given_names, read_given
+from pairsmith.data.files.folders import printable_name
+from pairsmith.data.files.parsed import DocumentFault, Unreadable
+from pairsmith.data.files.reading import (
+    UNKNOWN_KIND,
+    DocumentCounts,
+    SourceDocument,
+    count_documents,
+    source_documents,
+    source_names,
+)
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import CHUNK, REJECT, Reject, to_table
@@ -52,10 +59,10 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, documents=settings.documents)
     _refuse_inside(run.out, settings)
     given = documents(settings)
-    counted = count_given(given)
+    counted = count_documents(given)
     if counted.unknown:
         run.progress.say(
-            f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN})"
+            f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN_KIND})"
         )
     decides, inputs = settings.deciding(), _inputs(settings)
     planned = -(-counted.documents // settings.shard_size)
@@ -82,15 +89,15 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     return finished(writer, _card(settings, counted, total), run)
 
 
-def documents(settings: ChunkSettings) -> Iterator[Given]:
+def documents(settings: ChunkSettings) -> Iterator[SourceDocument]:
     """The documents, one at a time."""
-    return read_given(settings.documents, column=settings.column, title_column=settings.title_column)
+    return source_documents(settings.documents, column=settings.column, title_column=settings.title_column)
 
 
 def _inputs(settings: ChunkSettings) -> dict[str, str]:
     """The hashes of the documents, and of the names of sources that the ids of their chunks depend on."""
     inputs = hashes("documents", settings.documents)
-    if names := given_names(settings.documents):
+    if names := source_names(settings.documents):
         inputs["names of documents"] = hash_bytes(canonical_json(tuple(names)).encode())
     return inputs
 
@@ -107,7 +114,7 @@ def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
             raise FolderError(f"--out {out} is a folder within the documents; give another folder as --out")
 
 
-def _cut(settings: ChunkSettings, counted: Counted, inputs: dict[str, str], run: Run) -> DatasetFolder:
+def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str], run: Run) -> DatasetFolder:
     """The chunks of all documents, copies included."""
     writer = start_part(
         run,
@@ -137,13 +144,13 @@ def _cut(settings: ChunkSettings, counted: Counted, inputs: dict[str, str], run:
 def _load_worker(
     settings: ChunkSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
-) -> Work[RecordShard[Given], RowsAndRejects]:
+) -> Work[RecordShard[SourceDocument], RowsAndRejects]:
     """What is returned makes the chunks and rejects of a shard of documents."""
 
-    def work(shard: RecordShard[Given], advance: Advance) -> RowsAndRejects:
+    def work(shard: RecordShard[SourceDocument], advance: Advance) -> RowsAndRejects:
         tables, rejects = [_CUT.empty_table()], list[Reject]()
         for document in shard.records:
-            rows, lost = chunks_of(document, settings)
+            rows, lost = document_chunks(document, settings)
             tables.append(rows)
             rejects += lost
             advance(1)
@@ -152,7 +159,7 @@ def _load_worker(
     return work
 
 
-def chunks_of(document: Given, settings: ChunkSettings) -> tuple[pa.Table, list[Reject]]:
+def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[pa.Table, list[Reject]]:
     """The chunks of a document, with their keys, and what of it could not be read."""
     try:
         parsed = document.read()
@@ -174,9 +181,12 @@ def chunks_of(document: Given, settings: ChunkSettings) -> tuple[pa.Table, list[
     return pa.Table.from_pylist(rows, _CUT), [_reject(document, fault) for fault in parsed.faults]
 
 
-def _reject(document: Given, fault: Fault) -> Reject:
+def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
     # What a library says about a file may have half a character of it, which cannot be stored.
-    details = {key: shown(value) if isinstance(value, str) else value for key, value in fault.details.items()}
+    details = {
+        key: printable_name(value) if isinstance(value, str) else value
+        for key, value in fault.details.items()
+    }
     row = {"document": document.name, "where": document.where, **details}
     return Reject.of(text_id(document.name), fault.filter, fault.reason, row)
 
@@ -191,7 +201,7 @@ def _shards(cut: DatasetFolder) -> Iterator[tuple[pa.Table, pa.Table]]:
     return zip(cut.shards("train"), cut.shards(REJECTS), strict=True)
 
 
-def _card(settings: ChunkSettings, counted: Counted, total: int | None = None) -> Card:
+def _card(settings: ChunkSettings, counted: DocumentCounts, total: int | None = None) -> Card:
     counts = {"documents": counted.documents, "files of kinds that are not read": counted.of_unknown_kind}
     if total is not None:
         counts["chunks before copies were left out"] = total

@@ -23,6 +23,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.consistency import closest, own_places
 from pairsmith.runs import (
     Card,
@@ -43,9 +44,9 @@ from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQuer
 from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import KeyedVectors, Keys
+from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
-    KEPT,
+    NO_FILTER,
     Verdicts,
     leave_out_by_score,
     leave_out_copies,
@@ -150,7 +151,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             leave_out_by_score(verdicts, scores, settings)
             ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
         leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
-        consistent = sum(verdict.filter in (KEPT, "judge", DUPLICATE) for verdict in verdicts)
+        consistent = sum(verdict.filter in (NO_FILTER, "judge", DUPLICATE) for verdict in verdicts)
         held = None
         if settings.held_back:
             held = held_back(rows.chunk, verdicts.kept, settings.held_back)
@@ -177,7 +178,7 @@ class _Rows:
 
     query: NDArray[np.int64]
     own: NDArray[np.int64]
-    chunk: Keys
+    chunk: TextKeys
 
     @classmethod
     def of(
@@ -246,7 +247,7 @@ def _search(
     return writer.folder().table()
 
 
-def held_back(chunk: Keys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
+def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
     """Which rows are held back, ``(n,)``: all queries of a share of the chunks, at random.
 
     With two chunks or more that have queries, at least one is held back and at least one is not.
@@ -276,10 +277,10 @@ def _shard(
     table, numbers = written.rows(part), ranked.slice(part.start, size).drop_columns(["evaluation"])
     for name in numbers.column_names:
         table = table.append_column(name, numbers[name])
-    kept = pa.array([verdict.filter == KEPT for verdict in some])
+    kept = pa.array([verdict.filter == NO_FILTER for verdict in some])
     rejects = []
     for at, verdict in enumerate(some):
-        if verdict.filter != KEPT:
+        if verdict.filter != NO_FILTER:
             row = table.slice(at, 1).to_pylist()[0]
             if not row["rank"]:
                 del row["rank"], row["similarity"]
@@ -306,7 +307,7 @@ def _tell(
     if held is not None and not held.any():
         run.progress.say(f"no queries are held back: {share:g} of their chunks is none, as there are too few")
     elif held is not None:
-        few = sum(verdict.filter == KEPT for verdict, own in zip(verdicts, held, strict=True) if own)
+        few = sum(verdict.filter == NO_FILTER for verdict, own in zip(verdicts, held, strict=True) if own)
         if few < FEW_HELD_BACK:
             run.progress.say(
                 f"{few} queries are held back: figures of so few say little; hold back a larger share of the "

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, choices
+from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import pick_pair
@@ -22,10 +22,9 @@ from pairsmith.data.schemas import rows_at
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.splits import split_of
 from pairsmith.data.text.folding import folded
-from pairsmith.data.text_keys import text_keys
+from pairsmith.data.text_keys import TextKeys, text_keys
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.storage import mapped_table
-from pairsmith.steps.retrieval.vectors import Keys
 
 _ADDED = (pa.field("rank", pa.int64()), pa.field("similarity", pa.float32()))
 _JUDGED = pa.field("judge_score", pa.float32())  # with a judge
@@ -34,7 +33,7 @@ _AT_ONCE = 10_000
 """Rows, or texts whose keys are computed, that are held in memory at once."""
 
 
-def keys_of(texts: Iterable[str]) -> Keys:
+def keys_of(texts: Iterable[str]) -> TextKeys:
     """The key of each text, ``(n,)``."""
     parts, left = [np.zeros(0, np.uint64)], iter(texts)
     while some := list(map(text_id, islice(left, _AT_ONCE))):
@@ -42,7 +41,7 @@ def keys_of(texts: Iterable[str]) -> Keys:
     return np.concatenate(parts)
 
 
-def each_once(texts: Callable[[], Iterable[str]], keys: Keys, where: str) -> Iterator[Document]:
+def distinct_documents(texts: Callable[[], Iterable[str]], keys: TextKeys, where: str) -> Iterator[Document]:
     """Each text that is not blank once, in order; ``keys`` are theirs, ``(n,)``."""
     first = np.zeros(len(keys), bool)
     first[np.unique(keys, return_index=True)[1]] = True
@@ -96,18 +95,18 @@ class WrittenQueries:
         return ("" if chunk is None else str(chunk) for chunk in self._values("chunk"))
 
     @cached_property
-    def keys(self) -> Keys:
+    def keys(self) -> TextKeys:
         """The key of each query, ``(n,)``."""
         return keys_of(self.texts())
 
     @cached_property
-    def names(self) -> Keys:
+    def names(self) -> TextKeys:
         """A number for each query that is the same for copies: case, spaces and punctuation do not count."""
         return keys_of(map(folded, self.texts()))
 
     def distinct(self) -> Iterator[Document]:
         """Each query once."""
-        return each_once(self.texts, self.keys, self.source)
+        return distinct_documents(self.texts, self.keys, self.source)
 
     def rows(self, part: slice) -> pa.Table:
         """Some of the rows."""
@@ -149,7 +148,9 @@ class QuerySource:
             opened = DatasetFolder.open(path)
             split = split or opened.splits[0]
             if split not in opened.splits:
-                raise InputError(f"{name}: there is no split {split!r}; {choices(split, opened.splits)}")
+                raise InputError(
+                    f"{name}: there is no split {split!r}; {known_names_hint(split, opened.splits)}"
+                )
             count, schema = opened.split_rows[split], opened.schema()
             tables: Callable[..., Iterator[pa.Table]] = partial(opened.batches, split)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import hash_bytes, mapped_table
@@ -52,7 +53,7 @@ def judge_queries(
     inputs: Mapping[str, str],
     run: Run,
     file: Path,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """Have the judge score some queries, each with its own chunk and the chunk's title.
 
     Returns the scores of all n queries, ``(n,)`` float32, NaN for those that are not judged.

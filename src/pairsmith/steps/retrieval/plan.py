@@ -5,7 +5,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from pairsmith.data.files.reading import count_given
+from pairsmith.data.files.reading import count_documents
 from pairsmith.data.schemas import CHUNK
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs.estimate import Before, Estimate
@@ -21,7 +21,7 @@ from pairsmith.steps.planning import (
     timed,
 )
 from pairsmith.steps.query_judge import seconds_to_judge
-from pairsmith.steps.retrieval.chunk import chunks_of, documents
+from pairsmith.steps.retrieval.chunk import document_chunks, documents
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
@@ -36,12 +36,12 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     begun = time.monotonic()
     sources = [source for source in settings.documents if not has_no_sample(source, before)]
     readable = settings.model_copy(update={"documents": sources})
-    number = count_given(documents(readable)).documents if sources else 0
+    number = count_documents(documents(readable)).documents if sources else 0
     sample = list(islice(documents(readable), 0, None, max(1, number // CALIBRATION_DOCUMENTS)))
     count = number + beyond_samples(settings.documents, before)
     loading = time.monotonic() - begun
     begun = time.monotonic()
-    tables = [chunks_of(document, settings)[0] for document in sample]
+    tables = [document_chunks(document, settings)[0] for document in sample]
     chunks = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
     share = count / max(1, len(sample))
     return sharded(

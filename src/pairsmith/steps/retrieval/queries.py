@@ -48,7 +48,7 @@ from pairsmith.steps.retrieval.reused import (
     ChunkInput,
     EarlierQueries,
     contents_of,
-    in_order,
+    merged_rows,
     write_contents,
 )
 from pairsmith.steps.retrieval.settings import QueriesSettings
@@ -108,7 +108,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         left = [number for number in range(-(-count // shard_size)) if not writer.is_done(number)]
         for shard in record_shards(inputs, shard_size, left):
             if all(entry.earlier for entry in shard.records):  # which needs no model
-                rows, rejects = in_order(shard.records, [], [])
+                rows, rejects = merged_rows(shard.records, [], [])
                 writer.commit(shard.number, {"train": rows}, rejects)
     commit_records(
         writer,
@@ -218,7 +218,7 @@ def _load_worker(
         scaler = ProgressScaler(len(shard.records), len(new) * settings.queries * settings.tries, advance)
         written, rejects = writer.write(new, scaler)
         scaler.finish()
-        return in_order(shard.records, [query.columns() for query in written], rejects)
+        return merged_rows(shard.records, [query.columns() for query in written], rejects)
 
     return work
 

@@ -16,9 +16,10 @@ from pairsmith.data.query_columns import QUERIES_ALONE
 from pairsmith.data.readers import column_text, text_id, with_names
 from pairsmith.data.sources import open_source
 from pairsmith.data.text.folding import folded
-from pairsmith.steps.retrieval.generated_queries import WrittenQueries, each_once, keys_of
+from pairsmith.data.text_keys import TextKeys
+from pairsmith.steps.retrieval.generated_queries import WrittenQueries, distinct_documents, keys_of
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import Keys, places_of
+from pairsmith.steps.retrieval.vectors import places_of
 
 _AT_ONCE = 10_000
 """Chunks that are held in memory at once."""
@@ -33,14 +34,14 @@ class ChunkTexts:
     """
 
     settings: FilterQueriesSettings
-    ids: Keys
-    texts: Keys
-    wholes: Keys
+    ids: TextKeys
+    texts: TextKeys
+    wholes: TextKeys
 
     @classmethod
     def of(cls, settings: FilterQueriesSettings) -> Self:
         """Read the corpus once; 24 bytes are held for each chunk."""
-        columns: list[list[Keys]] = [[], [], []]
+        columns: list[list[TextKeys]] = [[], [], []]
         rows = _chunks(settings)
         while some := list(islice(rows, _AT_ONCE)):
             sides = ([row.id for row in some], [row.text for row in some], [row.whole for row in some])
@@ -65,7 +66,7 @@ class ChunkTexts:
         for row in _chunks(self.settings):
             yield Document(text_id(row.whole), row.whole, "", "", row.where)
 
-    def of_chunks(self, written: WrittenQueries) -> Keys:
+    def of_chunks(self, written: WrittenQueries) -> TextKeys:
         """The key of what is encoded of each query's own chunk, ``(n,)``; 0 where that is not in the corpus.
 
         It is looked up by its id, if there is one, and else by its text.
@@ -95,13 +96,13 @@ class Evaluation:
         return len(self.texts)
 
     @cached_property
-    def names(self) -> Keys:
+    def names(self) -> TextKeys:
         """A number for each that is the same for copies, as of ``WrittenQueries``."""
         return keys_of(map(folded, self.texts))
 
     def distinct(self) -> Iterator[Document]:
         """Each query once."""
-        return each_once(lambda: self.texts, keys_of(self.texts), "the evaluation")
+        return distinct_documents(lambda: self.texts, keys_of(self.texts), "the evaluation")
 
 
 def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:

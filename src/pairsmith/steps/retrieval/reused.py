@@ -112,7 +112,7 @@ def _positions(chunks: Iterable[str]) -> Mapping[str, list[int]]:
     return positions
 
 
-def in_order(
+def merged_rows(
     inputs: Sequence[ChunkInput], new_rows: Iterable[dict[str, str]], new_rejects: Iterable[Reject]
 ) -> RowsAndRejects:
     """Earlier rows and rejects together with new ones, as a run that makes all of them orders them.

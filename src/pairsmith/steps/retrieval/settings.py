@@ -12,7 +12,7 @@ from pairsmith.core.fields import (
     EncodedLength,
     Executor,
     JudgeOfQueries,
-    Rank,
+    RankNumber,
     RayAddress,
     ShardBounds,
     Workers,
@@ -28,7 +28,7 @@ from pairsmith.core.settings import (
     Settings,
     refuse,
 )
-from pairsmith.methods.retrieval.query_options import AgainstName, KindName, QueryOptions
+from pairsmith.methods.retrieval.query_options import AgainstName, QueryKind, QueryOptions
 from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
 
 
@@ -61,7 +61,7 @@ class ChunkSettings(Settings):
         Field(ge=1, description="Number of worker processes, or Ray actors.", json_schema_extra=NO_EFFECT),
     ] = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=100,
@@ -98,7 +98,7 @@ class QueriesSettings(Settings):
     )
     shown: int = Field(default=4, ge=1, le=32, description="Use the first N of --examples.")
     queries: int = Field(default=3, ge=1, le=100, description="Number of queries for each chunk.")
-    kinds: Annotated[list[KindName], Listed] = Field(
+    kinds: Annotated[list[QueryKind], Listed] = Field(
         default=["question", "keywords", "statement"],
         min_length=1,
         description="Kinds of query, which take turns.",
@@ -144,7 +144,7 @@ class QueriesSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=25, most=25)
     shard_size: int | None = Field(
@@ -266,7 +266,7 @@ class FilterQueriesSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
-    rank: Rank = None
+    rank: RankNumber = None
     world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of texts that are encoded and saved together."

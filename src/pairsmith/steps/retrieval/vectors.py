@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.data.text_keys import text_keys
+from pairsmith.data.text_keys import TextKeys, text_keys
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.vectors import VectorFile
-
-Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class KeyedVectors:
     ``distinct``, ``(rows,)``, tells which rows of the folder these texts are: the first with each text.
     """
 
-    keys: Keys
+    keys: TextKeys
     vectors: VectorFile
     distinct: NDArray[np.bool_]
 
@@ -46,12 +44,12 @@ class KeyedVectors:
         """All vectors, ``(n, width)``, mapped from the file."""
         return self.vectors.every()
 
-    def numbers(self, keys: Keys) -> NDArray[np.int64]:
+    def numbers(self, keys: TextKeys) -> NDArray[np.int64]:
         """The number of the text with each key, ``(len(keys),)``; -1 where no text has it."""
         return places_of(keys, self.keys)
 
 
-def places_of(keys: Keys, known: Keys) -> NDArray[np.int64]:
+def places_of(keys: TextKeys, known: TextKeys) -> NDArray[np.int64]:
     """The first place of each key in ``known``, ``(len(keys),)``; -1 where it is not there."""
     distinct, first = np.unique(known, return_index=True)
     at = np.searchsorted(distinct, keys)

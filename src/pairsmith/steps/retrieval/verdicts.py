@@ -7,6 +7,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.steps.mine.filter import share_of
@@ -15,19 +16,19 @@ from pairsmith.steps.retrieval.query_rows import Evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
 
-KEPT = ""
+NO_FILTER = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a query is left out: a filter, ``KEPT`` if it is not, the reason, and the row that it copies."""
+    """Why a query is left out: a filter, or ``NO_FILTER`` if not, the reason, and the row that it copies."""
 
     filter: str
     reason: str
     like: int = -1
 
 
-_KEEP = Verdict(KEPT, "")
+_KEEP = Verdict(NO_FILTER, "")
 
 
 class Verdicts(list[Verdict]):
@@ -36,7 +37,7 @@ class Verdicts(list[Verdict]):
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Which are kept, ``(n,)``."""
-        return np.array([verdict.filter == KEPT for verdict in self], bool)
+        return np.array([verdict.filter == NO_FILTER for verdict in self], bool)
 
     def leave_out(self, which: NDArray[np.bool_], filter_: str, reason: str) -> None:
         """Leave out those of ``which``, ``(n,)``, that are not left out already."""
@@ -72,9 +73,7 @@ def verdicts_by_rank(
     return verdicts
 
 
-def leave_out_by_score(
-    verdicts: Verdicts, scores: NDArray[np.float32], settings: FilterQueriesSettings
-) -> None:
+def leave_out_by_score(verdicts: Verdicts, scores: Float32s, settings: FilterQueriesSettings) -> None:
     """Of the queries that are left, leave out those that a judge scores low.
 
     ``scores``, ``(n,)``, are NaN where nothing was judged; of equal scores the first queries are kept.

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
@@ -24,13 +25,12 @@ from pairsmith.runs import resolve_dtype
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
 from pairsmith.steps.evaluate.retrievers import (
-    QUERIES,
+    QUERIES_AT_ONCE,
     Places,
-    Scores,
     WordIndex,
+    comparison_vectors,
     nearest_with,
     retrieval_encoder,
-    side_vectors,
 )
 from pairsmith.steps.search.settings import SearchSettings
 from pairsmith.steps.search.vectors import VectorCache, document_vectors
@@ -47,7 +47,7 @@ class Hit:
     score: float
 
 
-def search(
+def search_documents(
     settings: SearchSettings, texts: Sequence[str], progress: Progress, *, as_json: bool = False
 ) -> None:
     """Print the ``best`` documents for queries: those in ``texts``, and those in the file of the settings.
@@ -78,7 +78,7 @@ def search(
         progress.say("an empty line or Ctrl-D ends")
     for query in () if queries else typed_queries():
         show([query], named=False)
-    for batch in in_batches(queries, QUERIES):
+    for batch in in_batches(queries, QUERIES_AT_ONCE):
         show(batch, named=len(queries) > 1)
 
 
@@ -170,9 +170,9 @@ class VectorIndex:
             self._encoder, documents, cache, batch_size=settings.batch_size, progress=progress
         )
 
-    def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Scores]:
+    def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Float32s]:
         """The ``depth`` nearest documents of each query, as the arrays of ``Rankings``."""
-        x = side_vectors(self._encoder, queries, "query", batch_size=self._batch_size)
+        x = comparison_vectors(self._encoder, queries, "query", batch_size=self._batch_size)
         neighbours: Neighbours | None = None
         first = 0
         for y in self._parts:
@@ -211,18 +211,18 @@ def _lines(query: str, hits: Sequence[Hit], *, named: bool) -> Iterator[str]:
     """Two lines for each document: rank, score, id, title and where it is from; then its text."""
     width = shutil.get_terminal_size().columns
     if named:
-        yield cut(f"query: {one_line(query)}", width)
+        yield cut_line(f"query: {one_line(query)}", width)
     if not hits:
         yield "no document has a word of this query"
     wide = len(str(len(hits)))
     for rank, hit in enumerate(hits, start=1):
         about = (hit.document.id, hit.document.title, hit.document.document)
         head = "  ".join(one_line(part) for part in about if part)
-        yield cut(f"{rank:>{wide}}  {hit.score:.4f}  {head}", width)
-        yield cut(f"{'':{wide}}  {one_line(hit.document.text)}", width)
+        yield cut_line(f"{rank:>{wide}}  {hit.score:.4f}  {head}", width)
+        yield cut_line(f"{'':{wide}}  {one_line(hit.document.text)}", width)
 
 
-def cut(line: str, width: int) -> str:
+def cut_line(line: str, width: int) -> str:
     """The beginning of a line that takes ``width`` columns of a terminal, with … where it was cut."""
     if sum(map(_columns, line)) <= width:
         return line

@@ -15,7 +15,7 @@ from pairsmith.core.paths import CACHE_VARIABLE, cache_folder
 from pairsmith.core.progress import Progress
 from pairsmith.runs.storage import canonical_json, write_atomic
 from pairsmith.steps.evaluate.kept_search import digest_of
-from pairsmith.steps.evaluate.retrievers import TOGETHER, side_vectors
+from pairsmith.steps.evaluate.retrievers import DOCUMENTS_AT_ONCE, comparison_vectors
 from pairsmith.steps.search.settings import SearchSettings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _DECIDING = ("document_prompt", "dimensions", "pooling", "max_length", "dtype")
 
 @dataclass(frozen=True, slots=True)
 class VectorCache:
-    """Files of vectors in ``folder``, each of the next ``TOGETHER`` documents."""
+    """Files of vectors in ``folder``, each of the next ``DOCUMENTS_AT_ONCE`` documents."""
 
     folder: Path
 
@@ -70,12 +70,15 @@ def document_vectors(
     batch_size: int,
     progress: Progress,
 ) -> list[torch.Tensor]:
-    """The vectors of documents, ``TOGETHER`` of them in each tensor ``(m, d)`` float32, the last fewer.
+    """The vectors of documents, in tensors ``(m, d)`` float32 of ``DOCUMENTS_AT_ONCE``, the last of fewer.
 
     What the ``cache`` lacks is encoded and put there, so that a search that was stopped goes on behind it.
     """
-    parts = list(in_batches(documents, TOGETHER))
-    kept = [cache.read(place * TOGETHER, len(texts)) if cache else None for place, texts in enumerate(parts)]
+    parts = list(in_batches(documents, DOCUMENTS_AT_ONCE))
+    kept = [
+        cache.read(place * DOCUMENTS_AT_ONCE, len(texts)) if cache else None
+        for place, texts in enumerate(parts)
+    ]
     lacking = [place for place, vectors in enumerate(kept) if vectors is None]
     if not lacking and cache:
         progress.say(f"the vectors of the {len(documents):,} documents are in {cache.folder.parent} already")
@@ -84,10 +87,12 @@ def document_vectors(
         with progress.task("encode", sum(len(parts[place]) for place in lacking), "documents") as bar:
             for place in lacking:
                 texts = parts[place]
-                vectors = side_vectors(encoder, texts, "document", batch_size=batch_size, advance=bar.advance)
+                vectors = comparison_vectors(
+                    encoder, texts, "document", batch_size=batch_size, advance=bar.advance
+                )
                 try:
                     if cache:
-                        cache.write(place * TOGETHER, vectors)
+                        cache.write(place * DOCUMENTS_AT_ONCE, vectors)
                 except StorageError as error:
                     progress.say(str(error))
                     cache = None

@@ -14,11 +14,11 @@ from pairsmith.methods.dino.classifier import (
     distinct,
     train_classifier_on,
 )
-from pairsmith.models.classifier import save_classifier, unit_vectors
+from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.planning import counted, spread, timed
+from pairsmith.steps.planning import counted, evenly_spaced, timed
 from pairsmith.steps.shared import load_options
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
@@ -37,7 +37,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     """
     if Processes.current().size > 1:
         raise SettingsError("train-classifier runs in one process: it has no batches for several to share")
-    settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+    settings = with_classifier_splits(resolve_dtype(settings, run), run.progress.say)
     sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
     for name, source in {**sources, "base": settings.base}.items():
         refuse_source(run, **{name: source})
@@ -71,7 +71,9 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     return train_once(run, Processes.current(), claim, fit, settings.base)
 
 
-def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> TrainClassifierSettings:
+def with_classifier_splits(
+    settings: TrainClassifierSettings, say: Say | None = None
+) -> TrainClassifierSettings:
     """The settings with a split named for each folder with several; unset, ``validation`` is that of data."""
     data, validation = settings.data, settings.validation
     if validation is None and not split_of(data)[1]:
@@ -87,7 +89,7 @@ def at_splits(settings: TrainClassifierSettings, say: Say | None = None) -> Trai
 
 def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> Estimate:
     """Encode a sample of the texts; the head itself takes little."""
-    settings = at_splits(settings)
+    settings = with_classifier_splits(settings)
     rows = _read(settings.data, settings)
     if settings.data not in before:  # a sample has too few rows, perhaps, to have each label among them
         _check(settings, rows, None)
@@ -96,8 +98,8 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
     encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
     loading = time.monotonic() - begun
     warming, per_text, _ = timed(
-        lambda: partial(unit_vectors, encoder, batch_size=settings.batch_size),
-        spread(rows.texts, CALIBRATION_TEXTS),
+        lambda: partial(text_unit_vectors, encoder, batch_size=settings.batch_size),
+        evenly_spaced(rows.texts, CALIBRATION_TEXTS),
     )
     weights = sum(weight.nbytes for weight in encoder.state_dict().values())
     return Estimate(

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
-from pairsmith.core.progress import Silent, Task
+from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import beyond_samples, has_no_sample
 from pairsmith.steps.shared import with_sources
-from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.reading import with_training_splits
 from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
 
@@ -34,7 +34,7 @@ _PROBE_BATCH = 2
 
 BESIDE_WEIGHTS = 300_000
 """Approximate bytes of tokenizer, configuration, card and record."""
-KEPT = 3
+CHECKPOINTS_ON_DISK = 3
 """Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
 S = TypeVar("S", bound=FitSettings)
@@ -85,7 +85,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     evaluations = 2 + steps // settings.eval_steps if validation_size else 0
     training = steps * seconds + evaluations * evaluation
     saved = saved_checkpoints(steps, settings.checkpoint_steps, training)
-    checkpoints = (rates - 1) * min(KEPT - 1, saved) + min(KEPT, saved)
+    checkpoints = (rates - 1) * min(CHECKPOINTS_ON_DISK - 1, saved) + min(CHECKPOINTS_ON_DISK, saved)
     in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
     return Estimate(
         seconds=reading + libraries + rates * (training + loading),
@@ -117,7 +117,7 @@ def _readable(step: "TrainingStep[S, Any]", settings: S, before: Before) -> S:
     settings = with_sources(settings, step.sources, with_a_sample)
     if hasattr(settings, "mined"):
         settings = settings.model_copy(update={"mined": None, "encoder": None})  # the hard negatives
-    return at_splits(settings)
+    return with_training_splits(settings)
 
 
 class _Steps(Silent):
@@ -128,7 +128,7 @@ class _Steps(Silent):
         self.ends: list[float] = []
         self.last = 0.0
 
-    def draw(self, bar: Task) -> None:
+    def draw(self, bar: ProgressTask) -> None:
         """A step has ended, or an evaluation before or after one."""
         if bar.label == TRAIN:
             self.last = time.monotonic()

@@ -11,7 +11,7 @@ from pairsmith.models.sentence_encoder import centre_vectors
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.encoder import base_encoder, scored_pairs
 from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of, saved_checkpoints
+from pairsmith.steps.training.plan import BESIDE_WEIGHTS, CHECKPOINTS_ON_DISK, bytes_of, saved_checkpoints
 
 CALIBRATION_STEPS = 12
 _UNTIMED_STEPS = 3
@@ -48,7 +48,7 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         seconds += evaluations * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
     weights = bytes_of(encoder.state_dict().values())
     trained = bytes_of(parameter for parameter in encoder.parameters() if parameter.requires_grad)
-    saved = min(KEPT, saved_checkpoints(steps, settings.checkpoint_steps, seconds))
+    saved = min(CHECKPOINTS_ON_DISK, saved_checkpoints(steps, settings.checkpoint_steps, seconds))
     best = saved * weights if evaluations and steps > settings.eval_steps else 0
     return Estimate(
         seconds=seconds,

@@ -6,12 +6,12 @@ from itertools import chain
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
-    check_examples,
+    check_generator_examples,
     generator_examples,
     train_question_generator_on,
 )
 from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.steps.training.reading import Counted, QuestionData, first_of
+from pairsmith.steps.training.reading import CountingIterable, QuestionData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.generators import refuse_both_ways
@@ -24,14 +24,14 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[GeneratorExamples]:
     refuse_both_ways(settings.base)
     if most is None:  # streamed, as there may be more than fit into memory
-        questions, unread = Counted(chain.from_iterable(map(read_questions, settings.data))), 0
+        questions, unread = CountingIterable(chain.from_iterable(map(read_questions, settings.data))), 0
     else:
         some, unread = first_of(settings.data, read_questions, most)
-        questions = Counted(some)
+        questions = CountingIterable(some)
     examples = GeneratorExamples(generator_examples(questions, settings))
     others = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(others, settings))
-    check_examples(examples, validation if settings.validation else None, settings)
+    check_generator_examples(examples, validation if settings.validation else None, settings)
     return QuestionData(examples, questions.count, unread, validation)
 
 

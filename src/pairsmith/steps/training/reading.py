@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import FEW, Example, KindName, each_example, read_examples
+from pairsmith.data.examples import FEW, Example, ExampleKind, each_example, read_examples
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
@@ -18,7 +18,7 @@ E = TypeVar("E")
 C = TypeVar("C", bound=Sized)
 
 
-def at_splits(settings: S, say: Say | None = None) -> S:
+def with_training_splits(settings: S, say: Say | None = None) -> S:
     """The settings with a split named for each folder that has several: ``train``, or ``validation``.
 
     Corpora stay unchanged. ``say`` is called with a message about the splits that are not used.
@@ -114,7 +114,7 @@ class QuestionData(Generic[C]):
         return len(self.training)
 
 
-class Counted(Iterable[E]):
+class CountingIterable(Iterable[E]):
     """Items that are read once; ``count`` is the number of those read so far."""
 
     def __init__(self, items: Iterable[E]) -> None:
@@ -127,7 +127,7 @@ class Counted(Iterable[E]):
             yield item
 
 
-def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example]:
+def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:
     """The seeds in a source, of kind ``pairs`` those scored ``least`` or more."""
     examples = list(each_example(source, kind))
     positives = matching(examples, kind, least, source)
@@ -137,7 +137,7 @@ def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example
     return replace(seeds, unmatched=len(examples) - len(positives))
 
 
-def matching(examples: Sequence[Example], kind: KindName, least: float, source: str) -> list[Example]:
+def matching(examples: Sequence[Example], kind: ExampleKind, least: float, source: str) -> list[Example]:
     """The examples that are positives; of kind ``pairs``, those with a score of ``least`` or more."""
     if kind != "pairs":
         return list(examples)

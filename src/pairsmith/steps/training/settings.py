@@ -11,7 +11,7 @@ from pairsmith.methods.mining.options import (
     CrossencoderOptions,
     ReaderOptions,
     SummarizerOptions,
-    Window,
+    WindowWords,
     scored_without,
 )
 from pairsmith.training.options import FitOptions
@@ -126,7 +126,7 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
         ge=1,
         description="Number of nearest outputs of each seed's input from which hard negatives are drawn.",
     )
-    window: Window = 150
+    window: WindowWords = 150
     least_score: LeastScore = 0.7
 
     @model_validator(mode="after")

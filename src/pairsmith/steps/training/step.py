@@ -18,7 +18,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.mapped import say_loading
 from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.plan import plan_training
-from pairsmith.steps.training.reading import QuestionData, SeedData, at_splits
+from pairsmith.steps.training.reading import QuestionData, SeedData, with_training_splits
 from pairsmith.steps.training.settings import FitSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
@@ -113,7 +113,7 @@ class TrainingStep(Generic[S, D]):
         if processes.size > 1 and self.alone:
             raise SettingsError(f"{self.name} runs in one process: {self.alone}")
         run = processes.quiet_unless_writing(run)
-        settings = at_splits(resolve_dtype(settings, run), run.progress.say)
+        settings = with_training_splits(resolve_dtype(settings, run), run.progress.say)
         device = pick_device(settings.device)
         processes.part_of(settings.batch_size)
         sources = self.sources_of(settings)

@@ -9,11 +9,11 @@ import numpy as np
 from pairsmith.tools.audit.rows import MOST_LABELS, Audit
 from pairsmith.tools.report.rows import is_number
 
-Labels = Mapping[str, str]
+AnnotatorLabels = Mapping[str, str]
 """The labels that one annotator gave, by row id."""
 
 
-def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]:
+def label_confusion(audit: Audit, said: Sequence[AnnotatorLabels]) -> dict[str, dict[str, Any]]:
     """For each label in the data, how often annotators gave each label (D13); every answer counts.
 
     Returns:
@@ -47,7 +47,7 @@ def wilson(count: int, total: int) -> tuple[float, float]:
     return float(limits.low), float(limits.high)
 
 
-def agreement(audit: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
+def annotator_agreement(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, Any]:
     """How far annotators agree beyond chance.
 
     ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where there
@@ -65,7 +65,7 @@ def agreement(audit: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     return {"cohen": pairs, "krippendorff": _krippendorff(audit, said)}
 
 
-def _krippendorff(audit: Audit, said: Mapping[str, Labels]) -> float | None:
+def _krippendorff(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> float | None:
     import krippendorff
 
     numbers = all(map(is_number, audit.labels))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pairsmith.core.errors import FolderError, StorageError
 
-FILE = "answers.jsonl"
+ANSWERS_FILE = "answers.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnnotatorAnswer:
     """The label that an annotator gave a row, or None where they took it back."""
 
     annotator: str
@@ -23,7 +23,7 @@ class Answer:
     label: str | None
 
 
-class Answers:
+class AnnotatorAnswers:
     """All answers of an audit; an annotator's last answer to a row counts.
 
     Several threads may give answers; a lock keeps them from being written at the same time.
@@ -31,13 +31,13 @@ class Answers:
 
     def __init__(self, folder: Path) -> None:
         """Read the answers in ``folder``; raises ``FolderError`` if a line of the file is not an answer."""
-        self._path = folder / FILE
+        self._path = folder / ANSWERS_FILE
         self._lock = threading.Lock()
         self._said: dict[str, dict[str, str]] = {}  # each annotator's labels, the last given at the end
         for answer in self._read():
             self._take(answer)
 
-    def give(self, answer: Answer, *, again: bool = False) -> bool:
+    def give(self, answer: AnnotatorAnswer, *, again: bool = False) -> bool:
         """Write an answer to the disk, then count it; returns whether it was counted.
 
         Only with ``again`` may it replace an earlier one: a double click or a second window changes nothing.
@@ -58,7 +58,7 @@ class Answers:
             last = next(reversed(self._said.get(annotator, {})), None)
         if last is None:
             return None
-        self.give(Answer(annotator, last, None), again=True)
+        self.give(AnnotatorAnswer(annotator, last, None), again=True)
         return last
 
     def of(self, annotator: str) -> dict[str, str]:
@@ -84,13 +84,13 @@ class Answers:
                 os.truncate(self._path, size)
             raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: AnnotatorAnswer) -> None:
         labels = self._said.setdefault(answer.annotator, {})
         labels.pop(answer.row, None)
         if answer.label is not None:
             labels[answer.row] = answer.label
 
-    def _read(self) -> Iterable[Answer]:
+    def _read(self) -> Iterable[AnnotatorAnswer]:
         try:
             lines = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -105,7 +105,7 @@ class Answers:
                 label = record["label"]
                 if not isinstance(label, str | None):
                     raise TypeError("no label")
-                yield Answer(str(record["annotator"]), str(record["row"]), label)
+                yield AnnotatorAnswer(str(record["annotator"]), str(record["row"]), label)
             except (ValueError, LookupError, TypeError) as error:
                 raise FolderError(
                     f"{self._path}:{number}: not a valid answer; fix the line or remove it"

@@ -21,13 +21,13 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from pairsmith.core.errors import SettingsError, StorageError
 from pairsmith.core.progress import Progress
-from pairsmith.tools.audit.answers import Answer, Answers
+from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
 from pairsmith.tools.audit.rows import Audit, order_of
-from pairsmith.tools.report.parts import column_words, shown
+from pairsmith.tools.report.parts import column_words, shown_text
 from pairsmith.tools.settings import AuditSettings
 
 _HOST = "127.0.0.1"
-LONGEST = 20_000
+LONGEST_TEXT = 20_000
 """Longest text that is shown, in characters."""
 
 _HEADERS = {
@@ -40,7 +40,7 @@ _HEADERS = {
 _TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
-class Given(BaseModel):
+class LabelChoice(BaseModel):
     """A label for a row."""
 
     model_config = ConfigDict(extra="forbid")
@@ -50,7 +50,7 @@ class Given(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class AnnotationSession:
     """One annotator's work.
 
     ``seed`` decides the order of rows; every request has to carry the secret ``token``; ``finished`` is
@@ -59,7 +59,7 @@ class Session:
     """
 
     audit: Audit
-    answers: Answers
+    answers: AnnotatorAnswers
     annotator: str
     seed: int
     token: str
@@ -75,10 +75,10 @@ class Session:
         texts = {} if row is None else self.audit.rows[row].texts
         return {
             "row": row,
-            "question": shown(self.audit.question, 1_000),
-            "texts": [[column_words(name), shown(text, LONGEST)] for name, text in texts.items()],
-            "labels": [shown(label) for label in self.audit.labels],
-            "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
+            "question": shown_text(self.audit.question, 1_000),
+            "texts": [[column_words(name), shown_text(text, LONGEST_TEXT)] for name, text in texts.items()],
+            "labels": [shown_text(label) for label in self.audit.labels],
+            "meanings": [shown_text(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
             "done": len(order) - len(unlabelled),
             "total": len(order),
             "annotator": self.annotator,
@@ -86,7 +86,7 @@ class Session:
         }
 
 
-def make_app(session: Session) -> FastAPI:
+def make_app(session: AnnotationSession) -> FastAPI:
     """The application; its only state is that of ``session.answers``."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"])
@@ -122,10 +122,10 @@ def make_app(session: Session) -> FastAPI:
         return JSONResponse(session.state())
 
     @app.post("/answer")
-    def give(given: Given) -> JSONResponse:
-        if given.row >= len(rows) or given.place >= len(labels):
+    def give(choice: LabelChoice) -> JSONResponse:
+        if choice.row >= len(rows) or choice.place >= len(labels):
             raise HTTPException(422, "there is no such row or label")
-        answer = Answer(session.annotator, rows[given.row].id, labels[given.place])
+        answer = AnnotatorAnswer(session.annotator, rows[choice.row].id, labels[choice.place])
         return JSONResponse(session.state(counted=session.answers.give(answer)))
 
     @app.post("/back")
@@ -150,7 +150,7 @@ def _file(name: str) -> str:
 
 def serve(
     audit: Audit,
-    answers: Answers,
+    answers: AnnotatorAnswers,
     settings: AuditSettings,
     progress: Progress,
     finish: Callable[[], Mapping[str, Any]],
@@ -179,7 +179,7 @@ def serve(
             server.should_exit = True
             return told
 
-        app = make_app(Session(audit, answers, settings.annotator, settings.seed, token, finished))
+        app = make_app(AnnotationSession(audit, answers, settings.annotator, settings.seed, token, finished))
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pairsmith.tools.audit.agreement import Labels
+from pairsmith.tools.audit.agreement import AnnotatorLabels
 from pairsmith.tools.audit.rows import Audit
 
 FILES = (
@@ -17,7 +17,7 @@ FILES = (
 
 
 def closing(
-    audit: Audit, said: Mapping[str, Labels], results: Mapping[str, Any], out: Path
+    audit: Audit, said: Mapping[str, AnnotatorLabels], results: Mapping[str, Any], out: Path
 ) -> dict[str, Any]:
     """What the page shows at the end.
 
@@ -42,7 +42,7 @@ def closing(
     }
 
 
-def _counts(audit: Audit, said: Mapping[str, Labels]) -> Sequence[str]:
+def _counts(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> Sequence[str]:
     """For each annotator how many rows they labelled, and how many as the data do."""
     sentences = []
     for name, labels in said.items():

@@ -13,7 +13,7 @@ from pairsmith.data.filters import AGREEMENT
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import Card, FolderWriter, Run, Sources
 from pairsmith.runs.storage import write_atomic
-from pairsmith.tools.audit.agreement import Labels
+from pairsmith.tools.audit.agreement import AnnotatorLabels
 from pairsmith.tools.audit.rows import Audit
 from pairsmith.tools.export.annotation import label_config
 
@@ -23,8 +23,13 @@ _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
 """Namespace of the UUIDs that Argilla needs for annotators; each is derived from the name."""
 
 
-def export(
-    audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
+def export_annotations(
+    audit: Audit,
+    said: Mapping[str, AnnotatorLabels],
+    most: AnnotatorLabels,
+    out: Path,
+    source: str,
+    sources: Sources,
 ) -> None:
     """Write all formats into the audit's folder, replacing earlier exports.
 
@@ -32,7 +37,10 @@ def export(
     rows without one are rejects. ``source`` is the hash of the data, and ``sources`` their licences.
     """
     write_labelled(audit, said, most, out / LABELLED, source, sources)
-    files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}
+    files: dict[str, Any] = {
+        LABEL_STUDIO: label_studio_tasks(audit, said),
+        ARGILLA: argilla_records(audit, said),
+    }
     for name, content in files.items():
         write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
     write_atomic(
@@ -42,7 +50,12 @@ def export(
 
 
 def write_labelled(
-    audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
+    audit: Audit,
+    said: Mapping[str, AnnotatorLabels],
+    most: AnnotatorLabels,
+    out: Path,
+    source: str,
+    sources: Sources,
 ) -> None:
     """Write a dataset folder of the rows with their majority label and its share of the answers."""
     texts = list(audit.rows[0].texts)
@@ -97,7 +110,7 @@ def write_labelled(
     )
 
 
-def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
+def label_studio_tasks(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
     """Tasks with their annotations, for an import into Label Studio."""
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
     tasks: list[dict[str, Any]] = []
@@ -109,7 +122,7 @@ def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any
     return tasks
 
 
-def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
+def argilla_records(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
     """Records with their responses, as ``Dataset.records.from_json`` of Argilla reads them."""
     people = {name: str(uuid.uuid5(_PEOPLE, name)) for name in said}
     return [

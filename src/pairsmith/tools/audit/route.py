@@ -14,15 +14,15 @@ from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
-from pairsmith.tools.audit.agreement import Labels, agreement, confusion
-from pairsmith.tools.audit.answers import FILE, Answers
+from pairsmith.tools.audit.agreement import AnnotatorLabels, annotator_agreement, label_confusion
+from pairsmith.tools.audit.answers import ANSWERS_FILE, AnnotatorAnswers
 from pairsmith.tools.audit.closing import closing
-from pairsmith.tools.audit.export import LABELLED, export
-from pairsmith.tools.audit.rows import Audit, draw
+from pairsmith.tools.audit.export import LABELLED, export_annotations
+from pairsmith.tools.audit.rows import Audit, draw_audit
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import AuditSettings
 
-RECORD = "audit.json"
+AUDIT_RECORD = "audit.json"
 RESULTS = "results.json"
 
 
@@ -43,15 +43,15 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         if find_spec(package) is None:
             raise MissingExtra(package, "audit")
     refuse_source(run, data=settings.data)
-    drawn = draw(DatasetFolder.open(settings.data), settings)
+    drawn = draw_audit(DatasetFolder.open(settings.data), settings)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("audit", settings.deciding(), inputs=inputs, models={})
     stopped: KeyboardInterrupt | None = None
-    with recorded(run, identity, RECORD) as save:
+    with recorded(run, identity, AUDIT_RECORD) as save:
         if run.fresh:
             _set_aside(run.out)
         save()
-        answers = Answers(run.out)
+        answers = AnnotatorAnswers(run.out)
         _check(drawn, answers)
         out = run.out
 
@@ -60,7 +60,9 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
             said = {name: answers.of(name) for name in answers.annotators()}
             results = results_of(drawn, said)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-            export(drawn, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data]))
+            export_annotations(
+                drawn, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data])
+            )
             return results
 
         def finish() -> dict[str, Any]:
@@ -86,36 +88,38 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
 
 def _set_aside(folder: Path) -> None:
     """Rename the answers of an audit that is started over, so that they are kept."""
-    answers = folder / FILE
+    answers = folder / ANSWERS_FILE
     if answers.exists():
-        number = next(n for n in count(1) if not (folder / f"{FILE}.{n}").exists())
+        number = next(n for n in count(1) if not (folder / f"{ANSWERS_FILE}.{n}").exists())
         with storage_errors(answers):
-            answers.rename(folder / f"{FILE}.{number}")
+            answers.rename(folder / f"{ANSWERS_FILE}.{number}")
 
 
-def _check(drawn: Audit, answers: Answers) -> None:
+def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
     rows, labels = {row.id for row in drawn.rows}, set(drawn.labels)
     for name in answers.annotators():
         for row, label in answers.of(name).items():
             if row not in rows or label not in labels:
                 raise FolderError(
-                    f"{FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row or label; "
-                    "give another folder as --out, or --fresh to start over"
+                    f"{ANSWERS_FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row "
+                    "or label; give another folder as --out, or --fresh to start over"
                 )
 
 
-def results_of(drawn: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
+def results_of(drawn: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, Any]:
     """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
     return {
         "rows": len(drawn.rows),
         "labelled": {name: len(labels) for name, labels in said.items()},
-        "confusion": confusion(drawn, list(said.values())),
-        "agreement": agreement(drawn, said),
-        "labels": {row.id: label for row in drawn.rows if (label := most(row.id, said)) is not None},
+        "confusion": label_confusion(drawn, list(said.values())),
+        "agreement": annotator_agreement(drawn, said),
+        "labels": {
+            row.id: label for row in drawn.rows if (label := majority_label(row.id, said)) is not None
+        },
     }
 
 
-def most(row: str, said: Mapping[str, Labels]) -> str | None:
+def majority_label(row: str, said: Mapping[str, AnnotatorLabels]) -> str | None:
     """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
     counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
     tie = len(counts) > 1 and counts[0][1] == counts[1][1]

@@ -9,7 +9,7 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 from pairsmith.tools.meanings import label_meanings
-from pairsmith.tools.report.rows import in_order, is_number, label_name, texts_of, with_sample
+from pairsmith.tools.report.rows import is_number, label_name, row_texts, sorted_labels, with_sample
 from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
@@ -67,7 +67,7 @@ class Audit:
     question: str = "Which label fits best?"
 
 
-def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
+def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     """Draw the rows that all annotators label."""
     if not folder.rows:
         raise InputError(f"{folder.path}: has no rows to label")
@@ -90,7 +90,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     # People cannot give a search's score of a pair.
     says = column and not (column == "score" and len(claimed) > MOST_LABELS)
     rows = [
-        AuditRow(str(row["id"]), dict(texts_of(row, columns)), label_name(row[column]) if says else "")
+        AuditRow(str(row["id"]), dict(row_texts(row, columns)), label_name(row[column]) if says else "")
         for row in sample
     ]
     twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
@@ -99,7 +99,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             f"{folder.path}: two rows have the id {twice!r}, but answers are stored by id; give each row "
             "its own, as pairsmith mix does"
         )
-    labels = settings.labels or in_order(claimed)
+    labels = settings.labels or sorted_labels(claimed)
     if len(labels) > MOST_LABELS:
         raise SettingsError(
             f"{folder.path}: has more than {MOST_LABELS} labels, and each needs a key; name those to "
@@ -108,7 +108,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     graded = column == "score" and all(map(is_number, labels))
     meanings = label_meanings(folder.manifest.settings)
     question = settings.question or question_on(columns, graded)
-    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings, question)
+    return Audit(rows, labels, sorted_labels({row.label for row in rows} - {""}), graded, meanings, question)
 
 
 def question_on(columns: Sequence[str], graded: bool) -> str:

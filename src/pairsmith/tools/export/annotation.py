@@ -6,7 +6,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.kinds import WITH_NEGATIVES, Kind, Row
+from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.tasks import label_text
 from pairsmith.tools.audit.rows import question_on
 from pairsmith.tools.export.negatives import Files, Splits
@@ -18,7 +18,7 @@ _FITS = ("yes", "no")
 """The choices where rows have no label: whether their texts belong together."""
 
 
-def label_studio(splits: Splits, kind: Kind) -> Files:
+def label_studio_files(splits: Splits, kind: RowKind) -> Files:
     """Label Studio: ``label-config.xml``, and each split's tasks with the rows' labels as predictions."""
     fields, choices = _fields(kind), _choices(splits, kind, "label-studio")
     yield "label-config.xml", [label_config(fields, choices, question_on(kind.texts, kind.claim == "score"))]
@@ -45,7 +45,7 @@ def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -
     return f"<View>\n{texts}  <Header value={quoteattr(question)}/>\n{opening}{buttons}  </Choices>\n</View>"
 
 
-def argilla(splits: Splits, kind: Kind) -> Files:
+def argilla_files(splits: Splits, kind: RowKind) -> Files:
     """Argilla: ``settings.json``, and the records of each split with the rows' labels as suggestions."""
     fields, choices = _fields(kind), _choices(splits, kind, "argilla")
     settings = {
@@ -82,7 +82,7 @@ def argilla(splits: Splits, kind: Kind) -> Files:
         yield f"{split}.json", [json.dumps(records, ensure_ascii=False, indent=1)]
 
 
-def _fields(kind: Kind) -> Sequence[str]:
+def _fields(kind: RowKind) -> Sequence[str]:
     if kind is WITH_NEGATIVES:
         raise SettingsError(f"people label one pair or text at a time; these are {kind.name}")
     return (*kind.texts, "answer") if kind.claim == "answers" else kind.texts
@@ -92,12 +92,12 @@ def _texts(row: Row, fields: Sequence[str]) -> Mapping[str, str]:
     return {name: row["answers"]["text"][0] if name == "answer" else str(row[name]) for name in fields}
 
 
-def _label(row: Row, kind: Kind) -> str:
+def _label(row: Row, kind: RowKind) -> str:
     value = row[kind.claim]
     return label_text(value) if isinstance(value, float) else str(value)
 
 
-def _choices(splits: Splits, kind: Kind, form: str) -> Sequence[str]:
+def _choices(splits: Splits, kind: RowKind, form: str) -> Sequence[str]:
     if kind.claim not in ("label", "score"):
         return _FITS
     labels = sorted({_label(row, kind) for rows in splits.values() for row in rows})

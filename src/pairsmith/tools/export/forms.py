@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.kinds import WITH_NEGATIVES, Kind, Row
+from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
-from pairsmith.tools.export.annotation import argilla, label_studio
+from pairsmith.tools.export.annotation import argilla_files, label_studio_files
 from pairsmith.tools.export.negatives import (
     Files,
     Splits,
@@ -21,7 +21,7 @@ from pairsmith.tools.export.negatives import (
 )
 from pairsmith.tools.settings import FormName
 
-RowForm = Callable[[Splits, Kind], Files]
+RowForm = Callable[[Splits, RowKind], Files]
 
 _BELONG = {
     "questions with answers": ("question", "context"),
@@ -31,13 +31,13 @@ _BELONG = {
 """For kinds whose two texts belong together: the columns of the query and of the document."""
 
 
-def jsonl(splits: Splits, kind: Kind) -> Files:
+def jsonl(splits: Splits, kind: RowKind) -> Files:
     """JSON Lines: one row per line, with the columns of its kind."""
     for split, rows in splits.items():
         yield f"{split}.jsonl", [line({name: row[name] for name in kind.schema.names}) for row in rows]
 
 
-def squad(splits: Splits, kind: Kind) -> Files:
+def squad(splits: Splits, kind: RowKind) -> Files:
     """SQuAD 1.1: articles by title, each with its passages and their questions."""
     if kind.name != "questions with answers":
         raise SettingsError(f"--form squad is for questions with answers; these are {kind.name}")
@@ -52,7 +52,7 @@ def squad(splits: Splits, kind: Kind) -> Files:
         yield f"{split}.json", [json.dumps({"version": "1.1", "data": data}, ensure_ascii=False)]
 
 
-def beir(splits: Splits, kind: Kind) -> Files:
+def beir(splits: Splits, kind: RowKind) -> Files:
     """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; equal texts are one document."""
     if kind is WITH_NEGATIVES:
         yield from beir_with_negatives(splits)
@@ -74,7 +74,7 @@ def beir(splits: Splits, kind: Kind) -> Files:
         yield f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *lines]
 
 
-def sentence_transformers(splits: Splits, kind: Kind) -> Files:
+def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
     """Columns in the order that losses expect: two sentences with score or label, or anchor and positive.
 
     Queries with negatives have the columns ``negative_1``, ``negative_2`` … besides.
@@ -95,7 +95,7 @@ def sentence_transformers(splits: Splits, kind: Kind) -> Files:
 def _of_negatives(form: FormName, write: Callable[[Splits], Files]) -> RowForm:
     """A form that only queries with negatives have."""
 
-    def written(splits: Splits, kind: Kind) -> Files:
+    def written(splits: Splits, kind: RowKind) -> Files:
         if kind is not WITH_NEGATIVES:
             raise SettingsError(f"--form {form} is for {WITH_NEGATIVES.name}; these are {kind.name}")
         yield from write(splits)
@@ -112,12 +112,12 @@ FORMS: Mapping[FormName, RowForm] = {
     "scored-tuples": _of_negatives("scored-tuples", scored_tuples),
     "tevatron": _of_negatives("tevatron", tevatron),
     "flag-embedding": _of_negatives("flag-embedding", flag_embedding),
-    "label-studio": label_studio,
-    "argilla": argilla,
+    "label-studio": label_studio_files,
+    "argilla": argilla_files,
 }
 
 
-def _belonging(kind: Kind, form: str) -> tuple[str, str]:
+def _belonging(kind: RowKind, form: str) -> tuple[str, str]:
     if kind.name not in _BELONG:
         names = ", ".join([*_BELONG, WITH_NEGATIVES.name])
         raise SettingsError(f"--form {form} is for {names}; these are {kind.name}")

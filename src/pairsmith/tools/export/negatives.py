@@ -39,14 +39,14 @@ def triplets(splits: Splits) -> Files:
 
 def tuples(splits: Splits) -> Files:
     """Anchor, positive and negatives, of the rows that have as many as any row has."""
-    count = most(splits)
+    count = most_negatives(splits)
     for split, rows in splits.items():
         yield f"{split}.jsonl", [line(_tuple(row)) for row in rows if len(row["negatives"]) == count]
 
 
 def scored_tuples(splits: Splits) -> Files:
     """The same, with the scores of the positive and of all negatives as ``label``."""
-    count = most(splits)
+    count = most_negatives(splits)
     for split, rows in splits.items():
         for row in rows:
             _refuse_unscored(row, "scored-tuples")
@@ -60,14 +60,14 @@ def scored_tuples(splits: Splits) -> Files:
         )
 
 
-def most(splits: Splits) -> int:
+def most_negatives(splits: Splits) -> int:
     """The largest number of negatives of a row."""
     return max((len(row["negatives"]) for rows in splits.values() for row in rows), default=0)
 
 
 def left_out(splits: Splits) -> int:
     """How many rows have no place among tuples, as they have fewer negatives than others."""
-    count = most(splits)
+    count = most_negatives(splits)
     return sum(len(row["negatives"]) < count for rows in splits.values() for row in rows)
 
 

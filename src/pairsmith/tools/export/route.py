@@ -6,7 +6,7 @@ from functools import partial
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
-from pairsmith.data.kinds import WITH_NEGATIVES, is_whole, kind_of, what_is_missing
+from pairsmith.data.kinds import WITH_NEGATIVES, is_complete, row_kind, what_is_missing
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official, one_a_row
@@ -21,8 +21,8 @@ from pairsmith.tools.export.table import csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
-RECORD = "export.json"
-Content = Callable[[], bytes]
+EXPORT_RECORD = "export.json"
+MakeContent = Callable[[], bytes]
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:
@@ -34,7 +34,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         written = _table(settings, run) if settings.form == "csv" else _rows(settings, run)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("export", settings.deciding(), inputs=inputs, models={})
-    with recorded(run, identity, RECORD) as save:
+    with recorded(run, identity, EXPORT_RECORD) as save:
         earlier = [name for name in _files_there(run.out) if name not in written]
         save(files=[*written, *earlier])
         for name, content in written.items():
@@ -51,7 +51,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 def _files_there(out: Place) -> list[str]:
     """The files that an earlier call wrote into a folder, according to its record there."""
     try:
-        record = json.loads((out / RECORD).read_bytes())
+        record = json.loads((out / EXPORT_RECORD).read_bytes())
     except (OSError, ValueError):
         return []
     files = record.get("files") if isinstance(record, dict) else None
@@ -60,7 +60,7 @@ def _files_there(out: Place) -> list[str]:
     return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
 
 
-def _table(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
+def _table(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     """The rows as CSV, whatever their kind."""
     splits = table_rows(settings.data)
     if not any(splits.values()):
@@ -70,15 +70,15 @@ def _table(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     return _contents(csv_files(splits))
 
 
-def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Content]:
+def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, MakeContent]:
     return {name: partial(str.encode, "".join(f"{line}\n" for line in lines)) for name, lines in files}
 
 
-def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
+def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     """The files of a row format; made before anything is written, as rows may not suit the format."""
-    kind = kind_of(settings.data)
+    kind = row_kind(settings.data)
     by_split = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
-    rows = {split: [row for row in own if is_whole(row, kind)] for split, own in by_split.items()}
+    rows = {split: [row for row in own if is_complete(row, kind)] for split, own in by_split.items()}
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
         run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
@@ -89,13 +89,13 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
     if tuples and (fewer := negatives.left_out(rows)):
         run.progress.say(
-            f"left out, as they have fewer than {negatives.most(rows)} negatives: {fewer:,} rows; "
+            f"left out, as they have fewer than {negatives.most_negatives(rows)} negatives: {fewer:,} rows; "
             "--form triplets takes all"
         )
     return _contents(FORMS[settings.form](rows, kind))
 
 
-def _with_croissant(data: str) -> Mapping[str, Content]:
+def _with_croissant(data: str) -> Mapping[str, MakeContent]:
     """The Parquet files of a dataset folder, unchanged, and their description in Croissant."""
     folder = DatasetFolder.open(data)
     hashes = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pairsmith.core.paths import place
@@ -12,8 +12,7 @@ from pairsmith.data.readers import refuse_half_characters
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official
-
-Files = Iterator[tuple[str, Iterable[str]]]
+from pairsmith.tools.export.negatives import Files
 
 
 def table_rows(source: str) -> dict[str, list[Row]]:

@@ -17,11 +17,11 @@ from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import check_files, read_manifest
 from pairsmith.tools.push.names import Names
-from pairsmith.training.folder import RECORD, Record
+from pairsmith.training.folder import TRAINING_RECORD, TrainingRecord
 
 CARD = "README.md"
 
-Content = Path | bytes
+FileContent = Path | bytes
 """A file that is sent unchanged, or the bytes that replace it."""
 
 _MODEL = re.compile(
@@ -45,7 +45,7 @@ class Parts:
     """The files to upload, by their names on the Hub, and whether they are a data set or a model."""
 
     kind: Literal["dataset", "model"]
-    files: Mapping[str, Content]
+    files: Mapping[str, FileContent]
 
 
 def parts_of(data: str, repo: str, endpoint: str) -> Parts:
@@ -62,7 +62,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
         folder = (fetched(location) if isinstance(location, UPath) else location).resolve()
         if (folder / MANIFEST).is_file():
             return Parts("dataset", _dataset(folder, data, repo, endpoint))
-        if any((folder / name).is_file() for name in (RECORD, "config.json", "modules.json")):
+        if any((folder / name).is_file() for name in (TRAINING_RECORD, "config.json", "modules.json")):
             return Parts("model", _model(folder, data))
         if (folder / "run.json").is_file():
             steps = [step.name for step in sorted(folder.iterdir()) if (step / MANIFEST).is_file()]
@@ -74,7 +74,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
     )
 
 
-def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Content]:
+def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, FileContent]:
     opened = DatasetFolder.open(folder)
     hashes = {file.path: file.sha256 for shard in opened.manifest.shards for file in shard.files}
     check_files(folder, name, hashes, opened.manifest.step)
@@ -95,10 +95,10 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Con
     }
 
 
-def _model(folder: Path, name: str) -> dict[str, Content]:
+def _model(folder: Path, name: str) -> dict[str, FileContent]:
     record: dict[str, Any] = {}
-    if (folder / RECORD).is_file():
-        training = read_manifest(folder, RECORD, Record)
+    if (folder / TRAINING_RECORD).is_file():
+        training = read_manifest(folder, TRAINING_RECORD, TrainingRecord)
         if not training.complete:
             raise FolderError(
                 f"{name} is unfinished; run the command that trains it ({training.step}) again to finish"
@@ -107,7 +107,7 @@ def _model(folder: Path, name: str) -> dict[str, Content]:
         hashes = {path: digest for path, digest in training.files.items() if path != CARD}
         check_files(folder, name, hashes, training.step)
         chosen: Iterable[str] = training.files
-        record = json.loads((folder / RECORD).read_bytes())
+        record = json.loads((folder / TRAINING_RECORD).read_bytes())
     else:
         chosen = [path for path in files_below(folder) if _is_model_file(path)]
         if any(path.endswith(".safetensors") for path in chosen):
@@ -123,7 +123,7 @@ def _is_model_file(path: str) -> bool:
     return len(above) < 2 and all(map(_MODULE.fullmatch, above)) and _MODEL.fullmatch(last) is not None
 
 
-def _cleaned(file: Path, names: Names) -> Content:
+def _cleaned(file: Path, names: Names) -> FileContent:
     """A card or JSON file with paths replaced by names; any other file, and JSON without paths, as it is."""
     if file.name == CARD:
         return names.text(_card(file)).encode()

@@ -12,11 +12,11 @@ from pairsmith.runs import Run, hash_file, refuse_source
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
 from pairsmith.tools.push.hub import endpoint, send
-from pairsmith.tools.push.parts import Content, Parts, parts_of
+from pairsmith.tools.push.parts import FileContent, Parts, parts_of
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import PushSettings
 
-RECORD = "push.json"
+PUSH_RECORD = "push.json"
 
 
 def push(settings: PushSettings, run: Run) -> str | None:
@@ -39,7 +39,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
     return address
 
 
-def _write(files: Mapping[str, Content], run: Run) -> None:
+def _write(files: Mapping[str, FileContent], run: Run) -> None:
     """Write the files; different files of the same names are only replaced with ``--fresh``."""
     if not isinstance(run.out, Path):
         raise SettingsError(f"--out {run.out}: a dry run needs a folder on this machine")
@@ -66,7 +66,7 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
         write_atomic(run.out / name, data)
 
 
-def _hash(content: Content) -> str:
+def _hash(content: FileContent) -> str:
     return hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
 
 
@@ -75,7 +75,7 @@ def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
     hashes = {name: _hash(content) for name, content in parts.files.items()}
     identity = Identity.of("push", settings.deciding(), inputs=hashes, models={})
     # Every call uploads again: the files on the Hub may have been changed there.
-    with recorded(run, identity, RECORD, any_work=True) as save:
+    with recorded(run, identity, PUSH_RECORD, any_work=True) as save:
         save()
         run.on_begun()
         address = send(parts, settings)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.parts import shown_text
 
 WIDTH, HEIGHT = 440, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 10, 34
@@ -49,7 +49,7 @@ def ridges(edges: Sequence[float], series: Mapping[str, Sequence[float]], x_labe
     for place, (name, values) in enumerate(series.items()):
         top = place * (_RIDGE + _NAMED)
         bottom = top + _NAMED + _RIDGE
-        parts.append(_text(_LEFT, top + _NAMED - 5, "start", shown(name, 60)))
+        parts.append(_text(_LEFT, top + _NAMED - 5, "start", shown_text(name, 60)))
         parts += _columns(edges, values, across, (0, highest), top + _NAMED, bottom, place)
         line = Markup('<path d="M{},{} H{}" class="axis"/>')
         parts.append(line.format(_LEFT, bottom, WIDTH - _RIGHT))
@@ -102,7 +102,7 @@ def _legend(names: Sequence[str]) -> Markup:
     piece = Markup('<svg viewBox="0 0 28 10" aria-hidden="true"><path d="M0,5 H28" {}/></svg>')
     item = Markup("<li>{}<span>{} {}</span></li>")
     entries = [
-        item.format(piece.format(_stroke(place)), place + 1, shown(name, 40))
+        item.format(piece.format(_stroke(place)), place + 1, shown_text(name, 40))
         for place, name in enumerate(names)
     ]
     return Markup('<ul class="legend">{}</ul>').format(Markup("").join(entries))
@@ -193,4 +193,4 @@ def _text(x: float | str, y: float | str, anchor: str, text: str) -> Markup:
 def _image(parts: Sequence[Markup], height: float, told: str) -> Markup:
     """The parts as an image; ``told`` says what it shows to those who cannot see it."""
     image = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
-    return image.format(WIDTH, height, shown(told, 300), Markup("").join(parts))
+    return image.format(WIDTH, height, shown_text(told, 300), Markup("").join(parts))

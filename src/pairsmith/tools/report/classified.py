@@ -10,7 +10,7 @@ from pairsmith.core.paths import Place, reaching, size_of
 from pairsmith.data.sources import read_lines
 from pairsmith.steps.evaluate.results import PREDICTIONS
 from pairsmith.tools.report.models import evaluation_sections
-from pairsmith.tools.report.parts import Block, Examples, Section, Table, number, shown
+from pairsmith.tools.report.parts import Block, ExampleRows, PageSection, Table, number, shown_text
 
 _MOST_LABELS = 12
 """Of more labels no table of confusions is shown."""
@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 
-def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[Section]:
+def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[PageSection]:
     """The sections on an evaluation of a classifier: figures, labels, confusions, and texts it got wrong.
 
     ``folder`` has the evaluation's ``predictions.jsonl``, ``results`` its figures.
@@ -37,9 +37,12 @@ def classified_sections(folder: Place, results: Mapping[str, Any], examples: int
         _WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES
     }
     figures, *others = evaluation_sections(figures_by_name)
-    sections = [figures, Section("Label by label", list(_by_label(results["labels"], results["confusion"])))]
+    sections = [
+        figures,
+        PageSection("Label by label", list(_by_label(results["labels"], results["confusion"]))),
+    ]
     if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):
-        sections.append(Section("Texts that got another label", [block]))
+        sections.append(PageSection("Texts that got another label", [block]))
     return [*sections, *others]
 
 
@@ -49,7 +52,7 @@ def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterat
         ["label", "texts", "precision", "recall", "F1"],
         [
             (
-                shown(label, 60),
+                shown_text(label, 60),
                 number(int(entry["count"])),
                 *("–" if entry[name] is None else number(float(entry[name])) for name in figures),
             )
@@ -60,9 +63,9 @@ def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterat
     )
     if len(confusion) <= _MOST_LABELS:
         yield Table(
-            ["has the label", *(f"was given {shown(label, 40)}" for label in confusion)],
+            ["has the label", *(f"was given {shown_text(label, 40)}" for label in confusion)],
             [
-                (shown(label, 60), *(number(int(row[other])) for other in confusion))
+                (shown_text(label, 60), *(number(int(row[other])) for other in confusion))
                 for label, row in confusion.items()
             ],
             title="What was taken for what",
@@ -77,12 +80,13 @@ def _wrong(folder: Place, examples: int) -> Block | None:
         mistakes = nlargest(max(3, examples), wrong, key=lambda row: row["score"])
     if not mistakes:
         return None
-    return Examples(
+    return ExampleRows(
         "Those that it was surest of. Read them: is the label wrong, the text unclear, or the classifier?",
         [
             (
-                f"{shown(row['label'], 60)}, was given {shown(row['predicted'], 60)} ({row['score']:.2f})",
-                [("text", shown(row["text"]))],
+                f"{shown_text(row['label'], 60)}, was given {shown_text(row['predicted'], 60)} "
+                f"({row['score']:.2f})",
+                [("text", shown_text(row["text"]))],
             )
             for row in mistakes
         ],

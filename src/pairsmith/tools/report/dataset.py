@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import redacted
+from pairsmith.data.kinds import Row
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
@@ -20,18 +21,18 @@ from pairsmith.tools.report.parts import (
     Bars,
     Block,
     Chart,
-    Examples,
+    ExampleRows,
     Finding,
     Note,
-    Section,
+    PageSection,
     Table,
     column_words,
     number,
     percent,
-    shown,
+    shown_text,
 )
 from pairsmith.tools.report.rejects import rejects_section
-from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Row, Tally, in_order, tally, texts_of, words
+from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Tally, row_texts, sorted_labels, tally, words
 from pairsmith.tools.report.traces import traces_section
 from pairsmith.tools.settings import ReportSettings
 
@@ -52,7 +53,7 @@ def dataset_sections(
     references: Known,
     encoder: "SentenceTransformer | None",
     warn: list[Finding],
-) -> Iterator[Section]:
+) -> Iterator[PageSection]:
     """The sections on a data set; what is wrong with it is appended to ``warn``.
 
     Examples come first, as the texts say more than any count, and what made the rows last.
@@ -63,34 +64,36 @@ def dataset_sections(
     if not folder.rows:
         warn.append(Finding("the data set has no rows", "Look below why none was kept."))
     else:
-        yield Section("Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings))))
-        yield Section("Labels", list(labels(summary, warn)))
-        yield Section("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
+        yield PageSection(
+            "Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings)))
+        )
+        yield PageSection("Labels", list(labels(summary, warn)))
+        yield PageSection("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
         if references:
-            yield Section("Evaluation data among the rows", list(overlap(summary, warn)))
-        yield Section("Lengths", list(lengths(summary)))
-        yield Section("Variety", list(variety(summary, warn)))
+            yield PageSection("Evaluation data among the rows", list(overlap(summary, warn)))
+        yield PageSection("Lengths", list(lengths(summary)))
+        yield PageSection("Variety", list(variety(summary, warn)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
     total = sum(summary.sources.values())
     sources = [
-        (shown(name, 100), number(rows), percent(rows, total)) for name, rows in summary.sources.items()
+        (shown_text(name, 100), number(rows), percent(rows, total)) for name, rows in summary.sources.items()
     ]
     tables = [Table(["source", "rows", "share"], sources[:_SOURCES])] if sources else []
-    yield Section("How it was made", [*tables, provenance(folder)])
+    yield PageSection("How it was made", [*tables, provenance(folder)])
 
 
 def labelled(summary: Tally, name: str) -> str:
     """A label with the name of its column: ``score 0.5``."""
-    return f"{summary.label} {shown(name, 60)}"
+    return f"{summary.label} {shown_text(name, 60)}"
 
 
 def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     """How many rows each label has, and how numeric columns are distributed."""
     if summary.label:
         counts = sum(summary.labels.values(), Counter[str]())
-        order = in_order(counts)
+        order = sorted_labels(counts)
         yield Bars(
             [(labelled(summary, name), counts[name]) for name in order],
             "Rows with each label",
@@ -99,7 +102,7 @@ def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
         )
         if len(summary.splits) > 1:
             rows = [
-                (shown(label, 60), *(number(summary.labels[split][label]) for split in summary.splits))
+                (shown_text(label, 60), *(number(summary.labels[split][label]) for split in summary.splits))
                 for label in order
             ]
             yield Table([summary.label, *summary.splits], rows, title="Rows of each split")
@@ -108,8 +111,8 @@ def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
         if counts[largest] > 10 * counts[smallest]:
             warn.append(
                 Finding(
-                    f"the label {shown(smallest, 60)} has {counts[smallest]:,} rows, {shown(largest, 60)} "
-                    f"{counts[largest]:,}",
+                    f"the label {shown_text(smallest, 60)} has {counts[smallest]:,} rows, "
+                    f"{shown_text(largest, 60)} {counts[largest]:,}",
                     "A model will hardly learn so rare a label: make more rows for it, or measure each label "
                     "by itself.",
                 )
@@ -185,12 +188,12 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     )
     for name, texts in sample.items():
         repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
-        if often := [(shown(text, 120), number(count)) for text, count in repeated]:
+        if often := [(shown_text(text, 120), number(count)) for text, count in repeated]:
             head = [column_words(name), f"times in {len(texts):,} rows"]
             yield Table(head, often, title=f"Most frequent texts of {column_words(name)}")
         beginnings = Counter(" ".join(text.split()[:3]).casefold() for text in texts).most_common(5)
         if first := [
-            (shown(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1
+            (shown_text(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1
         ]:
             title = f"Most frequent beginnings of {column_words(name)}"
             yield Table(["first words", "share of texts"], first, title=title)
@@ -198,7 +201,7 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
             share = percent(beginnings[0][1], len(texts))
             warn.append(
                 Finding(
-                    f"{share} of {name} begin with “{shown(beginnings[0][0], 60)}”",
+                    f"{share} of {name} begin with “{shown_text(beginnings[0][0], 60)}”",
                     "A model may learn the beginning in place of the meaning: vary the instructions or the "
                     "first texts.",
                 )
@@ -211,7 +214,8 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     short = {source: model_display_name(source) for source in summary.shared}
     often = Counter(short.values())  # two sources may have one name in different folders
     names = {
-        source: shown(name if often[name] == 1 else redacted(source), 100) for source, name in short.items()
+        source: shown_text(name if often[name] == 1 else redacted(source), 100)
+        for source, name in short.items()
     }
     rows = []
     for evaluation, shared in summary.shared.items():
@@ -243,7 +247,7 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     for evaluation, shared in summary.shared.items():
         if shared.first:
             title = f"The first rows that share text with {names[evaluation]}:"
-            yield Examples(title, [("", shown_texts(row, summary)) for row in shared.first])
+            yield ExampleRows(title, [("", shown_texts(row, summary)) for row in shared.first])
 
 
 def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, str]) -> Iterator[Block]:
@@ -258,23 +262,24 @@ def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, st
         count = settings.examples
         for title, rows in (("highest", order[:count]), ("lowest", order[-count:] if count else [])):
             marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary)) for row in rows]
-            yield Examples(f"Rows with the {title} {ranked}:", marked)
+            yield ExampleRows(f"Rows with the {title} {ranked}:", marked)
         return
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in summary.rows:
         by_name[summary.label_of(row)].append(row)
     colours = {
-        name: place % COLOURS for place, name in enumerate(in_order(set().union(*summary.labels.values())))
+        name: place % COLOURS
+        for place, name in enumerate(sorted_labels(set().union(*summary.labels.values())))
     }
     for name, rows in sorted(by_name.items(), key=lambda item: _highest_first(item[0])):
         title = f"{labelled(summary, name)}:" if summary.label else "Some rows:"
         if meaning := meanings.get(name):
-            title += f" {shown(meaning, 200)}"
-        group = [("", shown_texts(row, summary)) for row in spread(rows, settings.examples)]
-        yield Examples(title, group, colours.get(name))
+            title += f" {shown_text(meaning, 200)}"
+        group = [("", shown_texts(row, summary)) for row in evenly_spaced_rows(rows, settings.examples)]
+        yield ExampleRows(title, group, colours.get(name))
 
 
-def spread(rows: Sequence[Row], count: int) -> list[Row]:
+def evenly_spaced_rows(rows: Sequence[Row], count: int) -> list[Row]:
     """Some of the rows, from their whole length: the first ones often have one first text."""
     count = min(count, len(rows))
     return [rows[place * len(rows) // count] for place in range(count)]
@@ -290,4 +295,4 @@ def _highest_first(label: str) -> tuple[float, str]:
 
 def shown_texts(row: Row, summary: Tally) -> list[tuple[str, str]]:
     """The texts of a row as they are shown, each with its column's name."""
-    return [(column_words(name), shown(text)) for name, text in texts_of(row, summary.columns)]
+    return [(column_words(name), shown_text(text)) for name, text in row_texts(row, summary.columns)]

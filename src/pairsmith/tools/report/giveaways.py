@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pairsmith.tools.report.parts import Block, Finding, Table, percent, shown
-from pairsmith.tools.report.rows import in_order
+from pairsmith.tools.report.parts import Block, Finding, Table, percent, shown_text
+from pairsmith.tools.report.rows import sorted_labels
 
 _WORD = re.compile(r"\w+(?:'\w+)*")
 _FEWEST = 20
@@ -49,7 +49,7 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
         counts[label].update(set(_WORD.findall(text.casefold().replace("’", "'"))))
     of_all = sum((Counter(own) for own in counts.values()), Counter[str]())
     clues = list[Giveaway]()
-    for label in in_order(set(labels)):
+    for label in sorted_labels(set(labels)):
         own, others = totals[label], len(labels) - totals[label]
         if own < _FEWEST or others < _FEWEST:
             continue
@@ -72,8 +72,8 @@ def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Find
         ["label", "word", "in its texts", "in all others"],
         [
             (
-                shown(clue.label, 60),
-                shown(clue.word, 60),
+                shown_text(clue.label, 60),
+                shown_text(clue.word, 60),
                 percent(clue.count, clue.of),
                 percent(clue.elsewhere, clue.of_others),
             )
@@ -89,8 +89,8 @@ def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Find
         others = percent(first.elsewhere, first.of_others)
         warn.append(
             Finding(
-                f"“{shown(first.word, 60)}” stands in {percent(first.count, first.of)} of the texts of "
-                f"{shown(first.label, 60)} and in {others} of the others{more}",
+                f"“{shown_text(first.word, 60)}” stands in {percent(first.count, first.of)} of the texts of "
+                f"{shown_text(first.label, 60)} and in {others} of the others{more}",
                 "A model may learn this word and nothing else. Where a task wrote the texts, give the label "
                 "several instructions (more_instructions) that lead to other words.",
             )

@@ -13,16 +13,16 @@ from pairsmith.tools.report.giveaways import giveaway_blocks
 from pairsmith.tools.report.parts import (
     Block,
     Chart,
-    Examples,
+    ExampleRows,
     Finding,
     Note,
     Table,
     column_words,
     number,
     percent,
-    shown,
+    shown_text,
 )
-from pairsmith.tools.report.rows import PAIRS, Tally, in_order
+from pairsmith.tools.report.rows import PAIRS, Tally, sorted_labels
 from pairsmith.tools.report.similarity import PairSimilarity, confused, cosines, shared_words, told_apart
 from pairsmith.tools.settings import ReportSettings
 
@@ -55,8 +55,8 @@ def similarity_by_label(
         name for name, pair in zip(names, pairs, strict=True) if folded(pair[0]) == folded(pair[1])
     )
     rows = [
-        (shown(name, 60), number(count), f"{near[name]:,} ({percent(near[name], count)})")
-        for name, count in ((name, names.count(name)) for name in in_order(set(names)))
+        (shown_text(name, 60), number(count), f"{near[name]:,} ({percent(near[name], count)})")
+        for name, count in ((name, names.count(name)) for name in sorted_labels(set(names)))
     ]
     yield Table(
         [summary.label or "", "rows looked at", "near-copies"],
@@ -90,7 +90,7 @@ def similarity_by_label(
 def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") -> Iterator[Block]:
     """Mean, quartiles and distribution of a similarity for each label; ``column`` holds the labels."""
     values, labelled = measure.values, np.array(names)
-    groups = {name: values[(labelled == name) & np.isfinite(values)] for name in in_order(set(names))}
+    groups = {name: values[(labelled == name) & np.isfinite(values)] for name in sorted_labels(set(names))}
     groups = {name: group for name, group in groups.items() if len(group)}
     if not groups:
         return
@@ -98,7 +98,11 @@ def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") ->
     yield Table(
         [column, "mean", "25 %", "median", "75 %"],
         [
-            (shown(name, 60), f"{group.mean():.2f}", *(f"{np.percentile(group, mark):.2f}" for mark in marks))
+            (
+                shown_text(name, 60),
+                f"{group.mean():.2f}",
+                *(f"{np.percentile(group, mark):.2f}" for mark in marks),
+            )
             for name, group in groups.items()
         ],
         title=f"How similar the two texts are: {measure.measure}",
@@ -135,11 +139,11 @@ def doubtful(
         marked = [
             (
                 f"score {scores[row]:g}, {measure.measure} {measure.values[row]:.2f}",
-                [(column_words(side), shown(str(summary.rows[row][side]))) for side in sides],
+                [(column_words(side), shown_text(str(summary.rows[row][side]))) for side in sides],
             )
             for row in rows[: settings.examples]
         ]
-        yield Examples(title, marked)
+        yield ExampleRows(title, marked)
 
 
 def single_texts(

@@ -8,7 +8,17 @@ from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import FEW_ROWS
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.origin import sources
-from pairsmith.tools.report.parts import Block, Chart, Facts, Finding, Note, Section, Table, number, shown
+from pairsmith.tools.report.parts import (
+    Block,
+    Chart,
+    Facts,
+    Finding,
+    Note,
+    PageSection,
+    Table,
+    number,
+    shown_text,
+)
 from pairsmith.tools.report.words import settings_in_words
 from pairsmith.training.options import FEW_STEPS
 
@@ -56,7 +66,7 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
 
 def model_lead(record: Mapping[str, Any]) -> list[str]:
     """The lines under a model's title: which step trained it, and what came of it on the validation data."""
-    told = [f"A model trained by the step {shown(str(record.get('step', '')), 60)}."]
+    told = [f"A model trained by the step {shown_text(str(record.get('step', '')), 60)}."]
     return told + [f"{sentence}." for sentence in gains(record)]
 
 
@@ -71,10 +81,10 @@ def gains(record: Mapping[str, Any]) -> Iterator[str]:
         if name != "step" and isinstance(before, int | float) and isinstance(value, int | float):
             at = number(int(points[0].get("step", 0)))
             change = f"{before:.2f} at step {at}, {value:.2f} in the model kept"
-            yield f"{shown(name, 40)} on the validation data: {change}"
+            yield f"{shown_text(name, 40)} on the validation data: {change}"
 
 
-def model_sections(record: Mapping[str, Any]) -> list[Section]:
+def model_sections(record: Mapping[str, Any]) -> list[PageSection]:
     """The sections on a model, from its ``training.json``: how the training went, and its settings."""
     course: list[tuple[str, str]] = []
     if record.get("steps"):
@@ -82,12 +92,12 @@ def model_sections(record: Mapping[str, Any]) -> list[Section]:
     if isinstance(record.get("seconds"), int | float):
         course.append(("time taken", clock(record["seconds"])))
     facts = [("step", str(record.get("step", ""))), *sources(record.get("about") or {}), *_settings(record)]
-    chosen = [choices(record)] if record.get("choices") else list(curves(record))
+    chosen = [choices_table(record)] if record.get("choices") else list(validation_charts(record))
     course_blocks: list[Block] = [*chosen, *([Facts(course)] if course else [])]
-    return [Section("Training", course_blocks), Section("How it was made", [Facts(facts)])]
+    return [PageSection("Training", course_blocks), PageSection("How it was made", [Facts(facts)])]
 
 
-def choices(record: Mapping[str, Any]) -> Block:
+def choices_table(record: Mapping[str, Any]) -> Block:
     """The values that were tried for a setting of a classifier, with the figures of each."""
     tried = record["choices"]
     names = list(tried[0])
@@ -97,7 +107,7 @@ def choices(record: Mapping[str, Any]) -> Block:
     )
 
 
-def curves(record: Mapping[str, Any]) -> Iterator[Block]:
+def validation_charts(record: Mapping[str, Any]) -> Iterator[Block]:
     """The validation figures by training step; a line for each learning rate where several were tried."""
     rates = record.get("rates") or []
     series: dict[str, Points] = {}
@@ -122,9 +132,9 @@ def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
     about = results.get("about", {})
     step = str(about.get("step", ""))
     names = {key: model_display_name(str(about[key])) for key in ("model", "data") if about.get(key)}
-    told = shown(step or "an evaluation", 60)
-    told += f" of the model {shown(names['model'], 100)}" if "model" in names else ""
-    told += f" on {shown(names['data'], 100)}" if "data" in names else ""
+    told = shown_text(step or "an evaluation", 60)
+    told += f" of the model {shown_text(names['model'], 100)}" if "model" in names else ""
+    told += f" on {shown_text(names['data'], 100)}" if "data" in names else ""
     return [f"Measured by {told}.", *([MEANINGS[step]] if step in MEANINGS else []), *_differences(results)]
 
 
@@ -135,7 +145,7 @@ def _differences(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}."
 
 
-def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
+def evaluation_sections(results: Mapping[str, Any]) -> list[PageSection]:
     """The sections on an evaluation, from its ``results.json``: figures with intervals, and settings."""
     about = results.get("about", {})
     blocks: list[Block] = []
@@ -143,17 +153,19 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[Section]:
         blocks.append(Table(["figure", "value", "95 % interval"], figures))
     blocks += against(results)
     texts = [
-        (shown(name, 60), shown(value, 200))
+        (shown_text(name, 60), shown_text(value, 200))
         for name, value in results.items()
         if isinstance(value, str) and name not in _NOT_FIGURES
     ]
     if texts:
         blocks.append(Facts(texts))
     names = [
-        (key, shown(model_display_name(str(about[key])), 100)) for key in ("model", "data") if about.get(key)
+        (key, shown_text(model_display_name(str(about[key])), 100))
+        for key in ("model", "data")
+        if about.get(key)
     ]
     facts = [("step", str(about.get("step", ""))), *names, *_settings(about)]
-    return [Section("Figures", blocks), Section("How it was measured", [Facts(facts)])]
+    return [PageSection("Figures", blocks), PageSection("How it was measured", [Facts(facts)])]
 
 
 def against(results: Mapping[str, Any]) -> Iterator[Table]:
@@ -163,8 +175,8 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
         return
     rows = [
         (
-            shown(name, 60),
-            shown(str(comparison["verdict"]), 60),
+            shown_text(name, 60),
+            shown_text(str(comparison["verdict"]), 60),
             f"{comparison['difference']:+.2f}",
             "{:+.2f} to {:+.2f}".format(*comparison["difference_ci"]),
         )
@@ -179,7 +191,7 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
         rows,
         texts=2,
         note=f"{_HOW_COMPARED['suites' in beside]} Within noise: the interval holds 0.",
-        title=f"Compared with {shown(name, 60)} ({shown(model, 60)})",
+        title=f"Compared with {shown_text(name, 60)} ({shown_text(model, 60)})",
     )
 
 
@@ -210,7 +222,7 @@ def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterat
         elif isinstance(value, int | float) and not isinstance(value, bool):
             limits = results.get(f"{name}_ci") or (results.get("ci") if name == "mean" else None)
             spread = f"{limits[0]:.2f} to {limits[1]:.2f}" if isinstance(limits, list) else ""
-            yield shown(" · ".join((*above, name)), 100), number(value, 2), spread
+            yield shown_text(" · ".join((*above, name)), 100), number(value, 2), spread
 
 
 def _settings(record: Mapping[str, Any]) -> list[tuple[str, str]]:

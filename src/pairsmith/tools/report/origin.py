@@ -7,7 +7,7 @@ from typing import Any
 from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.runs.log import recent
-from pairsmith.tools.report.parts import Facts, Finding, shown
+from pairsmith.tools.report.parts import Facts, Finding, shown_text
 from pairsmith.tools.report.rows import PAIRS, label_name
 from pairsmith.tools.report.words import settings_in_words
 
@@ -57,7 +57,7 @@ def lead(folder: DatasetFolder) -> list[str]:
         counts += f": {', '.join(f'{rows:,} in {split}' for split, rows in splits.items())}"
     if rejects := folder.manifest.counts.rejects:
         counts += f". {rejects:,} {'other was' if rejects == 1 else 'others were'} not kept"
-    return [*([shown(told)] if told else []), f"{counts}."]
+    return [*([shown_text(told)] if told else []), f"{counts}."]
 
 
 def provenance(folder: DatasetFolder) -> Facts:
@@ -68,9 +68,12 @@ def provenance(folder: DatasetFolder) -> Facts:
         rows.append(("time taken", f"{clock(cost)} ({folder.rows / cost:,.1f} rows a second)"))
     rows += settings_in_words(manifest.step, manifest.settings)
     if isinstance(task := manifest.settings.get("task"), Mapping):
-        rows.insert(1, ("task", shown(str(task.get("name", "")))))
+        rows.insert(1, ("task", shown_text(str(task.get("name", "")))))
         rows += [
-            (f"instruction {number} for {label_name(label['name'])}".replace(" 1 for", " for"), shown(text))
+            (
+                f"instruction {number} for {label_name(label['name'])}".replace(" 1 for", " for"),
+                shown_text(text),
+            )
             for label in task.get("labels", [])
             for number, text in enumerate(
                 map(str, [label["instruction"], *(label.get("more_instructions") or ())]), start=1
@@ -86,7 +89,7 @@ def _moment(when: str) -> str:
     try:
         return f"{datetime.fromisoformat(when):%Y-%m-%d %H:%M} UTC"
     except ValueError:
-        return shown(when, 40)
+        return shown_text(when, 40)
 
 
 def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -94,7 +97,7 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for role, word in (("model", "models"), ("data", "data")):
         names = [
-            shown(model_display_name(str(credit.get("name", ""))), 100)
+            shown_text(model_display_name(str(credit.get("name", ""))), 100)
             for credit in about.get("credits", ())
             if isinstance(credit, Mapping) and credit.get("role") == role
         ]

@@ -9,7 +9,7 @@ from typing import Literal
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-LONGEST = 600
+SHOWN_CHARACTERS = 600
 """Longest text that is shown, in characters."""
 
 _JOINERS = "\u200c\u200d"
@@ -60,7 +60,7 @@ class Bars:
             figure = f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
             colour = self.series[place] if self.series else 0
             unit = self.unit.removesuffix("s") if value == 1 else self.unit
-            yield shown(name, 100), f"{figure}{unit}", f"{70 * value / longest:.1f}", colour
+            yield shown_text(name, 100), f"{figure}{unit}", f"{70 * value / longest:.1f}", colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class ExampleRows:
     """Example rows, each with a mark, such as its score, and its texts by column name.
 
     ``series`` is the number of the colour at their edge, that of their label in charts.
@@ -93,11 +93,11 @@ class Note:
     kind: Literal["note"] = "note"
 
 
-Block = Facts | Table | Bars | Chart | Examples | Note
+Block = Facts | Table | Bars | Chart | ExampleRows | Note
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """Blocks under a heading; ``level`` 2 is a folder, 3 a part of it."""
 
     title: str
@@ -122,14 +122,14 @@ class Page:
     """
 
     title: str
-    sections: Sequence[Section]
+    sections: Sequence[PageSection]
     warnings: Sequence[Finding] = ()
     lead: Sequence[str] = ()
     verdict: str = ""
     checked: str = ""
 
 
-def render(page: Page) -> str:
+def render_page(page: Page) -> str:
     """The page as one HTML file with texts escaped, whose policy forbids scripts and external resources."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     source = resources.files("pairsmith.tools.report").joinpath("page.html").read_text(encoding="utf-8")
@@ -151,7 +151,7 @@ def column_words(name: str) -> str:
 _COLUMNS = {"sentence1": "sentence 1", "sentence2": "sentence 2"}
 
 
-def shown(text: str, longest: int = LONGEST) -> str:
+def shown_text(text: str, longest: int = SHOWN_CHARACTERS) -> str:
     """A text as it is shown: shortened if it is long, with invisible characters written as their names.
 
     Direction marks would otherwise reverse the rest of the page, and control characters stop some

@@ -6,18 +6,18 @@ import pyarrow.compute as pc
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
-from pairsmith.tools.report.parts import Bars, Block, Examples, Note, Section, column_words, shown
+from pairsmith.tools.report.parts import Bars, Block, ExampleRows, Note, PageSection, column_words, shown_text
 from pairsmith.tools.report.rows import label_name
 from pairsmith.tools.settings import ReportSettings
 
 _MOST_REASONS = 15
 
 
-def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
+def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> PageSection:
     """The number of rejected rows by reason, with examples."""
     reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda pair: -pair[1])
     if not reasons:
-        return Section("What was not kept", [Note("No row was rejected.")])
+        return PageSection("What was not kept", [Note("No row was rejected.")])
     blocks: list[Block] = [Bars(reasons[:_MOST_REASONS], "What was not kept, by filter and reason", " rows")]
     if len(reasons) > _MOST_REASONS:
         rest = reasons[_MOST_REASONS:]
@@ -32,11 +32,11 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
                 of_reason = table.filter(pc.equal(names, reason)).slice(0, missing)
                 rows += map(str, of_reason.column("row").to_pylist())
     blocks += [
-        Examples(shown(f"{reason}:", 200), [("", _columns(row)) for row in rows])
+        ExampleRows(shown_text(f"{reason}:", 200), [("", _columns(row)) for row in rows])
         for reason, rows in by_reason.items()
         if rows
     ]
-    return Section("What was not kept", blocks)
+    return PageSection("What was not kept", blocks)
 
 
 def _columns(row: str) -> list[tuple[str, str]]:
@@ -46,9 +46,9 @@ def _columns(row: str) -> list[tuple[str, str]]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        return [("", shown(row))]
+        return [("", shown_text(row))]
     return [
-        (shown(column_words(name), 60), shown(label_name(cell)))
+        (shown_text(column_words(name), 60), shown_text(label_name(cell)))
         for name, cell in value.items()
         if name != "id" and cell != ""
     ]

@@ -25,19 +25,19 @@ from pairsmith.tools.report.models import (
 )
 from pairsmith.tools.report.origin import checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.parts import Finding, Page, Section, render, shown
+from pairsmith.tools.report.parts import Finding, Page, PageSection, render_page, shown_text
 from pairsmith.tools.report.traces import check_traces
-from pairsmith.tools.report.whole_run import RESULTS, RUN, TRAINING, read_record, run_page
+from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, read_record, run_page
 from pairsmith.tools.settings import ReportSettings
 
-PAGE = "report.html"
-RECORD = "report.json"
+REPORT_PAGE = "report.html"
+REPORT_RECORD = "report.json"
 COMPARISON = "comparison.html"
 """The page that ``compare`` writes."""
-_KINDS = (RUN, MANIFEST, TRAINING, RESULTS)
+_RECORDS = (RUN_RECORD, MANIFEST, TRAINING_RECORD, RESULTS)
 _EXAMPLES_OF_STEP = 2
 
-OfRows = Callable[..., Iterator[Section]]
+OfRows = Callable[..., Iterator[PageSection]]
 
 
 def report(settings: ReportSettings, run: Run) -> Place:
@@ -47,7 +47,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
     """
     settings = resolve_dtype(settings, run)
     source = place(settings.data)
-    kind_of(source)
+    record_name(source)
     refuse_source(run, data=settings.data)
     if settings.traces:
         check_traces(source, settings)
@@ -57,7 +57,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
         inputs={name: hash_source(name) for name in settings.against},
         models={"encoder": model_revision(settings.encoder)} if settings.encoder else {},
     )
-    with recorded(run, identity, RECORD, any_work=True) as save:
+    with recorded(run, identity, REPORT_RECORD, any_work=True) as save:
         save()  # first, so that the folder says whose it is
         references = {name: known_texts(name) for name in settings.against}
         encoder = None
@@ -68,20 +68,20 @@ def report(settings: ReportSettings, run: Run) -> Place:
         of_rows = partial(dataset_sections, settings=settings, references=references, encoder=encoder)
         page = page_of(source, settings, of_rows)
         page = replace(
-            page, warnings=[replace(finding, text=shown(finding.text)) for finding in page.warnings]
+            page, warnings=[replace(finding, text=shown_text(finding.text)) for finding in page.warnings]
         )
-        write_atomic(run.out / PAGE, render(page).encode("utf-8", "replace"))
+        write_atomic(run.out / REPORT_PAGE, render_page(page).encode("utf-8", "replace"))
         save(complete=True, data=str(source), warnings=[finding.text for finding in page.warnings])
     for warning in page.warnings:
         run.progress.say(f"warning: {warning.text}")
-    run.progress.say(f"wrote {run.out / PAGE}")
-    return run.out / PAGE
+    run.progress.say(f"wrote {run.out / REPORT_PAGE}")
+    return run.out / REPORT_PAGE
 
 
-def kind_of(folder: Place) -> str:
+def record_name(folder: Place) -> str:
     """The name of the record file that shows what kind of folder this is."""
     with reaching(folder, FolderError):
-        file = next((name for name in _KINDS if size_of(folder / name) is not None), None)
+        file = next((name for name in _RECORDS if size_of(folder / name) is not None), None)
     if file is None:
         if size_of(folder / COMPARISON) is not None:
             raise FolderError(
@@ -93,14 +93,14 @@ def kind_of(folder: Place) -> str:
         elif not is_folder(folder):
             what = "there is no such folder"
         else:
-            what = f"it has none of {', '.join(_KINDS)}"
+            what = f"it has none of {', '.join(_RECORDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
     return file
 
 
 def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
     """The page about a folder; ``of_rows`` makes the sections on a data set and collects its faults."""
-    kind, name = kind_of(folder), shown(folder.name or str(folder), 100)
+    kind, name = record_name(folder), shown_text(folder.name or str(folder), 100)
     warn: list[Finding] = []
     if kind == MANIFEST:
         rows = DatasetFolder.open(folder)
@@ -113,20 +113,20 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
             verdict(rows.rows, warn),
             checked(rows, settings.against) if rows.rows else "",
         )
-    if kind == RUN:
+    if kind == RUN_RECORD:
         return run_page(
             folder,
             partial(page_of, settings=_fewer(settings), of_rows=partial(of_rows, settings=_fewer(settings))),
         )
     record = read_record(folder / kind)
-    complete = record if kind == TRAINING else record.get("about", {})
+    complete = record if kind == TRAINING_RECORD else record.get("about", {})
     if not complete.get("complete", True):
-        what = "training" if kind == TRAINING else "evaluation"
+        what = "training" if kind == TRAINING_RECORD else "evaluation"
         warn.append(
             Finding(f"the {what} in {folder} is not finished", "Give the same command again to finish it.")
         )
     warn += little(record)
-    if kind == TRAINING:
+    if kind == TRAINING_RECORD:
         return Page(name, model_sections(record), warn, model_lead(record))
     if complete.get("step") == "evaluate classification" and "labels" in record:
         sections = classified_sections(folder, record, settings.examples)

@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
+from pairsmith.data.kinds import Row
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
-
-Row = Mapping[str, Any]
 
 _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 """Columns of names, as are those that end in ``_id``."""
@@ -217,7 +216,7 @@ def is_number(label: str) -> bool:
         return False
 
 
-def in_order(labels: Iterable[str]) -> list[str]:
+def sorted_labels(labels: Iterable[str]) -> list[str]:
     """The labels sorted: by number if all are numbers, else by letters; missing and other ones at the end."""
     last = [name for name in ("–", OTHERS) if name in set(labels)]
     named = set(labels) - set(last)
@@ -244,7 +243,7 @@ def grams(folded: str) -> Iterator[bytes]:
         yield digest(" ".join(terms[first : first + GRAM]))
 
 
-def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
+def row_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
     """The texts of a row with their column names; answers as one text."""
     texts = [(name, str(row.get(name) or "")) for name in columns]
     answers = row.get("answers")

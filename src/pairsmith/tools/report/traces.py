@@ -9,7 +9,7 @@ from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.traces import Trace, traces
 from pairsmith.runs import DatasetFolder
 from pairsmith.tools.report.charts import lines
-from pairsmith.tools.report.parts import Block, Chart, Note, Section, Table, shown
+from pairsmith.tools.report.parts import Block, Chart, Note, PageSection, Table, shown_text
 from pairsmith.tools.settings import ReportSettings
 
 
@@ -30,7 +30,7 @@ def check_traces(source: Place, settings: ReportSettings) -> None:
         )
 
 
-def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
+def traces_section(folder: DatasetFolder, settings: ReportSettings) -> PageSection:
     """The first attempt at each label for some first texts; requires ``check_traces``."""
     from pairsmith.models.language.loading import load_model  # imported here, as it takes seconds
 
@@ -48,7 +48,7 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     ]
     for trace in traces(task, model, items, decoding, generation["seed"]):
         blocks += _blocks(trace)
-    return Section("Token by token", blocks)
+    return PageSection("Token by token", blocks)
 
 
 def _first_texts(folder: DatasetFolder, count: int) -> list[str]:
@@ -62,12 +62,14 @@ def _first_texts(folder: DatasetFolder, count: int) -> list[str]:
 
 
 def _blocks(trace: Trace) -> Iterator[Block]:
-    begin = f"{shown(trace.input, 200)} → " if trace.input else ""
+    begin = f"{shown_text(trace.input, 200)} → " if trace.input else ""
     against = (
-        f" (against {', '.join(shown(counter, 40) for counter in trace.counters)})" if trace.counters else ""
+        f" (against {', '.join(shown_text(counter, 40) for counter in trace.counters)})"
+        if trace.counters
+        else ""
     )
-    end = f" — not kept: {shown(trace.rejected)}" if trace.rejected else ""
-    yield Note(f"{begin}{shown(trace.label, 40)}{against}: {shown(trace.text)}{end}")
+    end = f" — not kept: {shown_text(trace.rejected)}" if trace.rejected else ""
+    yield Note(f"{begin}{shown_text(trace.label, 40)}{against}: {shown_text(trace.text)}{end}")
     if not trace.counters or not trace.tokens:
         return
     series = {
@@ -84,4 +86,4 @@ def _blocks(trace: Trace) -> Iterator[Block]:
 
 
 def _token(text: str) -> str:
-    return shown(text.replace(" ", "·").replace("\n", "⏎"), 40)
+    return shown_text(text.replace(" ", "·").replace("\n", "⏎"), 40)

@@ -10,10 +10,10 @@ from pairsmith.core.paths import MANIFEST, Place, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
-from pairsmith.tools.report.parts import Block, Finding, Note, Page, Section, Table, number, shown
-from pairsmith.tools.report.words import STEPS
+from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown_text
+from pairsmith.tools.report.words import STEP_WORDS
 
-RUN, TRAINING, RESULTS = "run.json", "training.json", "results.json"
+RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.json"
 OWN_PAGES = ("report.json", "audit.json")
 """Records of the steps that have pages or results of their own."""
 
@@ -40,25 +40,25 @@ class StepOfRun:
 
 def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     """The page about the run in ``folder``; ``page_of`` makes the page about the folder of a step."""
-    record = read_record(folder / RUN)
+    record = read_record(folder / RUN_RECORD)
     warn: list[Finding] = []
     steps = list(_steps(folder, record, page_of, warn))
     spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
     finished = {step.name for step in steps}
-    overview = Section("The steps in order", [_table(steps, spent)], level=2)
+    overview = PageSection("The steps in order", [_table(steps, spent)], level=2)
     came = list(_came_of_it(folder, steps))
-    sections = [*([Section("What came of it", came, level=2)] if came else []), overview]
+    sections = [*([PageSection("What came of it", came, level=2)] if came else []), overview]
     for step in steps:
-        sections.append(Section(step.name, _introduction(step), level=2))
+        sections.append(PageSection(step.name, _introduction(step), level=2))
         sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     told = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
-    lead = [*([shown(told, _TOLD)] if told else []), f"{count}, {total} in all."]
+    lead = [*([shown_text(told, _TOLD)] if told else []), f"{count}, {total} in all."]
     verdict = "Nothing was found that speaks against what the steps made."
     if warn:
         verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")
-    title = shown(str(record.get("recipe", "")) or folder.name, 100)
+    title = shown_text(str(record.get("recipe", "")) or folder.name, 100)
     return Page(title, sections, warn, lead, verdict)
 
 
@@ -88,7 +88,7 @@ def _steps(
 
 def _outcome(step: Place) -> tuple[str, str]:
     """The kind of a step and what it made, in words; empty where its record cannot be read."""
-    for file in (MANIFEST, TRAINING, RESULTS):
+    for file in (MANIFEST, TRAINING_RECORD, RESULTS):
         if size_of(step / file) is None:
             continue
         try:
@@ -99,7 +99,7 @@ def _outcome(step: Place) -> tuple[str, str]:
             counts = record.get("counts", {})
             rejects = f", {counts['rejects']:,} not kept" if counts.get("rejects") else ""
             return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
-        if file == TRAINING:
+        if file == TRAINING_RECORD:
             said = "; ".join(gains(record))
             if isinstance(record.get("texts"), dict):  # a classifier has no steps
                 texts = record["texts"]
@@ -121,25 +121,30 @@ def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     rows = [
-        (f"{place}. {step.name}", _does(step.kind), shown(step.outcome, 200), _time(spent.get(step.name)))
+        (
+            f"{place}. {step.name}",
+            _does(step.kind),
+            shown_text(step.outcome, 200),
+            _time(spent.get(step.name)),
+        )
         for place, step in enumerate(steps, start=1)
     ]
     return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
 
 
 def _does(kind: str) -> str:
-    return f"{kind}: {STEPS[kind]}" if kind in STEPS else shown(kind, 60)
+    return f"{kind}: {STEP_WORDS[kind]}" if kind in STEP_WORDS else shown_text(kind, 60)
 
 
 def _time(seconds: float | None) -> str:
     return "" if seconds is None else clock(seconds)
 
 
-def _short(section: Section) -> Section:
+def _short(section: PageSection) -> PageSection:
     """A section as it stands on the page of a run: of examples only those at the beginning."""
     if section.title == "Examples":
         return section
-    return Section(section.title, [block for block in section.blocks if block.kind != "examples"])
+    return PageSection(section.title, [block for block in section.blocks if block.kind != "examples"])
 
 
 def _introduction(step: StepOfRun) -> list[Block]:
@@ -155,7 +160,7 @@ def _came_of_it(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
     if size_of(folder / RESULTS) is not None:
         figures = {name: value for name, value in read_record(folder / RESULTS).items() if name != "seconds"}
         rows = [
-            (shown(name.replace("_", " "), 100), number(value, 2))
+            (shown_text(name.replace("_", " "), 100), number(value, 2))
             for name, value in figures.items()
             if isinstance(value, int | float)
         ]
@@ -178,7 +183,7 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
     ]
     rows = []
     for name in names:
-        told = [shown(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
+        told = [shown_text(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
         rows.append((name, *told, *(_with_interval(*figures[name][figure]) for figure in shared)))
     head = ["step", *sides, *shared]
     yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Side by side: {kind}")

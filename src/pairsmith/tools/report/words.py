@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.parts import shown_text
 
 Recorded = Mapping[str, Any]
 """The settings in a record, by name."""
@@ -69,7 +69,7 @@ _WORDS = {
 }
 """By a setting's name, or its step and name, what it is in words; others are shown by their names."""
 
-STEPS = {
+STEP_WORDS = {
     "ask": "questions on passages are written",
     "chunk": "documents are cut into passages",
     "classify": "texts get labels from a classifier",
@@ -164,7 +164,7 @@ def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
         in_force = _IF.get(f"{step}.{name}")
         if in_force is None or in_force(settings):
             words = _WORDS.get(f"{step}.{name}") or _WORDS.get(name) or name.replace("_", " ")
-            rows.append((shown(words, 100), shown(_value(step, name, value), 200)))
+            rows.append((shown_text(words, 100), shown_text(_value(step, name, value), 200)))
     return rows
 
 

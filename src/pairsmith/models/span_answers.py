@@ -1,4 +1,4 @@
-"""Question answering with a bi-encoder: each passage is encoded once for all its questions (Q4, Q7)."""
+"""Question answering with a span encoder: each passage is encoded once for all its questions (Q4, Q7)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def text_vectors(
     ]
 
 
-def answer_by_vectors(
+def answer_with_span_encoder(
     encoder: SpanEncoder,
     questions: Sequence[str],
     contexts: Sequence[str],

@@ -1,4 +1,4 @@
-"""Summarisers: models that write a summary of a document (M9), by beam search.
+"""Text generators: models that write a summary of a document, or a question (M9), by beam search.
 
 In the paper the encoder of BART reads the document and its decoder writes the summary. A decoder-only model
 reads the document and a cue, and writes the summary after them. The cue is ``TL;DR:`` on a line of its own,
@@ -47,26 +47,26 @@ def shortest_of(kind: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Summarizer(TextModel):
-    """A model that writes summaries.
+class TextGenerator(TextModel):
+    """A model that reads a text, its input, and writes another: a summary, or a question.
 
     ``context`` is the longest text that it could read or write. A decoder-only model has a ``cue``, one of
-    ``CUES``, and its context holds document, cue and summary together.
+    ``CUES``, and its context holds input, cue and output together.
     """
 
     context: int
     cue: str | None = None
 
 
-def load_summarizer(
+def load_text_generator(
     model: str,
     kind: Literal["summaries", "reading"] = "summaries",
     *,
     fresh_decoder: bool = False,
     seed: int = 0,
     **how: Unpack[Loading],
-) -> Summarizer:
-    """Load ``model``, which has an encoder and a decoder as BART has, or a decoder only, as a summariser.
+) -> TextGenerator:
+    """Load ``model``, which has an encoder and a decoder as BART has, or a decoder only.
 
     ``kind`` is what a decoder-only model writes: summaries, or questions to answers in passages. With
     ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained. The other arguments are as for
@@ -90,7 +90,7 @@ def load_summarizer(
             "to its config.json"
         )
     longest = min(max_length or context, context)
-    return Summarizer(network, tokenizer, longest, context, CUES[kind] if continues else None)
+    return TextGenerator(network, tokenizer, longest, context, CUES[kind] if continues else None)
 
 
 def _ends(model: str, own: int | list[int] | None, taught: int | None) -> list[int]:
@@ -104,20 +104,20 @@ def _ends(model: str, own: int | list[int] | None, taught: int | None) -> list[i
     return [taught, *(token for token in ends if token != taught)]
 
 
-def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) -> None:
+def add_marker(generator: TextGenerator, marker: str, *, written: bool = False) -> None:
     """Make ``marker`` a special token of its own, in place (M9).
 
     Its embeddings are the mean of all others, so that nothing is random and no text becomes more likely by
     it. An existing marker is left as it is. In a pair of models, an encoder and a decoder, the decoder gets
     the marker only if it is ``written`` as well as read.
     """
-    model = summarizer.model
+    model = generator.model
     models = [model]
     if model.config.model_type == "encoder-decoder":
         models = [model.encoder, model.decoder] if written else [model.encoder]
-    summarizer.tokenizer.add_tokens([marker], special_tokens=True)
+    generator.tokenizer.add_tokens([marker], special_tokens=True)
     for network in models:
-        _grow(network, len(summarizer.tokenizer))
+        _grow(network, len(generator.tokenizer))
 
 
 def _grow(model: Any, count: int) -> None:
@@ -142,138 +142,140 @@ def _tables(model: Any) -> list[Any]:
     return [table for table in tables if table is not None]
 
 
-def encode_documents(
-    summarizer: Summarizer, documents: Sequence[str], written: int = SUMMARY_TOKENS
+def encode_inputs(
+    generator: TextGenerator, inputs: Sequence[str], written: int = SUMMARY_TOKENS
 ) -> list[list[int]]:
-    """The tokens of each document, special tokens included, cut off after ``max_length``.
+    """The tokens of each input, special tokens included, cut off after ``max_length``.
 
-    For a decoder-only model the cue follows each document, and the context keeps room for a summary of
-    ``written`` tokens; the tokens of the cue do not count as the document's.
+    For a decoder-only model the cue follows each input, and the context keeps room for an output of
+    ``written`` tokens; the tokens of the cue do not count as the input's.
     """
-    if not documents:
+    if not inputs:
         return []
-    if summarizer.cue is None:
-        return _encode(summarizer, text=list(documents), max_length=summarizer.max_length)
-    cue = summarizer.tokenizer(summarizer.cue, add_special_tokens=False)["input_ids"]
-    room = summarizer.context - len(cue) - written
+    if generator.cue is None:
+        return _encode(generator, text=list(inputs), max_length=generator.max_length)
+    cue = generator.tokenizer(generator.cue, add_special_tokens=False)["input_ids"]
+    room = generator.context - len(cue) - written
     if room < _LEAST_READ:
         raise ModelError(
-            f"the model reads {summarizer.context} tokens, of which its cue takes {len(cue)} and what it "
+            f"the model reads {generator.context} tokens, of which its cue takes {len(cue)} and what it "
             f"writes {written}; have it write fewer tokens, or give a model that reads more"
         )
-    rows = _encode(summarizer, text=list(documents), max_length=min(summarizer.max_length, room))
-    end = summarizer.tokenizer.eos_token_id
+    rows = _encode(generator, text=list(inputs), max_length=min(generator.max_length, room))
+    end = generator.tokenizer.eos_token_id
     return [[*(row[:-1] if row[-1:] == [end] else row), *cue] for row in rows]
 
 
-def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: int) -> list[list[int]]:
-    """The tokens that a decoder has to write for each summary, at most ``tokens`` with the end token.
+def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int) -> list[list[int]]:
+    """The tokens that a decoder has to write for each target text, at most ``tokens`` with the end token.
 
     A decoder-only model has to write a space first, in the same token as the first word where its tokenizer
     puts them together.
     """
-    longest = min(tokens, summarizer.context)
-    if summarizer.cue is None:
-        return _encode(summarizer, text_target=list(summaries), max_length=longest)
-    encoded = summarizer.tokenizer(
-        [f"{summarizer.cue} {beginning(summarizer.tokenizer, text.strip(), longest)}" for text in summaries],
+    longest = min(tokens, generator.context)
+    if generator.cue is None:
+        return _encode(generator, text_target=list(targets), max_length=longest)
+    encoded = generator.tokenizer(
+        [f"{generator.cue} {beginning(generator.tokenizer, text.strip(), longest)}" for text in targets],
         add_special_tokens=False,
         return_offsets_mapping=True,
         verbose=False,
     )
     rows = []
     for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        after = [token for token, (_, end) in zip(ids, offsets, strict=True) if end > len(summarizer.cue)]
-        rows.append([*after[: longest - 1], summarizer.tokenizer.eos_token_id])
+        after = [token for token, (_, end) in zip(ids, offsets, strict=True) if end > len(generator.cue)]
+        rows.append([*after[: longest - 1], generator.tokenizer.eos_token_id])
     return rows
 
 
-def _encode(summarizer: Summarizer, *, max_length: int, **texts: list[str]) -> list[list[int]]:
+def _encode(generator: TextGenerator, *, max_length: int, **texts: list[str]) -> list[list[int]]:
     cut = {
-        name: [beginning(summarizer.tokenizer, text, max_length) for text in side]
+        name: [beginning(generator.tokenizer, text, max_length) for text in side]
         for name, side in texts.items()
     }
-    encoded = summarizer.tokenizer(**cut, truncation=True, max_length=max_length, verbose=False)
+    encoded = generator.tokenizer(**cut, truncation=True, max_length=max_length, verbose=False)
     return list(encoded["input_ids"])
 
 
-def document_features(summarizer: Summarizer, documents: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Model inputs for documents from ``encode_documents``: tensors ``(n, longest)``, int64.
+def input_features(generator: TextGenerator, inputs: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Model features of the inputs from ``encode_inputs``: tensors ``(n, longest)``, int64.
 
     They are padded on the right, but for a decoder-only model, which goes on at the end, on the left.
     """
-    filler = summarizer.tokenizer.pad_token_id
-    if summarizer.cue is None:
-        return padded_inputs(documents, filler)
-    turned = padded_inputs([list(reversed(document)) for document in documents], filler)
+    filler = generator.tokenizer.pad_token_id
+    if generator.cue is None:
+        return padded_inputs(inputs, filler)
+    turned = padded_inputs([list(reversed(tokens)) for tokens in inputs], filler)
     return {name: values.flip(1) for name, values in turned.items()}
 
 
-def summarize(
-    summarizer: Summarizer,
-    documents: Sequence[str],
+def generate_outputs(
+    generator: TextGenerator,
+    inputs: Sequence[str],
     *,
     beams: int = BEAMS,
-    summary_tokens: int = SUMMARY_TOKENS,
+    output_tokens: int = SUMMARY_TOKENS,
     shortest: int = SHORTEST,
     batch_size: int = 8,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
-    """Write a summary of each document by beam search, see the module (M9). Long documents go first.
+    """The text that the model writes for each input, by beam search, see the module (M9).
 
-    The model is put into evaluation mode. Summaries lose white space at their ends.
+    Long inputs go first. The model is put into evaluation mode. Outputs lose white space at their ends.
 
-    Documents are cut off after ``max_length`` tokens. One beam is greedy search. A summary has ``shortest``
-    to ``summary_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called
-    with the number of documents that were finished.
+    Inputs are cut off after ``max_length`` tokens. One beam is greedy search. An output has ``shortest`` to
+    ``output_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called with
+    the number of inputs that were finished.
     """
     # Imported here because it imports transformers, which takes seconds.
-    from pairsmith.models.language.shared_beams import can_share_beams, search
+    from pairsmith.models.language.shared_beams import can_share_beams, search_shared_beams
 
-    summarizer.model.eval()
-    device = summarizer.model.device
-    how = search_settings(summarizer, beams, summary_tokens, shortest)
-    documents_as_tokens = encode_documents(summarizer, documents, summary_tokens)
-    summaries = [""] * len(documents)
+    generator.model.eval()
+    device = generator.model.device
+    how = search_settings(generator, beams, output_tokens, shortest)
+    input_tokens = encode_inputs(generator, inputs, output_tokens)
+    outputs = [""] * len(inputs)
 
     def written(features: dict[str, Tensor]) -> Tensor:
-        read = 0 if summarizer.cue is None else features["input_ids"].shape[1]
-        inputs, rules = moved(features, device), _rules(read)
-        if beams > 1 and read > 1 and can_share_beams(summarizer.model):
-            return search(summarizer.model, inputs, how, rules)[:, read:].cpu()
+        read = 0 if generator.cue is None else features["input_ids"].shape[1]
+        arguments, rules = moved(features, device), _rules(read)
+        if beams > 1 and read > 1 and can_share_beams(generator.model):
+            return search_shared_beams(generator.model, arguments, how, rules)[:, read:].cpu()
         with torch.inference_mode():
-            ids: Tensor = summarizer.model.generate(**inputs, generation_config=how, logits_processor=rules)
+            ids: Tensor = generator.model.generate(**arguments, generation_config=how, logits_processor=rules)
             return ids[:, read:].cpu()
 
     for rows, ids in results_by_length(
-        list(map(len, documents_as_tokens)),
-        lambda rows: document_features(summarizer, [documents_as_tokens[row] for row in rows]),
+        list(map(len, input_tokens)),
+        lambda rows: input_features(generator, [input_tokens[row] for row in rows]),
         written,
         device,
         batch_size=batch_size,
-        batch_tokens=batch_size * summarizer.max_length,
+        batch_tokens=batch_size * generator.max_length,
     ):
-        texts = summarizer.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        texts = generator.tokenizer.batch_decode(ids, skip_special_tokens=True)
         for row, text in zip(rows, texts, strict=True):
-            summaries[row] = text.strip()
+            outputs[row] = text.strip()
         advance(len(rows))
-    return summaries
+    return outputs
 
 
-def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, shortest: int = SHORTEST) -> Any:
-    """The generation config of ``summarize``, which can also be saved in a model folder."""
+def search_settings(
+    generator: TextGenerator, beams: int, output_tokens: int, shortest: int = SHORTEST
+) -> Any:
+    """The generation config of ``generate_outputs``, which can also be saved in a model folder."""
     from transformers import GenerationConfig
 
-    longest = min(summary_tokens, summarizer.context)
+    longest = min(output_tokens, generator.context)
     least = min(shortest, longest)
-    own = {name: getattr(summarizer.model.generation_config, name) for name in _TOKENS}
+    own = {name: getattr(generator.model.generation_config, name) for name in _TOKENS}
     of_beams = {"early_stopping": True, "length_penalty": 1.0} if beams > 1 else {}
-    if summarizer.cue is None:
+    if generator.cue is None:
         lengths = {"max_length": longest, "min_length": least, "no_repeat_ngram_size": _NGRAM}
-    else:  # the library would not have the summary repeat the document either: see ``_rules``
+    else:  # the library would not have the output repeat the input either: see ``_rules``
         lengths = {"max_new_tokens": longest, "min_new_tokens": least - 1}
         # Until its shortest length a model may not end, and would begin the next message of a chat instead.
-        added = summarizer.tokenizer.added_tokens_decoder.items()
+        added = generator.tokenizer.added_tokens_decoder.items()
         special = {number for number, token in added if token.special} - set(own["eos_token_id"])
         own["suppress_tokens"] = sorted(special) or None
     return GenerationConfig(**own, num_beams=beams, **lengths, **of_beams)
@@ -282,7 +284,7 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, sho
 def _rules(read: int) -> Any:
     """What the scores of the next tokens go through, beside what the generation config says.
 
-    The first ``read`` tokens are those of the document, if these stand before the summary: only those after
+    The first ``read`` tokens are those of the input, if these stand before the output: only those after
     them may not repeat three tokens.
     """
     from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor

@@ -7,16 +7,16 @@ from safetensors.torch import save_file
 from tests.tiny_bart import document, make_bart, weights
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.summarizer import (
+from pairsmith.models.text_generator import (
     BEAMS,
     SUMMARY_TOKENS,
     add_marker,
-    document_features,
-    encode_documents,
-    encode_summaries,
-    load_summarizer,
+    encode_inputs,
+    encode_targets,
+    generate_outputs,
+    input_features,
+    load_text_generator,
     search_settings,
-    summarize,
 )
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def bart(tmp_path_factory):
 
 @pytest.fixture
 def summarizer(bart):
-    return load_summarizer(str(bart), device="cpu")
+    return load_text_generator(str(bart), device="cpu")
 
 
 def likeliest(summarizer, text, longest, shortest):
@@ -55,7 +55,7 @@ def likeliest(summarizer, text, longest, shortest):
 
 def test_with_one_beam_the_likeliest_token_is_taken(summarizer):
     expected = [likeliest(summarizer, text, 24, 11) for text in DOCUMENTS]
-    assert summarize(summarizer, DOCUMENTS, beams=1, summary_tokens=24) == expected
+    assert generate_outputs(summarizer, DOCUMENTS, beams=1, output_tokens=24) == expected
 
 
 def log_likelihood(summarizer, text, ids):
@@ -69,11 +69,11 @@ def test_beams_find_the_best_of_all_summaries_when_there_are_enough_of_them(tmp_
     # With 5 tokens in all, the start among them and the end forced, three are free, and no three can come
     # twice. As many beams as there are pairs of tokens leave nothing out. The forced end costs nothing.
     folder = make_bart(tmp_path / "bart", seed=5)
-    summarizer = load_summarizer(str(folder), device="cpu")
+    summarizer = load_text_generator(str(folder), device="cpu")
     text = DOCUMENTS[0]
     allowed = [4, 40, 60]
     summarizer.model.generation_config.suppress_tokens = [n for n in range(330) if n not in {2, *allowed}]
-    summaries = summarize(summarizer, [text], beams=9, summary_tokens=5)
+    summaries = generate_outputs(summarizer, [text], beams=9, output_tokens=5)
     every = [[2, a, b, c, 2] for a in allowed for b in allowed for c in allowed]
     best = max(every, key=lambda ids: log_likelihood(summarizer, text, ids[:-1]))
     assert summaries == [summarizer.tokenizer.decode(best, skip_special_tokens=True).strip()]
@@ -82,11 +82,11 @@ def test_beams_find_the_best_of_all_summaries_when_there_are_enough_of_them(tmp_
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_summaries_are_the_same_in_any_batch_and_on_any_number_of_threads(summarizer, threads):
     heard = []
-    alone = [summarize(summarizer, [text], beams=3)[0] for text in DOCUMENTS]
+    alone = [generate_outputs(summarizer, [text], beams=3)[0] for text in DOCUMENTS]
     torch.set_num_threads(threads)
     try:
         for batch_size in (1, 3, 8):
-            summaries = summarize(
+            summaries = generate_outputs(
                 summarizer, DOCUMENTS, beams=3, batch_size=batch_size, advance=lambda done: heard.append(done)
             )
             assert summaries == alone
@@ -117,7 +117,7 @@ def test_what_a_model_says_of_its_search_does_not_count(bart, tmp_path):
     }
     path.write_text(json.dumps(json.loads(path.read_text()) | own))
     texts = [
-        summarize(load_summarizer(str(source), device="cpu"), DOCUMENTS[:2], beams=2)
+        generate_outputs(load_text_generator(str(source), device="cpu"), DOCUMENTS[:2], beams=2)
         for source in (bart, folder)
     ]
     assert texts[0] == texts[1]
@@ -125,31 +125,33 @@ def test_what_a_model_says_of_its_search_does_not_count(bart, tmp_path):
 
 def test_of_a_document_that_is_too_long_the_beginning_is_read(summarizer, bart):
     text = document(2) * 4
-    (ids,) = encode_documents(summarizer, [text])
+    (ids,) = encode_inputs(summarizer, [text])
     assert len(ids) == 64
     assert (ids[0], ids[-1]) == (0, 2)
-    assert summarize(summarizer, [text], beams=2) == summarize(summarizer, [text + document(5)], beams=2)
-    assert load_summarizer(str(bart), device="cpu", max_length=9999).max_length == 64
-    short = load_summarizer(str(bart), device="cpu", max_length=16)
+    assert generate_outputs(summarizer, [text], beams=2) == generate_outputs(
+        summarizer, [text + document(5)], beams=2
+    )
+    assert load_text_generator(str(bart), device="cpu", max_length=9999).max_length == 64
+    short = load_text_generator(str(bart), device="cpu", max_length=16)
     assert (short.max_length, short.context) == (16, 64)
-    assert len(encode_documents(short, [text])[0]) == 16
-    assert len(encode_summaries(short, [text], 62)[0]) == 62
-    assert len(encode_summaries(short, [text], 99)[0]) == 64
+    assert len(encode_inputs(short, [text])[0]) == 16
+    assert len(encode_targets(short, [text], 62)[0]) == 62
+    assert len(encode_targets(short, [text], 99)[0]) == 64
 
 
 def test_no_documents_have_no_summaries(summarizer):
-    assert summarize(summarizer, []) == []
+    assert generate_outputs(summarizer, []) == []
 
 
 def test_features_are_padded_on_the_right(summarizer):
-    features = document_features(summarizer, [[0, 7, 2], [0, 2]])
+    features = input_features(summarizer, [[0, 7, 2], [0, 2]])
     assert features["input_ids"].tolist() == [[0, 7, 2], [0, 2, 1]]
     assert features["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
 def test_a_marker_becomes_one_token_whose_vector_is_the_mean(bart, summarizer, tmp_path):
     before = weights(bart)["model.shared.weight"]
-    ahead = summarize(summarizer, DOCUMENTS, beams=2)
+    ahead = generate_outputs(summarizer, DOCUMENTS, beams=2)
     torch.manual_seed(3)
     add_marker(summarizer, "<mined>")
     drawn = torch.rand(1)
@@ -159,17 +161,17 @@ def test_a_marker_becomes_one_token_whose_vector_is_the_mean(bart, summarizer, t
     assert table is summarizer.model.get_output_embeddings().weight
     assert torch.equal(table[:-1], before)
     assert torch.allclose(table[-1], before.mean(0))
-    (ids,) = encode_documents(summarizer, ["<mined>" + DOCUMENTS[1]])
-    (plain,) = encode_documents(summarizer, DOCUMENTS[1:2])
+    (ids,) = encode_inputs(summarizer, ["<mined>" + DOCUMENTS[1]])
+    (plain,) = encode_inputs(summarizer, DOCUMENTS[1:2])
     assert ids == [plain[0], len(before), *plain[1:]]
-    assert summarize(summarizer, DOCUMENTS, beams=2) == ahead
+    assert generate_outputs(summarizer, DOCUMENTS, beams=2) == ahead
     add_marker(summarizer, "<mined>")  # it is there
     assert len(summarizer.tokenizer) == len(table) == len(before) + 1
     summarizer.model.save_pretrained(tmp_path)
     summarizer.tokenizer.save_pretrained(tmp_path)
-    again = load_summarizer(str(tmp_path), device="cpu")
-    assert encode_documents(again, ["<mined>" + DOCUMENTS[1]]) == [ids]
-    assert summarize(again, DOCUMENTS, beams=2) == ahead
+    again = load_text_generator(str(tmp_path), device="cpu")
+    assert encode_inputs(again, ["<mined>" + DOCUMENTS[1]]) == [ids]
+    assert generate_outputs(again, DOCUMENTS, beams=2) == ahead
 
 
 def make_t5(folder, *, own_output=False, **changes):
@@ -191,7 +193,7 @@ def make_t5(folder, *, own_output=False, **changes):
 def test_of_two_tables_both_get_the_mean_and_stay_two(tmp_path, capfd):
     folder = make_t5(tmp_path / "t5", own_output=True)
     capfd.readouterr()
-    summarizer = load_summarizer(str(folder), device="cpu")
+    summarizer = load_text_generator(str(folder), device="cpu")
     assert capfd.readouterr() == ("", "")
     model = summarizer.model
     tables = [model.get_input_embeddings().weight.clone(), model.get_output_embeddings().weight.clone()]
@@ -202,14 +204,17 @@ def test_of_two_tables_both_get_the_mean_and_stay_two(tmp_path, capfd):
     ):
         assert torch.equal(module.weight[:-1], before)
         assert torch.allclose(module.weight[-1], before.mean(0))
-    written = summarize(summarizer, DOCUMENTS, beams=2)
+    written = generate_outputs(summarizer, DOCUMENTS, beams=2)
     model.save_pretrained(tmp_path / "saved")
     summarizer.tokenizer.save_pretrained(tmp_path / "saved")
-    assert summarize(load_summarizer(str(tmp_path / "saved"), device="cpu"), DOCUMENTS, beams=2) == written
+    assert (
+        generate_outputs(load_text_generator(str(tmp_path / "saved"), device="cpu"), DOCUMENTS, beams=2)
+        == written
+    )
 
 
 def test_a_table_with_rows_to_spare_stays_as_it_is(tmp_path):
-    summarizer = load_summarizer(str(make_t5(tmp_path / "t5", vocab_size=336)), device="cpu")
+    summarizer = load_text_generator(str(make_t5(tmp_path / "t5", vocab_size=336)), device="cpu")
     add_marker(summarizer, "<mined>")
     assert summarizer.model.get_input_embeddings().num_embeddings == 336
     assert summarizer.tokenizer.convert_tokens_to_ids("<mined>") == 330
@@ -219,13 +224,13 @@ def test_scores_that_are_no_numbers_are_an_error(summarizer):
     with torch.no_grad():
         summarizer.model.lm_head.weight[5] = torch.nan
     with pytest.raises(ModelError, match="scores are not numbers; its weights are damaged"):
-        summarize(summarizer, DOCUMENTS)
+        generate_outputs(summarizer, DOCUMENTS)
 
 
 def test_loading_says_nothing_and_the_weights_come_in_the_format_asked_for(bart, capfd):
     capfd.readouterr()
-    summarizer = load_summarizer(str(bart), device="cpu", dtype="bfloat16")
-    assert len(summarize(summarizer, DOCUMENTS, beams=2)) == 4
+    summarizer = load_text_generator(str(bart), device="cpu", dtype="bfloat16")
+    assert len(generate_outputs(summarizer, DOCUMENTS, beams=2)) == 4
     assert {weight.dtype for weight in summarizer.model.parameters()} == {torch.bfloat16}
     assert capfd.readouterr() == ("", "")
 
@@ -239,9 +244,9 @@ def test_a_bart_that_was_saved_without_its_language_model_is_whole(bart, tmp_pat
         if name != "final_logits_bias"
     }
     save_file(bare, folder / "model.safetensors", metadata={"format": "pt"})
-    summarizer = load_summarizer(str(folder), device="cpu")
-    assert summarize(summarizer, DOCUMENTS[:1]) == summarize(
-        load_summarizer(str(bart), device="cpu"), DOCUMENTS[:1]
+    summarizer = load_text_generator(str(folder), device="cpu")
+    assert generate_outputs(summarizer, DOCUMENTS[:1]) == generate_outputs(
+        load_text_generator(str(bart), device="cpu"), DOCUMENTS[:1]
     )
 
 
@@ -252,7 +257,7 @@ def test_a_model_that_would_be_partly_random_is_refused(bart, tmp_path, lost):
     assert len(kept) < len(weights(bart))
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"its weights lack .* missing in all"):
-        load_summarizer(str(folder), device="cpu")
+        load_text_generator(str(folder), device="cpu")
 
 
 def test_a_t5_that_lacks_weights_is_refused(tmp_path):
@@ -261,14 +266,14 @@ def test_a_t5_that_lacks_weights_is_refused(tmp_path):
     kept = {name: value for name, value in weights(folder).items() if name != lost}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=rf"its weights lack {lost} \(1 missing in all\)"):
-        load_summarizer(str(folder), device="cpu")
+        load_text_generator(str(folder), device="cpu")
 
 
 def test_models_of_another_kind_are_refused(tiny_bert, silent_model):
     with pytest.raises(ModelError, match="no continuation for models of type distilbert; give BART, T5"):
-        load_summarizer(str(silent_model), device="cpu")
+        load_text_generator(str(silent_model), device="cpu")
     with pytest.raises(ModelError, match="no summarization for models of type bert; give BART, T5"):
-        load_summarizer(str(tiny_bert), device="cpu")
+        load_text_generator(str(tiny_bert), device="cpu")
 
 
 def test_a_model_that_does_not_say_where_a_text_starts_is_refused(bart, tmp_path):
@@ -278,4 +283,4 @@ def test_a_model_that_does_not_say_where_a_text_starts_is_refused(bart, tmp_path
         without = values | {"decoder_start_token_id": None, "bos_token_id": None}
         (folder / name).write_text(json.dumps(without))
     with pytest.raises(ModelError, match="does not say which token a summary starts from"):
-        load_summarizer(str(folder), device="cpu")
+        load_text_generator(str(folder), device="cpu")
