@@ -18,7 +18,7 @@ def test_the_summaries_are_those_of_transformers(model, beams, batch_size, reque
     loaded = load_text_generator(
         str(request.getfixturevalue(model)), max_length=60, device="cpu", dtype="float32"
     )
-    how = {"beams": beams, "batch_size": batch_size, "summary_tokens": 14}
+    how = {"beams": beams, "batch_size": batch_size, "output_tokens": 14}
     read = []
 
     def note(base, __, given):

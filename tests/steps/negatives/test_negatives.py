@@ -334,7 +334,7 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encoder, monkeypatch, judged):
     tmp, settings, *_ = world
     for module in (choosing, route):
-        monkeypatch.setattr(module, "AT_ONCE", 5)
+        monkeypatch.setattr(module, "PAIRS_AT_ONCE", 5)
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])
     given = settings(pairs=new, pick="random", **({"judge": str(cross_encoder)} if judged else {}))
