@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -52,13 +53,17 @@ def files(out):
     ],
 )
 def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, workers):
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *command("out", "--workers", str(workers))],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as process:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *command("out", "--workers", str(workers))],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ) as process,
+        ExitStack() as stack,
+    ):
+        stack.callback(process.kill)  # where a test fails; else it has ended
         assert process.stderr.readline().startswith("loading ")
         assert process.stderr.readline().startswith("generate: ")  # the first prompts are done
         sent = time.monotonic()
@@ -68,7 +73,7 @@ def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, wor
     assert process.returncode == code
     assert time.monotonic() - sent < SECONDS
     finished = len(list((tmp_path / "out" / "data").glob("train-*.parquet")))
-    assert finished <= SHARDS // 2, "it went on with its work"
+    assert finished < SHARDS, "it went on to the end of its work"
     assert (
         "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh"
         in said

@@ -16,6 +16,7 @@ from pairsmith.data.schemas import (
     ScoredPair,
     as_columns,
     from_table,
+    length_before_cut,
     to_table,
 )
 
@@ -53,8 +54,13 @@ def test_every_row_type_survives_a_table(row, schema):
 
 def test_a_reject_holds_the_beginning_of_a_text_of_megabytes():
     row = {"text": "some words " * 400_000, "where": "a.jsonl:1", "score": 0.5, "other": "é" * 100_000}
-    stored = json.loads(Reject.of("1", "too long", "more tokens than the model reads", row).row)
-    assert stored == row | {"text": row["text"][:10_000] + " [… 4,390,000 more characters]"}
+    nested = {"negatives": ["a", row["text"]], "answers": {"text": (row["text"],), "answer_start": [3]}}
+    stored = json.loads(Reject.of("1", "too long", "more tokens than the model reads", row | nested).row)
+    cut = row["text"][:10_000] + " [… 4,390,000 more characters]"
+    nested = {"negatives": ["a", cut], "answers": {"text": [cut], "answer_start": [3]}}
+    assert stored == row | {"text": cut} | nested
+    assert length_before_cut(cut) == len(row["text"])
+    assert length_before_cut(row["other"]) == len(row["other"])
 
 
 def test_no_rows_make_an_empty_table_with_the_columns():

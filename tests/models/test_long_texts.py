@@ -6,6 +6,7 @@ import pytest
 from tests.tiny_bart import make_bart
 
 from pairsmith.models.cross_encoder import load_cross_encoder
+from pairsmith.models.encode import beginning
 from pairsmith.models.reader import encode_questions, load_reader
 from pairsmith.models.text_generator import encode_inputs, encode_targets, load_text_generator
 from pairsmith.models.token_vectors import load_token_encoder
@@ -20,6 +21,16 @@ TEXTS = [
 SHORT = "A woman is slicing an onion."
 MOST = 30_000
 """More characters than are tokenized at once of any of these texts, which have 60,000 and more."""
+
+
+def test_a_giant_word_at_the_cut_does_not_count_as_its_beginning(tiny_bert):
+    """Its first 90 characters are 90 tokens of the vocabulary's letters, the whole word is one unknown token."""
+    tokenizer = load_cross_encoder(str(tiny_bert), device="cpu", fresh_head=True).tokenizer
+    for limit in (8, 16, 30, 64):
+        tried = 50 * limit  # characters of the first beginning
+        text = " " * (tried - 90) + "a" * (2 * tried) + " the " * 3_000
+        limited = {"truncation": True, "max_length": limit, "add_special_tokens": False}
+        assert tokenizer(beginning(tokenizer, text, limit), **limited) == tokenizer(text, **limited)
 
 
 class Recorder:

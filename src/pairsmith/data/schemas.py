@@ -5,6 +5,7 @@ Column names are those the ecosystem uses, so that a data set opens in ``dataset
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self, TypeVar
@@ -99,6 +100,7 @@ class MinedAnswer(MinedPair):
 LONGEST_REJECTED = 100_000
 """Longest text in characters that a reject holds as a whole: a line of 40 MB would be stored twice."""
 _KEPT = 10_000  # characters of a longer text
+_CUT_MARK = re.compile(r" \[… ([\d,]+) more characters\]\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +116,26 @@ class Reject:
     def of(cls, id: str, filter: str, reason: str, row: Mapping[str, Any]) -> Self:  # noqa: A002 - the column is called id
         """A reject whose ``row`` is given as columns; they are stored as JSON with sorted keys.
 
-        Of a text of more than ``LONGEST_REJECTED`` characters the beginning is stored.
+        Of a text of more than ``LONGEST_REJECTED`` characters the beginning is stored, within lists too.
         """
-        columns = {name: _beginning(value) for name, value in row.items()}
-        return cls(id, filter, reason, json.dumps(columns, ensure_ascii=False, sort_keys=True))
+        return cls(id, filter, reason, json.dumps(_cut_texts(dict(row)), ensure_ascii=False, sort_keys=True))
 
 
-def _beginning(value: Any) -> Any:
-    """The value, or the beginning of a long text and how many characters were left out."""
+def _cut_texts(value: Any) -> Any:
+    """The value with the beginnings of its long texts, each with the number of characters left out."""
+    if isinstance(value, Mapping):
+        return {name: _cut_texts(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cut_texts(part) for part in value]
     if not isinstance(value, str) or len(value) <= LONGEST_REJECTED:
         return value
     return f"{value[:_KEPT]} [… {len(value) - _KEPT:,} more characters]"
+
+
+def length_before_cut(text: str) -> int:
+    """The characters that a text of a reject had before its end was left out."""
+    cut = _CUT_MARK.search(text)
+    return cut.start() + int(cut[1].replace(",", "")) if cut else len(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,8 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
 
 _CHARACTERS = 50
 """Of a token; English has 4 or 5."""
+_CUT_WORD = 100
+"""Tokens that the cut-off start of a long word has at most where the whole word is one unknown token."""
 
 
 def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence[str]:
@@ -208,12 +210,13 @@ def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence
 def beginning(tokenizer: Any, text: str, limit: int) -> str:
     """A beginning of a text that surely has its first ``limit`` tokens, special tokens not counted.
 
-    It is twice the shortest beginning that was tried and has so many; else the whole text.
+    It is twice the shortest beginning that was tried and has so many, even if the start of a word at its end
+    counts as more tokens than the word; else the whole text.
     """
     end = _CHARACTERS * limit
     while 2 * end < len(text):
         tokens = tokenizer(text[:end], add_special_tokens=False, verbose=False)["input_ids"]
-        if len(tokens) >= limit:
+        if len(tokens) >= limit + _CUT_WORD:
             return text[: 2 * end]
         end *= 8
     return text

@@ -17,7 +17,10 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import MINED_PAIR, MinedPair
-from pairsmith.methods.mining.summarizer import DecoderOnlyWithLoss, generator_rows
+from pairsmith.methods.mining.options import SummarizerOptions
+from pairsmith.methods.mining.summarizer import DecoderOnlyWithLoss, generator_rows, train_summarizer_on
+from pairsmith.methods.quip.generator_training import train_question_generator_on
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.text_generator import (
     add_marker,
     encode_inputs,
@@ -72,6 +75,14 @@ def test_a_base_whose_tokens_see_those_after_them_is_refused_by_name_before_data
     with pytest.raises(ModelError, match=rf"^model {re.escape(base)}: cannot learn to write"):
         step(given, Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()
+    train, options = {
+        "train-summarizer": (train_summarizer_on, (SummarizerOptions(base=base),)),
+        "train-asker": (train_question_generator_on, (QuestionGeneratorOptions(base=base),)),
+    }[command]
+    few = [Example("a text", "an output")]
+    validation = ([], []) if command == "train-summarizer" else ([],)
+    with pytest.raises(ModelError, match="cannot learn to write"):
+        train(few, *validation, *options)
 
 
 # What is read and written.

@@ -171,6 +171,16 @@ def test_hostile_texts_labels_reasons_and_settings(tmp_path):
     assert len(page) < 200_000
 
 
+def test_a_reject_of_megabytes_is_shown_with_the_length_that_it_had(tmp_path):
+    row = LabelledText("1", "some text", "a")
+    run = Run(tmp_path / "in", Silent())
+    writer = FolderWriter.start(run, step="mix", schema=LABELLED_TEXT, settings={}, inputs={}, models={})
+    rejects = [Reject.of("2", "too long", "more tokens than the model reads", {"text": "word " * 500_000})]
+    writer.commit(0, {"train": to_table([row], LABELLED_TEXT)}, to_table(rejects, REJECT))
+    writer.finish(Card("t", "d"))
+    assert "… (2,500,000 characters)" in page_of(tmp_path / "in", tmp_path / "out")
+
+
 def test_an_empty_data_set(tmp_path):
     folder(tmp_path / "in", [{"train": []}])
     page_of(tmp_path / "in", tmp_path / "out")

@@ -32,7 +32,13 @@ from pairsmith.models.text_generator import (
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
-from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, GeneratorWithLoss, PromptAndTarget
+from pairsmith.training.generators import (
+    IGNORED,
+    CausalGeneratorWithLoss,
+    GeneratorWithLoss,
+    PromptAndTarget,
+    refuse_both_ways,
+)
 
 
 def generation_example(example: Example, kind: str) -> Example:
@@ -62,6 +68,7 @@ def train_summarizer_on(
     The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
     rate are chosen, may be empty.
     """
+    refuse_both_ways(options.base)
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
     marker = options.marker if added else ""

@@ -44,7 +44,13 @@ from pairsmith.models.text_generator import (
 )
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
-from pairsmith.training.generators import IGNORED, CausalGeneratorWithLoss, GeneratorWithLoss, PromptAndTarget
+from pairsmith.training.generators import (
+    IGNORED,
+    CausalGeneratorWithLoss,
+    GeneratorWithLoss,
+    PromptAndTarget,
+    refuse_both_ways,
+)
 
 _LOOKED_AT = 32
 """Validation examples whose logits over the vocabulary are held in memory at once."""
@@ -65,6 +71,7 @@ def train_question_generator_on(
     ``generator_examples`` makes both ``examples``, at least one, and ``validation``, which may be empty. The
     token accuracy on ``validation`` chooses the step and the learning rate.
     """
+    refuse_both_ways(options.base)
     device = pick_device(options.device)
     causal = writes_as(options.base) == "decoder"
     order = None

@@ -151,8 +151,10 @@ def column_words(name: str) -> str:
 _COLUMNS = {"sentence1": "sentence 1", "sentence2": "sentence 2"}
 
 
-def shown_text(text: str, longest: int = SHOWN_CHARACTERS) -> str:
+def shown_text(text: str, longest: int = SHOWN_CHARACTERS, *, length: int | None = None) -> str:
     """A text as it is shown: shortened if it is long, with invisible characters written as their names.
+
+    ``length`` is the number of its characters where only its beginning is given.
 
     Direction marks would otherwise reverse the rest of the page, and control characters stop some
     programs from reading it.
@@ -163,7 +165,7 @@ def shown_text(text: str, longest: int = SHOWN_CHARACTERS) -> str:
         written = _visible(character)
         room -= len(written)
         if room < 0:
-            return f"{''.join(pieces)}… ({len(text):,} characters)" if place else "…"
+            return f"{''.join(pieces)}… ({length or len(text):,} characters)" if place else "…"
         pieces.append(written)
     return "".join(pieces)
 
