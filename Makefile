@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: quickstart test test-all test-fast coverage check docs bench clean
+.PHONY: quickstart test test-all test-fast coverage check style types docs bench clean
 
 quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into runs/quickstart
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
-test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import layers, and all but the longest tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long"
+test: $(VENV)/installed-dev style  ## install the dev extra, then lint, import layers, and at once types and all but the longest tests
+# Types take one core for a minute, in which tests often wait; what they say comes last.
+	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; failed=0; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" || failed=1; \
+	wait $$types || failed=1; cat $(VENV)/types.log; exit $$failed
 
 test-all: $(VENV)/installed-dev check  ## the same with the longest tests, and more of what is drawn at random: half an hour
 	PAIRSMITH_KILLS=10 PAIRSMITH_GROUPS=16 $(BIN)/python -m pytest -n 3 --dist worksteal
@@ -23,11 +26,15 @@ test-fast: $(VENV)/installed-dev  ## the tests that train nothing and start noth
 coverage: $(VENV)/installed-dev  ## the tests again, and which lines they ran: 90 % at least; a third slower
 	$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term
 
-check: $(VENV)/installed-dev  ## lint, strict types, import layers
+check: style types  ## lint, import layers, strict types
+
+style: $(VENV)/installed-dev  ## lint and import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(VENV)/installed-dev  ## strict types
+	$(BIN)/mypy
 
 docs: $(VENV)/installed-dev  ## write the generated pages of docs/ anew, and build the site into site/
 	$(BIN)/python scripts/make_docs.py

@@ -51,25 +51,18 @@ CUT = {
     "run quickstart": " ".join(
         [
             "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=1",
+            "--set sample.model=pairsmith:tiny --set without-debiasing.model=pairsmith:tiny",
+            "--set before.model=pairsmith:tiny --set before-six-layers.model=pairsmith:tiny",
+            "--set before-six-layers.layers=2",
             *(f"--set {step}.data=few/graded-pairs.tsv" for step in ("before", "before-six-layers", "after")),
         ]
     ),
 }
 """By how a command begins, the options that are added to it."""
 
-TINY_QUICKSTART = " --set before-six-layers.layers=2 --set encoder.layers=2 --set encoder.attention=base"
-TINY_QUICKSTART += "".join(
-    f" --set {setting}=pairsmith:tiny"
-    for setting in (
-        "sample.model",
-        "without-debiasing.model",
-        "pairs.model",
-        "before.model",
-        "before-six-layers.model",
-        "encoder.base",
-    )
-)
-"""For the quickstart on pages other than the README, where it runs with its own model."""
+TINY_QUICKSTART = " --set pairs.model=pairsmith:tiny --set encoder.base=pairsmith:tiny"
+TINY_QUICKSTART += " --set encoder.layers=2 --set encoder.attention=base"
+"""For the quickstart on pages other than the README, whose pairs and encoder are those of its own model."""
 
 CUT_FILES = {
     "write-or-sample.yaml": {

@@ -99,7 +99,7 @@ class TestFolder:
         ("name", "left", "kept"),
         [
             ("data/train-00001.parquet", 0, (0,)),
-            ("data/train-00001.parquet", 50, (0,)),
+            pytest.param("data/train-00001.parquet", 50, (0,), marks=pytest.mark.long),
             ("manifest.json", 50, (0, 1)),
             ("manifest.json", None, (0, 1)),
         ],

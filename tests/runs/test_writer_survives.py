@@ -142,14 +142,14 @@ class TestKilled:
         ("where", "count", "kept"),
         [
             ("write", 1, 0),  # manifest, journal/run.json, then three files and a line for each shard
-            ("write", 2, 0),
+            pytest.param("write", 2, 0, marks=pytest.mark.long),
             ("write", 5, 0),
-            ("write", 6, 0),
+            pytest.param("write", 6, 0, marks=pytest.mark.long),
             ("sync", 6, 1),
             ("write", 7, 1),
             ("write", 10, 1),
             ("write", 11, 2),  # the card
-            ("write", 12, 2),
+            pytest.param("write", 12, 2, marks=pytest.mark.long),
         ],
     )
     def test_it_continues_to_the_same_bytes(self, work, done, tmp_path, where, count, kept):

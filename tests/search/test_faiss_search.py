@@ -90,7 +90,13 @@ def test_any_shape_with_equal_vectors(rows, columns, k, seed, copies, index):
         assert recall == 1.0
 
 
-@pytest.mark.parametrize("index", ["IVF64,Flat", "HNSW16", "IVF64,SQ8", "IVF64,PQ8x4fs", "PCA8,IVF64,PQ4x4"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        *("IVF64,PQ8x4fs", "PCA8,IVF64,PQ4x4"),
+        *(pytest.param(index, marks=pytest.mark.long) for index in ("IVF64,Flat", "HNSW16", "IVF64,SQ8")),
+    ],
+)
 def test_recall_and_similarities_of_clustered_vectors(index):
     x, y = clustered(1500, 1), clustered(ROWS, 2)
     near, recall = faiss_search(x, y, 4, index=index)
@@ -192,7 +198,10 @@ def test_the_same_bytes_each_time(index):
 
 @pytest.mark.parametrize(
     "index",
-    ["IVF64,Flat", "IVF64,PQ8x4fs", "PCA8,IVF64,SQ8", "IVF64_HNSW8,Flat", "Flat", "HNSW8", "HNSW8_SQ8"],
+    [
+        *("IVF64,Flat", "IVF64,PQ8x4fs", "IVF64_HNSW8,Flat", "Flat", "HNSW8"),
+        *(pytest.param(index, marks=pytest.mark.long) for index in ("PCA8,IVF64,SQ8", "HNSW8_SQ8")),
+    ],
 )
 def test_an_index_trained_once_holds_other_vectors(index):
     x, y = clustered(200, 1), clustered(2 * ROWS, 2)

@@ -227,10 +227,10 @@ def stop_at(monkeypatch, step, *, while_saving=False):
 @pytest.mark.parametrize(
     ("model", "step", "while_saving"),
     [
-        ("tiny_gpt2", 2, False),
+        pytest.param("tiny_gpt2", 2, False, marks=pytest.mark.long),
         ("tiny_gpt2", 8, False),
-        ("tiny_gpt2", 17, False),
-        ("tiny_bert", 11, False),
+        pytest.param("tiny_gpt2", 17, False, marks=pytest.mark.long),
+        pytest.param("tiny_bert", 11, False, marks=pytest.mark.long),
         ("tiny_bert", 8, True),
     ],
 )

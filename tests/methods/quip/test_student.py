@@ -89,7 +89,7 @@ def answered(student):
     return [prediction.text for prediction in predictions]
 
 
-@pytest.mark.parametrize("labels", ["teacher", "hard", "answers"])
+@pytest.mark.parametrize("labels", ["teacher", pytest.param("hard", marks=pytest.mark.long), "answers"])
 def test_three_questions_are_learned_by_heart(quick_bert, data, labels):
     assert answered(trained(settings(quick_bert, data, labels=labels), data)) == [text for *_, text in ASKED]
 
@@ -449,7 +449,7 @@ def test_an_encoder_with_a_decoder_is_neither_student_nor_teacher(step, kind, da
         step(kind(**given), Run(tmp_path / "out", Silent()))
 
 
-@pytest.mark.parametrize("base", ["tiny_llama", "tiny_gpt2"])
+@pytest.mark.parametrize("base", ["tiny_llama", pytest.param("tiny_gpt2", marks=pytest.mark.long)])
 def test_a_language_model_is_a_student_whose_tokens_see_later_ones(base, data, tmp_path, request):
     model = str(request.getfixturevalue(base))
     given = settings(model, data, learning_rate=[1e-2], attention_dropout=0.0)
@@ -465,7 +465,7 @@ def test_a_language_model_is_a_student_whose_tokens_see_later_ones(base, data, t
         assert torch.allclose(states, student.token_vectors(features), atol=1e-5)
 
 
-@pytest.mark.parametrize("base", ["tiny_llama", "tiny_gpt2"])
+@pytest.mark.parametrize("base", [pytest.param("tiny_llama", marks=pytest.mark.long), "tiny_gpt2"])
 def test_a_language_model_is_a_teacher_that_reads_the_question_first(base, data, tmp_path, request):
     given = TrainTeacherSettings(
         base=str(request.getfixturevalue(base)), data=[data], epochs=150, batch_size=3, learning_rate=[1e-2],

@@ -62,7 +62,10 @@ def expected_first_tokens(counters):
     return {token: weight / total for token, weight in weights.items()}
 
 
-@pytest.mark.parametrize("counters", [(), ("u",), ("u", "v")])
+@pytest.mark.parametrize(
+    "counters",
+    [pytest.param((), marks=pytest.mark.long), pytest.param(("u",), marks=pytest.mark.long), ("u", "v")],
+)
 def test_draws_follow_the_exact_distribution(model, counters):
     # Prompts of unequal lengths, groups that stop early (a quarter of them at the first token or the
     # second), and a budget that makes groups wait: none of it may change what is drawn.

@@ -36,7 +36,7 @@ RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11
 GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "8"))
 """For each architecture; the plain decoder takes a second for twenty."""
-RAGGED_EXAMPLES = 2 * GROUPS
+RAGGED_EXAMPLES = GROUPS
 SMALL = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.4,
@@ -94,7 +94,7 @@ MORE = {
 DOUBT = 2e-5
 """Rounding of a distribution: float32's, made larger by the rule's decay of 100."""
 
-LONG = ("gpt_neox", "opt", "qwen2", "gemma", "gemma3", "bloom", "mpt")
+LONG = ("gpt_neox", "opt", "qwen2", "gemma", "gemma3", "bloom", "mpt", "mistral")
 """Kinds whose ways another kind has, too."""
 
 WINDOWED = ("gemma2", "gemma3", "mistral")

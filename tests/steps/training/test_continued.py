@@ -283,7 +283,7 @@ def test_questions_are_learned_after_their_own_cue(tiny_llama, tmp_path):
     assert r'tokenizer("\nQuestion:", add_special_tokens=False)' in card
 
 
-@pytest.mark.parametrize("step", [2, 7])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.long), 7])
 def test_a_stopped_training_goes_on_to_the_same_weights(tiny_llama, tmp_path, monkeypatch, capsys, step):
     given = settings(tiny_llama, tmp_path, checkpoint_steps=3)
     train_summarizer(given, Run(tmp_path / "whole", Silent()))

@@ -162,7 +162,10 @@ def test_two_towers(corpora, tiny_bert):
     )
 
 
-@pytest.mark.parametrize(("step", "nth"), [pytest.param(3, 1, marks=pytest.mark.long), (9, 1), (6, 2)])
+@pytest.mark.parametrize(
+    ("step", "nth"),
+    [pytest.param(3, 1, marks=pytest.mark.long), pytest.param(9, 1, marks=pytest.mark.long), (6, 2)],
+)
 def test_a_stopped_training_at_two_rates_goes_on_to_the_same_weights(
     corpora, tiny_bert, monkeypatch, step, nth, capsys
 ):

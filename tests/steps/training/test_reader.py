@@ -300,7 +300,12 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tin
 
 @pytest.mark.parametrize(
     ("model", "rate"),
-    [("tiny_bert", 1e-2), ("tiny_gpt2", 1e-2), ("tiny_llama", 1e-2), ("tiny_bart", 1e-2)],
+    [
+        ("tiny_bert", 1e-2),
+        pytest.param("tiny_gpt2", 1e-2, marks=pytest.mark.long),
+        ("tiny_llama", 1e-2),
+        pytest.param("tiny_bart", 1e-2, marks=pytest.mark.long),
+    ],
 )
 def test_a_tiny_model_learns_eight_questions_by_heart(model, rate, request, monkeypatch):
     losses = []
@@ -469,7 +474,10 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 
 @pytest.mark.parametrize("model", ["tiny_bert", "tiny_bart", "tiny_llama"])
-@pytest.mark.parametrize(("step", "begun"), [(2, None), (7, 4), (11, 8)])
+@pytest.mark.parametrize(
+    ("step", "begun"),
+    [pytest.param(2, None, marks=pytest.mark.long), (7, 4), pytest.param(11, 8, marks=pytest.mark.long)],
+)
 def test_a_stopped_training_goes_on_to_the_same_weights(
     model, step, begun, seeds, tmp_path, monkeypatch, request, capsys
 ):

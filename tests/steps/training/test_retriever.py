@@ -64,7 +64,7 @@ OBJECTIVES = [
 
 
 @pytest.mark.parametrize("how", OBJECTIVES)
-@pytest.mark.parametrize("step", [2, 8])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.long), 8])
 def test_a_stopped_training_goes_on_to_the_same_weights(given, tmp_path, monkeypatch, how, step):
     train_retriever(given(**how), Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:

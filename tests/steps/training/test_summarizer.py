@@ -248,7 +248,9 @@ def assert_same_weights(one, other):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize(("added", "step"), [(True, 2), (False, 7), (True, 9)])
+@pytest.mark.parametrize(
+    ("added", "step"), [pytest.param(True, 2, marks=pytest.mark.long), (False, 7), (True, 9)]
+)
 def test_a_stopped_training_goes_on_to_the_same_weights(
     bart, files, tmp_path, monkeypatch, capsys, added, step
 ):
