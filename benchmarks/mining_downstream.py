@@ -179,7 +179,7 @@ def one(
     added = [] if method == "seeds" else [added_pairs(task, folder, method, seed, choice)]
     name = f"{choice.of(method)}-{size}"
     model = folder / f"trained-{name}"
-    trained(task, folder, model, seed, added, size)
+    trained(task, folder, model, seed, added, size, mined=method != "gold")
     settings = {"model": str(model), "data": str(test), **task.measured}
     place = run(folder / f"measured-{name}")
     if task.kind == "reading":
@@ -190,14 +190,25 @@ def one(
 
 
 def trained(
-    task: Downstream, folder: Path, model: Path, seed: int, added: Sequence[str] = (), size: int = 0
+    task: Downstream,
+    folder: Path,
+    model: Path,
+    seed: int,
+    added: Sequence[str] = (),
+    size: int = 0,
+    mined: bool = True,
 ) -> None:
-    """Train a reader or a summariser into ``model``."""
+    """Train a reader or a summariser into ``model``.
+
+    A special token marks documents that were ``mined`` (M9); those that people summarised have none, as seeds
+    and test documents.
+    """
     settings: dict[str, Any] = {"seeds": str(folder / "seeds.jsonl"), "base": SMOLLM2, "seed": seed}
     settings |= {"added": list(added), "extra": size or None, **task.learned}
     if task.kind == "reading":
         train_reader(TrainReaderSettings(**settings), run(model))
     else:
+        settings |= {} if mined else {"marker": ""}
         train_summarizer(TrainSummarizerSettings(**settings), run(model))
 
 
