@@ -23,8 +23,10 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
     Returns:
         ``()`` float32, at least 0.
     """
-    x, y = (nn.functional.normalize(vectors, dim=1) for vectors in (x, y))
-    logits = (scale * (x @ y.T)).float()
+    # Under autocast the product would be in bfloat16, where cosines near 1 are 0.004 apart.
+    with torch.autocast(x.device.type, enabled=False):
+        x, y = (nn.functional.normalize(vectors.float(), dim=1) for vectors in (x, y))
+        logits = scale * (x @ y.T)
     own = torch.eye(len(x), len(y), dtype=torch.bool, device=x.device)
     logits = logits.masked_fill(same & ~own, -torch.inf)
     return nn.functional.cross_entropy(logits, torch.arange(len(x), device=x.device))

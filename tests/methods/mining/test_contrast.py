@@ -28,6 +28,15 @@ def test_the_contrastive_loss_by_hand():
         assert contrastive_loss(X, Y, NONE, scale).item() == pytest.approx(expected, abs=1e-5)
 
 
+def test_autocast_rounds_no_cosine():
+    x, y = torch.randn(2, 32, 64, generator=torch.Generator().manual_seed(1)) * 0.05 + 0.1
+    none = torch.zeros(32, 32, dtype=torch.bool)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = contrastive_loss(x, y, none, 20.0)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, contrastive_loss(x, y, none, 20.0))
+
+
 def test_an_output_that_is_right_too_is_left_out():
     same = NONE.clone()
     same[0, 0] = same[0, 1] = same[1, 1] = True

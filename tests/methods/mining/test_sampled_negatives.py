@@ -46,15 +46,20 @@ def test_random_outputs_are_of_the_corpus():
 @given(items=st.lists(st.integers()), count=st.integers(1, 8), seed=st.integers(0, 99))
 def test_a_sample_is_of_the_stream_and_in_its_order(items, count, seed):
     numbered = list(enumerate(items))
-    sample = reservoir_sample(iter(numbered), count, seed)
+    sample = reservoir_sample(iter(numbered), count, seed, "x")
     assert len(sample) == min(count, len(items))
     assert sample == sorted(set(sample), key=lambda pair: pair[0])
     assert set(sample) <= set(numbered)
-    assert sample == reservoir_sample(iter(numbered), count, seed)
+    assert sample == reservoir_sample(iter(numbered), count, seed, "x")
+
+
+def test_samples_of_two_streams_are_independent():
+    one, other = (set(reservoir_sample(range(4000), 1000, 1, name)) for name in ("inputs", "outputs"))
+    assert 200 < len(one & other) < 300  # a quarter
 
 
 def test_every_item_is_as_likely():
-    seen = Counter(item for seed in range(3000) for item in reservoir_sample(range(10), 3, seed))
+    seen = Counter(item for seed in range(3000) for item in reservoir_sample(range(10), 3, seed, "x"))
     assert min(seen.values()) > 800
     assert max(seen.values()) < 1000
 

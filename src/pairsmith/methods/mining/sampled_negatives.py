@@ -94,9 +94,13 @@ def draw_without_replacement(texts: Sequence[T], count: int, rng: np.random.Gene
     return [texts[i] for i in rng.choice(len(texts), size=min(count, len(texts)), replace=False).tolist()]
 
 
-def reservoir_sample(items: Iterable[T], count: int, seed: int) -> list[T]:
-    """A uniform random sample of ``count`` items of a stream, in their order; all if there are fewer."""
-    rng = generator(seed, "sample")
+def reservoir_sample(items: Iterable[T], count: int, seed: int, of: str) -> list[T]:
+    """A uniform random sample of ``count`` items of a stream, in their order; all if there are fewer.
+
+    Samples of streams with different names ``of`` are independent: else two corpora whose records belong
+    together would give the same records.
+    """
+    rng = generator(seed, "sample", of)
     kept: list[tuple[int, T]] = []
     for number, item in enumerate(items):
         if number < count:

@@ -13,6 +13,12 @@ Ask = Callable[[str, dict[str, Any]], Any]
 LIKELIEST_TOKENS = 1000
 """How many of the likeliest tokens are searched for a token whose probability the server does not report."""
 
+ALL_TOKENS = 300_000
+"""More tokens than models have: the list of likeliest ones is then of all of them."""
+
+NO_SHARE = 1e-6
+"""An end of the text that is at most so probable has no share that could be told from rounding."""
+
 CERTAIN = 1000.0
 """Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
 
@@ -131,19 +137,36 @@ class LlamaCppServer(OpenAIServer):
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
+        lists = self._lists(prompts, max(count + len(self._ends), LIKELIEST_TOKENS))
+        # An end is never drawn (D4), so its share goes to the other tokens: it has to be known.
+        unknown = [row for row, listed in enumerate(lists) if self._unlisted_end(listed) > NO_SHARE]
+        longer = self._lists([prompts[row] for row in unknown], ALL_TOKENS) if unknown else []
+        for row, listed in zip(unknown, longer, strict=True):
+            lists[row] = listed
+        return [self._without_ends(listed, count) for listed in lists]
+
+    def _lists(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
+        """The likeliest next tokens of prompts, ends of the text too, and their log-probabilities."""
         # A list is left out where what is drawn is an end, or a part of a character: so a letter is drawn.
-        drawn = self._drawn([list(prompt) for prompt in prompts], self._letter, count + len(self._ends))
+        draws = self._drawn([list(prompt) for prompt in prompts], self._letter, count)
         lists = []
-        for draw in drawn:
+        for draw in draws:
             if draw is None:
                 raise ModelError(
                     "the server does not take logit_bias, which pairsmith needs; update llama.cpp"
                 )
-            listed = {int(token["id"]): float(token["logprob"]) for token in draw["top_logprobs"]}
-            # An end is never drawn (D4), so its share goes to the other tokens.
-            rest = math.log1p(-sum(math.exp(listed.pop(end)) for end in self._ends & listed.keys()))
-            lists.append({token: p - rest for token, p in list(listed.items())[:count]})
+            lists.append({int(token["id"]): float(token["logprob"]) for token in draw["top_logprobs"]})
         return lists
+
+    def _unlisted_end(self, listed: Mapping[int, float]) -> float:
+        """How probable the ends that a list leaves out can be together: each at most as its last token."""
+        return len(self._ends - listed.keys()) * math.exp(min(listed.values(), default=0.0))
+
+    def _without_ends(self, listed: Mapping[int, float], count: int) -> dict[int, float]:
+        """The first ``count`` tokens of a list that are no ends, which share the ends' probability."""
+        tokens = [(token, p) for token, p in listed.items() if token not in self._ends]
+        others = math.log1p(-sum(math.exp(listed[end]) for end in self._ends & listed.keys()))
+        return {token: p - others for token, p in tokens[:count]}
 
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
         """The log-probability of the tokens of ``text`` after each prompt.

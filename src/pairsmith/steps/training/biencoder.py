@@ -78,14 +78,14 @@ def corpus_sample(settings: TrainBiencoderSettings) -> CorpusSample:
     """A sample of the corpora that the settings name."""
     prefer = ("question",) if settings.kind == "reading" else ()
     inputs = reservoir_sample(
-        _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed
+        _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed, "inputs"
     )
     records = reservoir_sample(
-        _texts(settings.outputs, settings.output_column), settings.sample, settings.seed
+        _texts(settings.outputs, settings.output_column), settings.sample, settings.seed, "outputs"
     )
     if settings.kind == "summaries":
         sentences = [sentence.text for record in records for sentence in split_sentences(record)]
-        outputs = reservoir_sample(sentences, settings.sample, settings.seed)
+        outputs = reservoir_sample(sentences, settings.sample, settings.seed, "sentences")
         return CorpusSample(outputs, outputs)
     if settings.kind == "reading":
         cut = (windows(record, settings.window, count_words) for record in records)

@@ -1,0 +1,88 @@
+"""What is made of llama.cpp's lists, for answers that are written down here."""
+
+import math
+
+import pytest
+import torch
+
+from pairsmith.models.language import servers
+from pairsmith.models.language.certified import certified
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.language.servers import LlamaCppServer
+
+END, LETTER, TOKENS = 0, 1, 2000
+MAIN = [0.001, *[0.50, 0.22, 0.08, 0.05, 0.03]]
+COUNTER = [0.00001, *[0.515, 0.10, 0.05, 0.02, 0.01]]
+
+
+def distribution(head):
+    """The first probabilities, and the rest shared by all other tokens, each a little less than the last."""
+    falling = torch.linspace(1.2, 0.8, TOKENS - len(head), dtype=torch.float64)
+    return torch.cat(
+        [torch.tensor(head, dtype=torch.float64), (1 - sum(head)) * falling / falling.sum()]
+    ).tolist()
+
+
+class Server:
+    """Answers llama.cpp's requests with the two distributions, by the prompt's only token."""
+
+    def __init__(self):
+        self.lengths = []
+
+    def __call__(self, path, body):
+        if path == "tokenize":
+            return {"tokens": [{"</s>": END, "a": LETTER}[body["content"]]]}
+        self.lengths.append(body["logprobs"])
+        choices = []
+        for index, (number,) in enumerate(body["prompt"]):
+            p = distribution((MAIN, COUNTER)[number])
+            likeliest = sorted(range(TOKENS), key=lambda token: -p[token])[: body["logprobs"]]
+            top = [{"id": token, "logprob": math.log(p[token])} for token in likeliest]
+            choices.append({"index": index, "logprobs": {"content": [{"id": LETTER, "top_logprobs": top}]}})
+        return {"choices": choices}
+
+
+@pytest.fixture
+def answers():
+    return Server()
+
+
+@pytest.fixture
+def server(answers):
+    return LlamaCppServer(answers, {"default_generation_settings": {"n_ctx": 64}, "eos_token": "</s>"})
+
+
+def without_end(head):
+    p = distribution(head)
+    return [value / (1 - p[END]) for value in p]
+
+
+def test_the_share_of_an_end_goes_to_the_others_however_unlikely_the_end(server, answers):
+    for number, head in enumerate((MAIN, COUNTER)):
+        (listed,) = server.likeliest([(number,)], 5)
+        expected = without_end(head)
+        assert list(listed) == [1, 2, 3, 4, 5]
+        assert listed == pytest.approx({token: math.log(expected[token]) for token in listed}, abs=1e-9)
+    # The end of the first list is among its thousand tokens, that of the second is not.
+    assert answers.lengths == [servers.LIKELIEST_TOKENS, servers.LIKELIEST_TOKENS, servers.ALL_TOKENS]
+
+
+def test_certified_weights_are_those_of_the_whole_distributions(server):
+    """D3 and D4 by plain arithmetic: lambda 100, the five largest weights, of them nine tenths."""
+    main, counter = (without_end(head) for head in (MAIN, COUNTER))
+    weights = [
+        p * max(math.exp(100 * (p - q)), 0.01) if p < q else p for p, q in zip(main, counter, strict=True)
+    ]
+    weights[END] = 0.0
+    best = sorted(range(TOKENS), key=lambda token: -weights[token])[:5]
+    total, kept = sum(weights[token] for token in best), []
+    while sum(weights[token] for token in kept) < 0.9 * total:
+        kept.append(best[len(kept)])
+    choices = certified(*split(server.likeliest([(0,), (1,)], 20)), Sampling(5, 0.9), 100.0, 0.01)
+    assert choices.tokens[0].tolist() == kept
+    expected = [weights[token] / sum(weights[token] for token in kept) for token in kept]
+    assert choices.kept[0].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def split(lists):
+    return lists[0], lists[1:]
