@@ -6,6 +6,7 @@ from typing import Any
 from pairsmith.core.errors import FolderError, redacted
 from pairsmith.core.paths import Place
 from pairsmith.data.beir import RetrievalSet
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.steps.evaluate.paired import (
     EarlierEvaluation,
@@ -15,7 +16,7 @@ from pairsmith.steps.evaluate.paired import (
     too_old,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import EvaluationRecord, mean_intervals
+from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]

@@ -1,19 +1,17 @@
 """Result folders of evaluations: ``results.json`` with its provenance, and ``predictions.jsonl``."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 from pydantic import Field
 
-from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import FolderError, StorageError, redacted_values
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
-from pairsmith.metrics.bootstrap import interval, rounded_interval
+from pairsmith.metrics.bootstrap import mean_and_error
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -199,30 +197,6 @@ def write_results(
     results = {**figures, "about": {**about, "complete": True, "files": files}}
     write_json(run.out / RESULTS, results)
     return results
-
-
-def mean_intervals(
-    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
-) -> dict[str, list[float] | None]:
-    """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
-
-    ``figures`` holds for each name the figures of the same n rows, at least 1. The result has for each
-    ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
-    resamples, is 0.
-    """
-    worth: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
-    count = worth.shape[1]
-    rng = np.random.default_rng(seed)
-    draws: Float64s = np.empty((bootstrap, len(figures)))
-    for draw in draws:
-        draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
-    return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error, 0 for one value, rounded to four places."""
-    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return round(float(np.mean(values)), 4), round(error, 4)
 
 
 def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:
