@@ -114,17 +114,17 @@ def evaluate_once(
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
-    there = claim(
+    earlier = claim(
         run,
         identity,
         RESULTS,
         read_about,
         # Nothing is lost by other settings as long as nothing is kept.
-        extends=lambda there: kept is not None and not there.complete and kept.is_empty(),
+        extends=lambda earlier: kept is not None and not earlier.complete and kept.is_empty(),
     )
-    results = read_finished(run, there)
+    results = read_finished(run, earlier)
     if results is None:
-        if there is not None and there.complete and not run.fresh:
+        if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
         if kept:
@@ -162,12 +162,12 @@ def is_intact(out: Place, record: EvaluationRecord) -> bool:
         )
 
 
-def read_finished(run: Run, there: EvaluationRecord | None) -> dict[str, Any] | None:
+def read_finished(run: Run, earlier: EvaluationRecord | None) -> dict[str, Any] | None:
     """The results that the run's folder holds; None if they are to be computed.
 
-    ``there`` is the record that ``claim`` found in the folder.
+    ``earlier`` is the record that ``claim`` found in the folder.
     """
-    if there is None or run.fresh or not is_intact(run.out, there):
+    if earlier is None or run.fresh or not is_intact(run.out, earlier):
         return None
     run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
     results: dict[str, Any] = json.loads((run.out / RESULTS).read_bytes())

@@ -1,4 +1,4 @@
-"""The two ways in which documents are ranked for queries: by the vectors of an encoder, and by BM25."""
+"""Ranks documents for queries, by the vectors of an encoder or by BM25."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
