@@ -19,7 +19,7 @@ import torch
 from common import write
 from pairsmith.core.progress import Progress
 from pairsmith.data.beir import read_retrieval
-from pairsmith.steps.evaluate.results import mean_intervals
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.steps.evaluate.retrieval import figures_of_queries
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, retrieve

@@ -85,8 +85,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is asked for: the libraries behind it take seconds."""
     if name not in _HOMES:
         raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
-    module, there = _HOMES[name]
-    return getattr(import_module(module), there)
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Public functions for use from Python that are not a method's own; ``pairsmith.__all__`` lists all."""
+"""Public functions for use from Python besides those of the methods; ``pairsmith.__all__`` lists all."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

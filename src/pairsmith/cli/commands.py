@@ -1,4 +1,4 @@
-"""Commands whose messages on unknown options and on too many values say what to do."""
+"""Command classes whose messages on unknown options and surplus arguments say what to do."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What ``pairsmith doctor`` says: the machine, the models and extras that are here, and what routes need."""
+"""The report of ``pairsmith doctor``: the machine, installed models and extras, and what each route needs."""
 
 import os
 import platform

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from pairsmith.cli.steps import SOURCE_SETTINGS
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.core.validation import errors_of
 
@@ -63,9 +64,11 @@ def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
 
     A model's own settings stand as they are written. Of those that it inherits, the required ones come first;
     after its own come the data that it may read, then how its method learns, then what all trainings have.
+    Last comes where the work runs.
     """
     fields = model.model_fields
-    names = dict.fromkeys(name for base in model.__mro__ for name in get_annotations(base) if name in fields)
+    last = WorkerSettings.model_fields if issubclass(model, WorkerSettings) else {}
+    names = dict.fromkeys(name for base in model.__mro__ for name in get_annotations(base))
     own = get_annotations(model)
 
     def rank(name: str) -> int:
@@ -73,7 +76,8 @@ def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
             return 1
         return 0 if fields[name].is_required() else 2 if name in SOURCE_SETTINGS else 3
 
-    return {name: fields[name] for name in sorted(names, key=rank)}
+    before = [name for name in names if name in fields and name not in last]
+    return {name: fields[name] for name in [*sorted(before, key=rank), *last]}
 
 
 def _with_option(text: str, model: type[Settings]) -> str:

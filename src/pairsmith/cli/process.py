@@ -1,4 +1,4 @@
-"""The process of a command: its errors become a line and an exit code; signals, and output that is closed."""
+"""The process of a command: turns errors into a line and an exit code; handles signals and closed output."""
 
 import errno
 import io

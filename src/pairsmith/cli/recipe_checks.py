@@ -1,4 +1,4 @@
-"""Checks across the steps of a recipe, before the first of them runs for hours."""
+"""Checks across the steps of a recipe, made before the first one starts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -219,8 +219,9 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
             raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
     if text is None or fresh:
         afresh = set(names) if fresh else set()
-        told = recipe.description
-        return RunRecord(recipe=recipe.name, description=told, planned=names, afresh=afresh, steps={})
+        return RunRecord(
+            recipe=recipe.name, description=recipe.description, planned=names, afresh=afresh, steps={}
+        )
     try:
         before = RunRecord.model_validate_json(text)
     except ValidationError:

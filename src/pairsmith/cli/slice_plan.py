@@ -1,4 +1,4 @@
-"""The plan of a step that has none of its own: the step is run on a part of its rows, and extrapolated."""
+"""Plans a step that has no planner of its own: runs it on some of its rows, and extrapolates."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What stands in for the results of earlier steps while the plan of a step tries it."""
+"""Stand-ins for the results of earlier steps, on which the plan of a later step can be tried."""
 
 from collections.abc import Mapping
 from pathlib import Path

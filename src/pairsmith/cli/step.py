@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
 
@@ -45,12 +46,11 @@ class Step:
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work; for a rank of an array job, its share."""
         work = imported(self.work) if isinstance(self.work, str) else self.work
-        if run.kept and "executor" in self.settings.model_fields:
+        if run.kept and isinstance(settings, WorkerSettings):
             from pairsmith.runs.array_job import rank_of, run_rank
 
-            shared = cast(Any, settings)
-            if rank := rank_of(shared):
-                run_rank(work, shared, rank, run)
+            if rank := rank_of(settings):
+                run_rank(work, settings, rank, run)
                 return None
         return work(settings, run)
 

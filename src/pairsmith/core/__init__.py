@@ -1,1 +1,1 @@
-"""What everything stands on: errors, settings, progress, paths, and the names of models."""
+"""What all other packages use: errors, settings, progress, paths, and the names of models."""

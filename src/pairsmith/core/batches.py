@@ -1,4 +1,4 @@
-"""Rows in batches."""
+"""Cuts rows into batches."""
 
 from collections.abc import Iterator
 from typing import Protocol, TypeVar

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from pairsmith.core.model_names import DeviceName, DtypeName
-from pairsmith.core.settings import ADDED, NO_EFFECT
+from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
 
 Device = Annotated[
     DeviceName,
@@ -105,43 +105,36 @@ class ShardBounds(NamedTuple):
         return f"Unset: {number}. A folder that was begun keeps its number."
 
 
-Executor = Annotated[
-    Literal["local", "ray", "array"],
-    Field(
+class WorkerSettings(Settings):
+    """Settings of a step whose shards are made by several workers: where they run, and how many they are."""
+
+    executor: Literal["local", "ray", "array"] = Field(
+        default="local",
         description="Where the work runs: on this machine (local), on a Ray cluster (ray), or in several "
         "processes that are started elsewhere, such as the jobs of a Slurm array (array). Each of those "
         "makes its --rank's share of the shards, and the last one puts them together.",
         json_schema_extra=NO_EFFECT,
-    ),
-]
-RankNumber = Annotated[
-    int | None,
-    Field(
-        ge=0,
-        description="With --executor array: the number of this process, from 0.",
-        json_schema_extra=NO_EFFECT,
-    ),
-]
-WorldSize = Annotated[
-    int | None,
-    Field(
-        ge=1,
-        description="With --executor array: the number of processes.",
-        json_schema_extra=NO_EFFECT,
-    ),
-]
-Workers = Annotated[
-    int,
-    Field(
+    )
+    workers: int = Field(
+        default=1,
         ge=1,
         description="Number of worker processes, or Ray actors, each of which loads the model.",
         json_schema_extra=NO_EFFECT,
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    Field(
+    )
+    ray_address: str | None = Field(
+        default=None,
         description="Address of the Ray cluster. Unset: a cluster is started on this machine.",
         json_schema_extra=NO_EFFECT,
-    ),
-]
+    )
+    rank: int | None = Field(
+        default=None,
+        ge=0,
+        description="With --executor array: the number of this process, from 0.",
+        json_schema_extra=NO_EFFECT,
+    )
+    world_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="With --executor array: the number of processes.",
+        json_schema_extra=NO_EFFECT,
+    )

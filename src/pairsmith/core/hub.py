@@ -1,4 +1,4 @@
-"""Whether the Hugging Face Hub can be reached: asked once, so that no library tries again and again.
+"""Checks once whether the Hugging Face Hub can be reached, so that no library retries in vain.
 
 Without a connection the Hub's clients retry for most of a minute. Inside ``hub_or_cache`` they look into
 their caches at once if the Hub did not answer.

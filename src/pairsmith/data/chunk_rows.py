@@ -22,7 +22,7 @@ class ChunkRow:
 
 @dataclass(frozen=True, slots=True)
 class QueryExample:
-    """A query of the kind that is wanted, and the text that it should find; empty if that is not known."""
+    """An example of a query, and the text that it should find; empty if that is not known."""
 
     query: str
     text: str

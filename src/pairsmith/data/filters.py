@@ -1,4 +1,4 @@
-"""Names of the filters that reject rows, where several steps have the same one.
+"""Names of the reject filters that several steps share.
 
 A reject says which filter left its row out (``Reject.filter``) and why (``reason``). A filter that only one
 step has is named there.

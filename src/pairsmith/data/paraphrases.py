@@ -105,8 +105,8 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
         same.setdefault(pair.sentence1, {pair.sentence1}).add(pair.sentence2)
     negatives = []
     for top in range(0, len(pairs), _AT_ONCE):
-        near = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
-        for first, order in zip(firsts[top : top + _AT_ONCE], near[:, : 2 * _NEAR], strict=True):
+        ranked = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
+        for first, order in zip(firsts[top : top + _AT_ONCE], ranked[:, : 2 * _NEAR], strict=True):
             others = [seconds[index] for index in order if seconds[index] not in same[first]][:_NEAR]
             if not others:
                 raise InputError(

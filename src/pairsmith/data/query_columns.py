@@ -1,4 +1,4 @@
-"""The columns in which queries, and the texts that answer them, are looked for: the first that exists."""
+"""Names of columns that may hold queries and the texts that answer them; the first that exists is read."""
 
 from collections.abc import Sequence
 

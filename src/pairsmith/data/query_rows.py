@@ -1,4 +1,4 @@
-"""Test sets of retrieval from rows of queries, such as ``queries`` writes, and all chunks they may find."""
+"""Test sets of retrieval made from rows of queries, as ``queries`` writes them, and the chunks to search."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Rows in a temporary file, for data to train on that may not fit into memory."""
+"""Rows in a temporary file, for training data that may not fit into memory."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Texts and their ids as numbers of 64 bits, so that they are compared without Python objects."""
+"""64-bit keys of texts and of their ids, so that many are compared without Python objects."""
 
 from collections.abc import Sequence
 from hashlib import sha256

@@ -44,8 +44,8 @@ def _mean(values: Tensor, counted: Tensor) -> Tensor:
 
 def _check(first: Tensor, second: Tensor, first_there: Tensor, second_there: Tensor) -> None:
     fits = all(
-        vectors.ndim >= 3 and vectors.shape[-3:-1] == there.shape
-        for vectors, there in ((first, first_there), (second, second_there))
+        vectors.ndim >= 3 and vectors.shape[-3:-1] == mask.shape
+        for vectors, mask in ((first, first_there), (second, second_there))
     )
     same = first.shape[:-2] == second.shape[:-2] and first.shape[-1:] == second.shape[-1:]
     if not fits or not same:

@@ -1,6 +1,6 @@
-"""Percentile bootstrap intervals: how far a correlation would vary on other pairs of the same kind."""
+"""Percentile bootstrap intervals of correlations and means, and the standard error of a mean over seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,3 +58,27 @@ def mean_draws(parts: Sequence[Float64s]) -> Float64s:
     """
     averages: Float64s = np.mean(np.stack(parts), axis=0)
     return averages
+
+
+def mean_intervals(
+    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+) -> dict[str, list[float] | None]:
+    """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
+
+    ``figures`` holds for each name the figures of the same n rows, at least 1. The result has for each
+    ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
+    resamples, is 0.
+    """
+    worth: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
+    count = worth.shape[1]
+    rng = np.random.default_rng(seed)
+    draws: Float64s = np.empty((bootstrap, len(figures)))
+    for draw in draws:
+        draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
+    return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its standard error, 0 for one value, rounded to four places."""
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return round(float(np.mean(values)), 4), round(error, 4)

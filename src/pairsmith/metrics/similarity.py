@@ -1,4 +1,4 @@
-"""Cosine similarity of rows, and nothing else."""
+"""Cosine similarity of rows."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""What a device is good for: how much memory it has left, and how many rows and tokens at once."""
+"""Free memory of a device, and how many rows and tokens it can process at once."""
 
 import os
 from pathlib import Path

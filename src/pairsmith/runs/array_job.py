@@ -5,9 +5,10 @@ Slurm, PBS and Kubernetes start such processes. The ranks share a folder and not
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Any
 
 from pairsmith.core.errors import BusyError, SettingsError
+from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.paths import Place, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
@@ -19,21 +20,7 @@ DONE = "rank.json"
 """Written into a rank's folder when its share is made."""
 
 
-class _ArraySettings(Protocol):
-    """Settings of a step whose shards can be made by the ranks of an array job."""
-
-    @property
-    def executor(self) -> str: ...
-    @property
-    def rank(self) -> int | None: ...
-    @property
-    def world_size(self) -> int | None: ...
-
-
-S = TypeVar("S", bound=_ArraySettings)
-
-
-def rank_of(settings: _ArraySettings) -> Rank | None:
+def rank_of(settings: WorkerSettings) -> Rank | None:
     """The rank that the settings name; None if they do not ask for an array job."""
     number, size = settings.rank, settings.world_size
     if settings.executor != "array":
@@ -47,7 +34,7 @@ def rank_of(settings: _ArraySettings) -> Rank | None:
     return Rank(number, size)
 
 
-def run_rank(work: Callable[[S, Run], object], settings: S, rank: Rank, run: Run) -> None:
+def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank: Rank, run: Run) -> None:
     """Make the share of ``rank``; if it is the last one, also what needs the shares of all ranks.
 
     ``work`` is the step. It is called for the rank's own folder, and by the last rank for ``run.out``.

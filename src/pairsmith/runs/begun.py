@@ -1,4 +1,4 @@
-"""Settings that an earlier run in a folder began with, and that its continuation keeps if none is given."""
+"""Settings that a continued run takes from the earlier run in its folder where they are not given."""
 
 from contextlib import suppress
 from typing import ClassVar, Protocol

@@ -155,12 +155,12 @@ def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list
     state = "a finished" if earlier.complete else "an unfinished"
     changed = "inputs" if all(change.startswith("input ") for change in changes) else "settings"
     other = "on other inputs" if changed == "inputs" else "with other settings"
-    told = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
+    message = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
     if earlier.step != identity.step:
-        return OtherWorkError(told, changed)
+        return OtherWorkError(message, changed)
     parts = _parts_of_their_own(out, earlier)
     kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
-    return OtherWorkError(f"{told}, or --fresh to start over in this one{kept}", changed)
+    return OtherWorkError(f"{message}, or --fresh to start over in this one{kept}", changed)
 
 
 def _parts_of_their_own(out: Place, earlier: Manifest) -> list[str]:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_files import work_as
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
 
@@ -27,17 +28,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 _JOIN_SECONDS = 2.0
-
-
-class _PlaceOfWork(Protocol):
-    """Settings that say where work is done."""
-
-    @property
-    def executor(self) -> Literal["local", "ray", "array"]: ...
-    @property
-    def workers(self) -> int: ...
-    @property
-    def ray_address(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +42,7 @@ class ExecutorChoice:
     ray_address: str | None = None
 
     @classmethod
-    def of(cls, settings: "_PlaceOfWork") -> Self:
+    def of(cls, settings: WorkerSettings) -> Self:
         """The choice that a step's settings make."""
         return cls(settings.executor, settings.workers, settings.ray_address)
 

@@ -1,4 +1,4 @@
-"""What is in a folder already: the work of an earlier run, and shares that the ranks of an array job made."""
+"""Reads and repairs shards left by earlier runs or array-job ranks."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping

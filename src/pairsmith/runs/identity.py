@@ -1,4 +1,4 @@
-"""Identities of runs, which decide the rows of a folder, with their fingerprints and differences."""
+"""The identity of a run: what decides its rows, its fingerprint, and how it differs from another."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -15,7 +15,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Identity:
-    """Two runs with equal identities make equal rows."""
+    """What decides the rows of a run: two runs with equal identities make equal rows."""
 
     step: str
     settings: Mapping[str, Any]

@@ -2,8 +2,8 @@
 
 ``lease.json`` names the process that writes, and is rewritten every few seconds with a higher count.
 Another process that finds it watches the count by its own monotonic clock, so that clocks that differ or
-jump do not matter: if the count stops for long, the lease is stale. That an owner on the same machine
-has ended is noticed at once.
+jump do not matter: if the count stops for long, the lease is stale. A dead owner on the same machine is
+detected at once.
 """
 
 import atexit

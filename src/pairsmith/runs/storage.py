@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and the hashes that prove it.
+"""Atomic writes of files, and hashes of files, rows and JSON.
 
 On a disk a file is written under a temporary name, synced, and renamed. In a store it is written in one
 request, which an object store carries out completely or not at all; where a store cannot promise that,

@@ -1,4 +1,4 @@
-"""Items of work, the functions that do them, and what becomes of each: what all executors have in common."""
+"""Types shared by all executors: an item of work, its loader, its result."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

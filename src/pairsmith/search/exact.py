@@ -206,9 +206,9 @@ def _settled(vectors: Tensor, others: Tensor, neighbours: "_Candidates", k: int)
     for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), neighbours.ids.shape[1])):
         together = max(16, _at_once(vectors.device) // (64 * kept * vectors.shape[1]))
         for rows in torch.split(some.nonzero().squeeze(1), together):
-            near, there = neighbours.ids[rows, :kept], neighbours.values[rows, :kept] > -torch.inf
-            sums = products_with(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
-            similarities[rows], ids[rows] = _ordered(sums, near, k)
+            candidates, valid = neighbours.ids[rows, :kept], neighbours.values[rows, :kept] > -torch.inf
+            sums = products_with(vectors[rows], others, candidates.where(valid, 0)).where(valid, -torch.inf)
+            similarities[rows], ids[rows] = _ordered(sums, candidates, k)
     return Neighbours(ids.cpu(), similarities.cpu())
 
 
@@ -220,19 +220,19 @@ def _at_once(device: torch.device) -> int:
 def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest values of each row, largest first, and their ids; ties in the order of the ids."""
     largest, order = values.sort(dim=1, descending=True)
-    there = ids.gather(1, order)
+    ordered = ids.gather(1, order)
     rows = (largest[:, 1:] == largest[:, :-1]).any(dim=1).nonzero().squeeze(1)
     if len(rows):
-        there[rows], order = ids[rows].sort(dim=1)
+        ordered[rows], order = ids[rows].sort(dim=1)
         _, places = values[rows].gather(1, order).sort(dim=1, descending=True, stable=True)
-        there[rows] = there[rows].gather(1, places)
-    return largest[:, :k], there[:, :k]
+        ordered[rows] = ordered[rows].gather(1, places)
+    return largest[:, :k], ordered[:, :k]
 
 
 def products_with(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
     """Products of n vectors with c others each, ``(n, c)``; float64 sums, whose differences float32 hides."""
-    near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
-    return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
+    candidates = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
+    return torch.einsum("nd,ncd->nc", vectors.double(), candidates.double()).float()
 
 
 def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, neighbours: "_Candidates") -> None:

@@ -76,13 +76,13 @@ def faiss_search(
     effort = _tuned(faiss_index, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
     for rows in torch.split(torch.arange(len(queries)), QUERIES_AT_ONCE):
-        near = faiss_index.search(queries[rows], k, effort)
-        ids[rows], similarities[rows] = near.ids, near.similarities
+        neighbours = faiss_index.search(queries[rows], k, effort)
+        ids[rows], similarities[rows] = neighbours.ids, neighbours.similarities
         advance(len(rows))
     lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
     if len(lacking):
-        near = _exact(queries[lacking], others, k)
-        ids[lacking], similarities[lacking] = near.ids, near.similarities
+        neighbours = _exact(queries[lacking], others, k)
+        ids[lacking], similarities[lacking] = neighbours.ids, neighbours.similarities
     measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
     nearest = _exact(queries[measured], others, k)
     return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
@@ -249,8 +249,8 @@ def _tuned(
     _, least, most = faiss_index.probes()
 
     def tried(effort: _Effort) -> tuple[float, _Effort]:
-        near = faiss_index.search(queries, k, effort)
-        return _share(near.similarities, nearest.similarities), effort
+        neighbours = faiss_index.search(queries, k, effort)
+        return _share(neighbours.similarities, nearest.similarities), effort
 
     share, effort = tried(_Effort(probe or least, candidates or 2 * k))
     while share - (share * (1 - share) / len(queries)) ** 0.5 < recall:
@@ -286,11 +286,11 @@ def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
     They are chosen by float32 sums; their similarities are rounded float64 sums, as in ``two_way_search``.
     """
     values = _float32_products(queries.contiguous().float(), others, ids.contiguous())
-    near = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
-    height = max(1, GATHERED // (near.shape[1] * others.shape[1]))
-    parts = zip(torch.split(queries, height), torch.split(near.clamp(min=0), height), strict=True)
+    nearest_ids = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
+    height = max(1, GATHERED // (nearest_ids.shape[1] * others.shape[1]))
+    parts = zip(torch.split(queries, height), torch.split(nearest_ids.clamp(min=0), height), strict=True)
     sums = torch.cat([products_with(some, others, of_some) for some, of_some in parts])
-    return Neighbours(near, sums.masked_fill(near < 0, -torch.inf))
+    return Neighbours(nearest_ids, sums.masked_fill(nearest_ids < 0, -torch.inf))
 
 
 def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
@@ -306,8 +306,8 @@ def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
     height = max(1, GATHERED // (ids.shape[1] * others.shape[1]))
     products = []
     for some, whose in zip(torch.split(queries, height), torch.split(ids.clamp(min=0), height), strict=True):
-        near = others.index_select(0, whose.flatten()).view(*whose.shape, -1).float()
-        products.append(torch.bmm(near, some[:, :, None]).squeeze(2))
+        candidates = others.index_select(0, whose.flatten()).view(*whose.shape, -1).float()
+        products.append(torch.bmm(candidates, some[:, :, None]).squeeze(2))
     return torch.cat(products)
 
 

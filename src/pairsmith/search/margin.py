@@ -72,27 +72,27 @@ def candidates(
     return forward, ScoredCandidates(backward.y, backward.x, backward.similarity, backward.margin)
 
 
-def mean_cosine(near: Neighbours) -> Tensor:
+def mean_cosine(neighbours: Neighbours) -> Tensor:
     """The mean cosine of each of n texts with its neighbours (the sums of M3), ``(n,)`` float32.
 
     It is NaN for a text that has none, where all ids are -1.
     """
-    there = near.ids >= 0
-    return near.similarities.where(there, 0).sum(dim=1) / there.sum(dim=1)
+    valid = neighbours.ids >= 0
+    return neighbours.similarities.where(valid, 0).sum(dim=1) / valid.sum(dim=1)
 
 
 def with_neighbours(
-    near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName
+    nearest: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName
 ) -> ScoredCandidates:
     """Each of n texts, as ``x``, with each of its neighbours, as ``y``, and their margin; see ``candidates``.
 
-    ``near`` is ``(n, k)``; ``means`` are the mean cosines of the texts, ``(n,)`` float32, and
+    ``nearest`` is ``(n, k)``; ``means`` are the mean cosines of the texts, ``(n,)`` float32, and
     ``means_of_others``, ``(m,)`` float32, those of the other side.
     """
-    margins = margin(near.similarities, means[:, None], means_of_others[near.ids.clamp(min=0)], kind)
-    numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
+    margins = margin(nearest.similarities, means[:, None], means_of_others[nearest.ids.clamp(min=0)], kind)
+    numbers = torch.arange(len(nearest.ids))[:, None].expand_as(nearest.ids)
     pairs = ScoredCandidates(
-        *(tensor.flatten() for tensor in (numbers, near.ids, near.similarities, margins))
+        *(tensor.flatten() for tensor in (numbers, nearest.ids, nearest.similarities, margins))
     )
     return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
 

@@ -22,12 +22,12 @@ FindMore = Callable[[Tensor, int], Neighbours]
 
 
 def permitted(
-    near: Neighbours, k: int, forbidden: Forbidden, find_more: FindMore, others: int
+    neighbours: Neighbours, k: int, forbidden: Forbidden, find_more: FindMore, others: int
 ) -> tuple[Neighbours, int]:
     """The k nearest of each text that are not forbidden (M5), and how many nearer ones were left out.
 
     Args:
-        near: the nearest of n texts, ``(n, m)`` with m above k, as some will be left out.
+        neighbours: the nearest of n texts, ``(n, m)`` with m above k, as some will be left out.
         forbidden: see ``Forbidden``.
         find_more: called for texts of which these do not leave k, for four times as many, until they do.
         others: the number of texts on the other side.
@@ -35,21 +35,21 @@ def permitted(
     The result is ``(n, k)``, or as many columns as there are other texts. Where too few texts are permitted,
     the last places have the id -1 and the similarity minus infinity.
     """
-    ids = torch.full((len(near.ids), min(k, others)), -1)
+    ids = torch.full((len(neighbours.ids), min(k, others)), -1)
     similarities = torch.full(ids.shape, -torch.inf)
     rows, left_out = torch.arange(len(ids)), 0
     while True:
-        width = near.ids.shape[1]
-        whose = rows[:, None].expand_as(near.ids)
-        good = ~forbidden(whose.flatten(), near.ids.flatten()).view_as(near.ids)
+        width = neighbours.ids.shape[1]
+        whose = rows[:, None].expand_as(neighbours.ids)
+        good = ~forbidden(whose.flatten(), neighbours.ids.flatten()).view_as(neighbours.ids)
         rank = good.cumsum(dim=1)
         kept = good & (rank <= ids.shape[1])
-        ids[whose[kept], rank[kept] - 1] = near.ids[kept]
-        similarities[whose[kept], rank[kept] - 1] = near.similarities[kept]
+        ids[whose[kept], rank[kept] - 1] = neighbours.ids[kept]
+        similarities[whose[kept], rank[kept] - 1] = neighbours.similarities[kept]
         short = rank[:, -1] < ids.shape[1]
         done = torch.ones_like(short) if width >= others else ~short
         left_out += int((~good & (rank < ids.shape[1]))[done].sum())
         if bool(done.all()):
             return Neighbours(ids, similarities), left_out
         rows = rows[short]
-        near = find_more(rows, min(4 * width, others))
+        neighbours = find_more(rows, min(4 * width, others))

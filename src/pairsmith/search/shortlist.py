@@ -190,9 +190,9 @@ class _Side:
         lost, step = [], tile_on(self.device)[1]
         for low in range(0, len(self.vectors), step):
             rows = slice(low, min(low + step, len(self.vectors)))
-            there = self.rounded(rows)[: rows.stop - low].cpu().float()
-            there *= 1 if self.scales is None else self.of_each(low, len(there))
-            lost.append(torch.linalg.vector_norm(there - self.vectors[rows], dim=1))
+            rounded = self.rounded(rows)[: rows.stop - low].cpu().float()
+            rounded *= 1 if self.scales is None else self.of_each(low, len(rounded))
+            lost.append(torch.linalg.vector_norm(rounded - self.vectors[rows], dim=1))
         return torch.cat(lost)
 
     def of_each(self, first: int, count: int) -> Tensor:

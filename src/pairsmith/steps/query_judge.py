@@ -69,7 +69,7 @@ def judge_shards(
         writer,
         partial(_load, options, revision),
         unscored(),
-        ExecutorChoice.of(options),
+        ExecutorChoice(options.executor, options.workers, options.ray_address),
         run,
         title="judge",
         model=options.model,

@@ -145,18 +145,18 @@ def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
 
 
 def neighbour_rows(
-    group: int, side: str, first: int, near: Neighbours, recall: float | None = None
+    group: int, side: str, first: int, neighbours: Neighbours, recall: float | None = None
 ) -> pa.Table:
     """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
-    count, width = near.ids.shape
+    count, width = neighbours.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
     numbers = np.arange(first, first + count)
     columns = [
         pa.array(np.full(count, group)),
         pa.array([side]).take(pa.array(np.zeros(count, np.int64))),
         pa.array(numbers),
-        pa.ListArray.from_arrays(offsets, pa.array(near.ids.numpy().ravel())),
-        pa.ListArray.from_arrays(offsets, pa.array(near.similarities.numpy().ravel())),
+        pa.ListArray.from_arrays(offsets, pa.array(neighbours.ids.numpy().ravel())),
+        pa.ListArray.from_arrays(offsets, pa.array(neighbours.similarities.numpy().ravel())),
         pa.array([recall] * count, pa.float32()),
     ]
     return pa.Table.from_arrays(columns, schema=NEAR)

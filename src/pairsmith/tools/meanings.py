@@ -1,4 +1,4 @@
-"""What the labels of a data set mean, in words, where its rows were written by a task."""
+"""The meanings of a data set's labels, in words, where a task wrote its rows."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -17,16 +17,16 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     """
     task = settings.get("task")
     labels = task.get("labels", []) if isinstance(task, Mapping) else []
-    told = {
+    by_name = {
         label["name"]: _meaning(str(label["instruction"])) + _others(label.get("more_instructions") or ())
         for label in labels
     }
-    meanings = {_name(name): meaning for name, meaning in told.items()}
+    meanings = {_name(name): meaning for name, meaning in by_name.items()}
     smoothing = settings.get("smoothing")
-    if smoothing and told and all(isinstance(name, int | float) for name in told):
-        mean = fmean(told)
+    if smoothing and by_name and all(isinstance(name, int | float) for name in by_name):
+        mean = fmean(by_name)
         # As ``smooth`` of postprocess writes them.
-        smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): told[name] for name in told}
+        smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): by_name[name] for name in by_name}
         meanings |= {_name(name): meaning for name, meaning in smoothed.items()}
     return meanings
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
+from pairsmith.data.examples import Example
 from pairsmith.models.encode import padded_tokens, tokens_at_once
 from pairsmith.models.heads import load_config, written_by
 from pairsmith.models.language.prefix_batches import (
@@ -22,6 +23,7 @@ from pairsmith.models.language.prefix_batches import (
     prefix_inputs,
     prefix_rows,
 )
+from pairsmith.models.text_generator import TextGenerator, encode_inputs, encode_targets, input_features
 from pairsmith.training.chunks import chunked, mean_of_losses
 
 IGNORED = -100
@@ -92,6 +94,58 @@ def refuse_both_ways(base: str) -> None:
             f"model {base}: cannot learn to write, as its tokens attend to those after them, as in an "
             "encoder; give the language model that it was made from"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorRow:
+    """The tokens of an input, with the cue if there is one, and those of its target text."""
+
+    input: Sequence[int]
+    target: Sequence[int]
+
+
+def generator_rows(
+    generator: TextGenerator, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
+) -> list[GeneratorRow]:
+    """The seeds, then the added pairs with the marker before their documents (M9)."""
+    examples = [*seeds, *added]
+    texts = [example.input for example in seeds] + [marker + example.input for example in added]
+    summaries = encode_targets(generator, [example.output for example in examples], tokens)
+    documents = encode_inputs(generator, texts, tokens)
+    return [GeneratorRow(*row) for row in zip(documents, summaries, strict=True)]
+
+
+class EncoderDecoderWithLoss(GeneratorWithLoss):
+    """A model with an encoder and a decoder; called with a batch of rows, it returns the loss."""
+
+    def __init__(self, generator: TextGenerator, label_smoothing: float) -> None:
+        super().__init__(generator.model, label_smoothing)
+        self.generator = generator
+        if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
+            raise ModelError(
+                f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
+                "BART, T5 or the like as --base"
+            )
+
+    def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:
+        """Inputs with the labels of their target texts, in chunks of inputs of similar length."""
+
+        def features(numbers: list[int]) -> dict[str, Tensor]:
+            some = [rows[number] for number in numbers]
+            labels = padded_tokens([row.target for row in some], IGNORED)
+            return {**input_features(self.generator, [row.input for row in some]), "labels": labels}
+
+        return {"pairs": chunked([len(row.input) for row in rows], features, self.model.device)}
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The logits for each token of the targets, given those before it: ``(n, tokens, vocabulary)``."""
+        logits: Tensor = self.model(
+            input_ids=chunk["input_ids"],
+            attention_mask=chunk["attention_mask"],
+            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(chunk["labels"]),
+            use_cache=False,
+        ).logits
+        return logits
 
 
 @dataclass(frozen=True, slots=True)

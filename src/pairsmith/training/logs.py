@@ -55,11 +55,11 @@ class Logs:
         for step, figure in known.items() if new else ():
             self.validation(figure, step)
 
-    def train(self, told: Mapping[str, Any], step: int) -> None:
+    def train(self, reported: Mapping[str, Any], step: int) -> None:
         """Log what the trainer reports after ``step``."""
         for name, shown in _NAMES.items():
-            if name in told:
-                self._add(shown, float(told[name]), step)
+            if name in reported:
+                self._add(shown, float(reported[name]), step)
 
     def validation(self, figure: float | None, step: int) -> None:
         """Log the validation figure of ``step``, where it is defined."""

@@ -184,9 +184,9 @@ def test_scores_without_an_order_and_vectors_that_are_not_finite_are_errors(tiny
 def test_what_mteb_warns_of_is_told_once_in_a_line(capsys):
     import mteb
 
-    from pairsmith.steps.evaluate.mteb_tasks import told_in_lines
+    from pairsmith.steps.evaluate.mteb_tasks import warnings_passed_to
 
-    with told_in_lines(Progress().say):
+    with warnings_passed_to(Progress().say):
         for _ in range(2):
             mteb.get_task("STSBenchmark").check_if_dataset_is_superseded()
     (line,) = capsys.readouterr().err.splitlines()

@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import shutil
 import warnings
@@ -363,9 +364,7 @@ def test_settings_without_effect_are_refused(given, message):
 def test_models_that_cannot_rank_are_refused(data, tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="takes no GloVe vectors; evaluate sts does"):
         evaluate_retrieval(settings("glove:x", data), Run(tmp_path, Silent()))
-    monkeypatch.setattr(
-        retrievers.importlib.util, "find_spec", lambda name: None if name == "Stemmer" else name
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "Stemmer" else name)
     with pytest.raises(
         MissingExtra, match=r"the package PyStemmer, which is not installed; .*pairsmith\[eval\]"
     ):

@@ -13,12 +13,12 @@ from tests.tiny_bart import document, make_bart, summary, write_documents
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.models.text_generator import generate_outputs, load_text_generator
 from pairsmith.runs import Run, hash_file
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import summaries as module
 from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
-from pairsmith.steps.evaluate.results import mean_intervals
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, check_summarizer_name, lead_count
 from pairsmith.steps.evaluate.summaries import (
     evaluate_summaries,

@@ -18,7 +18,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import MINED_PAIR, MinedPair
 from pairsmith.methods.mining.options import SummarizerOptions
-from pairsmith.methods.mining.summarizer import DecoderOnlyWithLoss, generator_rows, train_summarizer_on
+from pairsmith.methods.mining.summarizer import DecoderOnlyWithLoss, train_summarizer_on
 from pairsmith.methods.quip.generator_training import train_question_generator_on
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.text_generator import (
@@ -40,7 +40,7 @@ from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSet
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training import chunks
-from pairsmith.training.generators import IGNORED
+from pairsmith.training.generators import IGNORED, generator_rows
 
 pytestmark = pytest.mark.slow
 

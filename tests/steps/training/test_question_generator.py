@@ -97,7 +97,7 @@ def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
             example.input, ANSWER_CUE
         )
         assert writer.tokenizer.decode(row.tokens[row.prompt_length :]) == example.output
-    (chunk,) = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
+    (chunk,) = writer.continuations(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]
     assert chunk["labels"].shape == (2, len(kept))
     assert kept[-1] == chunk["input_ids"].shape[1] - 1
@@ -112,7 +112,7 @@ def test_what_is_beyond_the_context_is_cut_off(writer):
     (row,) = causal_rows(writer.tokenizer, EXAMPLES[:1], 256)
     (short,) = causal_rows(writer.tokenizer, EXAMPLES[:1], row.prompt_length + 2)
     assert (short.tokens, short.prompt_length) == (row.tokens[: row.prompt_length + 2], row.prompt_length)
-    assert writer(**writer.batch([short, row]))["loss"].isfinite()
+    assert writer(**writer.continuations([short, row]))["loss"].isfinite()
     assert list(causal_rows(writer.tokenizer, EXAMPLES[:1], row.prompt_length)) == []
 
 
@@ -163,12 +163,12 @@ def test_the_loss_is_that_of_transformers(writer):
             loss = writer.model(input_ids=torch.tensor([row.tokens]), labels=labels).loss
         expected += float(loss) * (len(row.tokens) - row.prompt_length)
         count += len(row.tokens) - row.prompt_length
-    loss = writer(**writer.batch(rows))["loss"]
+    loss = writer(**writer.continuations(rows))["loss"]
     assert loss.item() == pytest.approx(expected / count, rel=1e-5)
 
 
 def test_token_accuracy_counts_what_is_written(writer):
-    chunks = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
+    chunks = writer.continuations(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     right = count = 0
     for chunk in chunks:
         likeliest = writer.logits(chunk).argmax(dim=2)

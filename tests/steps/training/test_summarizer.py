@@ -13,12 +13,7 @@ from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.methods.mining.options import SummarizerOptions
-from pairsmith.methods.mining.summarizer import (
-    EncoderDecoderWithLoss,
-    generator_rows,
-    rouge_l,
-    train_summarizer_on,
-)
+from pairsmith.methods.mining.summarizer import rouge_l, train_summarizer_on
 from pairsmith.models.text_generator import (
     BEAMS,
     SUMMARY_TOKENS,
@@ -32,7 +27,7 @@ from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import added_examples, train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.best_step import BestStepCallback
-from pairsmith.training.generators import sequence_losses
+from pairsmith.training.generators import EncoderDecoderWithLoss, generator_rows, sequence_losses
 
 pytestmark = pytest.mark.slow
 

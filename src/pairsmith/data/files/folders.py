@@ -1,4 +1,4 @@
-"""Folders of rows and folders of documents told apart, and names of files as they can be stored."""
+"""Tells folders of rows from folders of documents, and makes names of files printable."""
 
 import json
 import re

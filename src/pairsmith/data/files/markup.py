@@ -1,4 +1,4 @@
-"""HTML and Markdown as sections: headings become titles, and everything that is not read as text is left out.
+"""Turns HTML and Markdown into sections: headings become titles, and what is no text is left out.
 
 Markdown is turned into HTML by ``markdown-it-py`` first. ``lxml`` reads HTML, also where it is faulty.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a file: sections with titles, and faults that say what could not be read."""
+"""The content of a document file: sections with titles, and faults that say what could not be read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

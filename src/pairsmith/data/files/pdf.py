@@ -1,4 +1,4 @@
-"""The text of PDF files, by ``pypdf``. Nothing is recognised in pictures of pages."""
+"""The text of PDF files, by ``pypdf``. There is no OCR of scanned pages."""
 
 import logging
 import re

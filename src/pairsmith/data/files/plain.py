@@ -1,4 +1,4 @@
-"""Bytes to text, and lines that were broken to fit a page joined again."""
+"""Decodes bytes to text, and joins lines that were broken to fit a page."""
 
 import codecs
 import re

@@ -1,4 +1,4 @@
-"""Files of documents by their kind, and where they are: folders, files and rows of tables."""
+"""Finds documents in folders, files and rows of tables, and reads each by its kind."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Texts reduced to what near-copies have in common."""
+"""Normalises texts so that near-copies compare equal."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Whether and where a text occurs in another: an answer in a passage, or any text verbatim."""
+"""Finds a text in another: an answer in a passage, or any text verbatim."""
 
 import re
 import unicodedata

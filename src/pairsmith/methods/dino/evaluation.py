@@ -1,4 +1,4 @@
-"""How DINO's pairs and texts are judged: what is learned from them, and whether their labels differ.
+"""Evaluations of DINO: of models that learned from its rows, and of how well labels separate pairs.
 
 encoder, pairs with people's scores -> cosines -> Spearman's correlation (D11)
 classifier, texts with people's labels -> confusions -> accuracy and macro F1 (D14)

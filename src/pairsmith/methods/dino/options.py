@@ -1,4 +1,4 @@
-"""How generated rows become a training set; without the libraries that do it."""
+"""Options for making a training set of generated rows; imports none of the libraries that make it."""
 
 from dataclasses import dataclass
 from typing import Literal

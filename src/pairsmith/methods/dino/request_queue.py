@@ -1,4 +1,4 @@
-"""Requests for texts on their way through a decoder: which wait, and which tries are being decoded (D4)."""
+"""The queue of requests for texts: which wait, and which tries are being decoded (D4)."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

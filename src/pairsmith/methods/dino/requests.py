@@ -1,4 +1,4 @@
-"""One label's texts for one input: the prompts (D1, D2), which texts are accepted (D4, D6), the rows."""
+"""A request for one label's texts for one input: prompts (D1, D2), acceptance (D4, D6) and rows."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How sentence encoders and classifiers of texts learn."""
+"""Training options of sentence encoders and text classifiers."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""How the models of the mining route learn: bi-encoder, cross-encoder, reader and summariser."""
+"""Training options of the mining route: bi-encoder, cross-encoder, reader and summariser."""
 
 from typing import Annotated, Literal, Self
 

@@ -73,13 +73,13 @@ class TextsInMemory:
 
 
 def pairable_neighbours(
-    near: Neighbours, k: int, own: PairedTexts, other: PairedTexts, *, inputs: bool, first: int = 0
+    neighbours: Neighbours, k: int, own: PairedTexts, other: PairedTexts, *, inputs: bool, first: int = 0
 ) -> tuple[Neighbours, int]:
     """The k nearest that texts may be paired with (M5), and how many nearer ones were left out.
 
     Args:
-        near: the nearest of some consecutive texts of ``own``, ``(n, m)``, by their numbers in ``other``. A
-            text of which these do not leave k is searched again, among all of ``other``.
+        neighbours: the nearest of some consecutive texts of ``own``, ``(n, m)``, by their numbers in
+            ``other``. A text of which these do not leave k is searched again, among all of ``other``.
         inputs: whether ``own`` are the inputs; else they are the outputs.
         first: the number of the first of these texts.
 
@@ -97,4 +97,4 @@ def pairable_neighbours(
     def find_more(rows: Tensor, count: int) -> Neighbours:
         return nearest(own.vectors(rows + first), other.vectors(), count)
 
-    return permitted(near, k, forbidden, find_more, len(other))
+    return permitted(neighbours, k, forbidden, find_more, len(other))

@@ -1,4 +1,4 @@
-"""How pairs are ranked by a judge's scores (M6), and which of them win against those with the same text."""
+"""Ranks pairs by a judge's scores (M6), and keeps the best of those that share a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

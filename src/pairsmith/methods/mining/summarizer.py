@@ -5,38 +5,31 @@ a decoder-only model reads document, cue and summary in one sequence, with the l
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.metrics.rouge import rouge_scores
-from pairsmith.models.encode import padded_tokens
 from pairsmith.models.text_generator import (
     TextGenerator,
     add_marker,
-    encode_inputs,
-    encode_targets,
     generate_outputs,
-    input_features,
     load_text_generator,
     search_settings,
     shortest_of,
 )
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.generators import (
-    IGNORED,
     CausalGeneratorWithLoss,
-    GeneratorWithLoss,
+    EncoderDecoderWithLoss,
+    GeneratorRow,
     PromptAndTarget,
+    generator_rows,
     refuse_both_ways,
 )
 
@@ -44,14 +37,6 @@ from pairsmith.training.generators import (
 def generation_example(example: Example, kind: str) -> Example:
     """An example as a generator learns it: for ``reading`` it reads the passage and writes the question."""
     return Example(example.output, example.input) if kind == "reading" else example
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorRow:
-    """The tokens of an input, with the cue if there is one, and those of its target text."""
-
-    input: Sequence[int]
-    target: Sequence[int]
 
 
 def train_summarizer_on(
@@ -102,50 +87,6 @@ def train_summarizer_on(
         best, options.beams, options.summary_tokens, shortest_of(options.kind)
     )
     return TrainedModel(best, trained.learning_rate, trained.history)
-
-
-def generator_rows(
-    generator: TextGenerator, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
-) -> list[GeneratorRow]:
-    """The seeds, then the added pairs with the marker before their documents (M9)."""
-    examples = [*seeds, *added]
-    texts = [example.input for example in seeds] + [marker + example.input for example in added]
-    summaries = encode_targets(generator, [example.output for example in examples], tokens)
-    documents = encode_inputs(generator, texts, tokens)
-    return [GeneratorRow(*row) for row in zip(documents, summaries, strict=True)]
-
-
-class EncoderDecoderWithLoss(GeneratorWithLoss):
-    """A model with an encoder and a decoder; called with a batch of rows, it returns the loss."""
-
-    def __init__(self, generator: TextGenerator, label_smoothing: float) -> None:
-        super().__init__(generator.model, label_smoothing)
-        self.generator = generator
-        if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
-            raise ModelError(
-                f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
-                "BART, T5 or the like as --base"
-            )
-
-    def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:
-        """Inputs with the labels of their target texts, in chunks of inputs of similar length."""
-
-        def features(numbers: list[int]) -> dict[str, Tensor]:
-            some = [rows[number] for number in numbers]
-            labels = padded_tokens([row.target for row in some], IGNORED)
-            return {**input_features(self.generator, [row.input for row in some]), "labels": labels}
-
-        return {"pairs": chunked([len(row.input) for row in rows], features, self.model.device)}
-
-    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The logits for each token of the targets, given those before it: ``(n, tokens, vocabulary)``."""
-        logits: Tensor = self.model(
-            input_ids=chunk["input_ids"],
-            attention_mask=chunk["attention_mask"],
-            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(chunk["labels"]),
-            use_cache=False,
-        ).logits
-        return logits
 
 
 class DecoderOnlyWithLoss(CausalGeneratorWithLoss):

@@ -1,4 +1,4 @@
-"""What a question generator learns from, kept on disk, as it may not fit into memory."""
+"""Training examples of a question generator, kept on disk, as they may not fit into memory."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

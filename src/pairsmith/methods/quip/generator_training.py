@@ -25,7 +25,6 @@ from pairsmith.data.text.instructed import (
     room_for_passage,
 )
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import EncoderDecoderWithLoss, GeneratorRow, generator_rows
 from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
@@ -47,8 +46,11 @@ from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_
 from pairsmith.training.generators import (
     IGNORED,
     CausalGeneratorWithLoss,
+    EncoderDecoderWithLoss,
+    GeneratorRow,
     GeneratorWithLoss,
     PromptAndTarget,
+    generator_rows,
     refuse_both_ways,
 )
 
@@ -249,10 +251,6 @@ class CausalWriter(CausalGeneratorWithLoss):
                 rows.append(row)
                 texts.append(example.input)
         return self.behind_prompts(rows, texts)
-
-    def batch(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
-        """Rows in chunks of similar length."""
-        return self.continuations(rows)
 
 
 def validation_chunks(

@@ -1,4 +1,4 @@
-"""Named entities with few labels: a linear layer on token vectors, which begins as questions' vectors (Q10).
+"""Few-shot named entities: a linear layer on token vectors, initialised with questions' vectors (Q10).
 
 a few tagged sentences -> a row for each tag, from its question or at random
 -> cross-entropy of the words' tags -> encoder and rows -> the tags of other sentences

@@ -1,4 +1,4 @@
-"""How questions are generated."""
+"""Options of question generation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How question generators, teachers and students learn."""
+"""Training options of question generators, teachers and students."""
 
 from typing import Annotated, Literal, Self
 

@@ -1,1 +1,1 @@
-"""Retrievers for documents of one's own: chunks, queries for them, which are kept, and the training."""
+"""Retrievers for one's own documents: chunks, generated queries and their filter, and the training."""

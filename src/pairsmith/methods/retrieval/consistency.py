@@ -1,4 +1,4 @@
-"""Which written queries are worth training on: those that lead back to their chunk, once each.
+"""Filters generated queries: those that find their own chunk are kept, without near-copies.
 
 Round-trip consistency is the filter of Promptagator (Dai et al. 2023, arXiv:2209.11755): a query is kept if
 the chunk that it was written for is among the nearest chunks of the corpus.

@@ -1,4 +1,4 @@
-"""The rows that a retriever learns from, kept on disk, as they may not fit into memory."""
+"""Training rows of a retriever, kept on disk, as they may not fit into memory."""
 
 from array import array
 from collections.abc import Iterable, Iterator

@@ -96,10 +96,10 @@ def find_hard_negatives(
     numbers = {query: number for number, query in enumerate(queries)}
     own, text_keys = _own_keys(all_pairs, numbers), np.stack(copy_keys(texts), axis=1)
 
-    def forbidden(of_queries: Tensor, near: Tensor) -> Tensor:
-        return torch.from_numpy(are_own_or_repeated(of_queries.numpy(), near.numpy(), own, text_keys))
+    def forbidden(of_queries: Tensor, ids: Tensor) -> Tensor:
+        return torch.from_numpy(are_own_or_repeated(of_queries.numpy(), ids.numpy(), own, text_keys))
 
-    near, _ = permitted(
+    neighbours, _ = permitted(
         one_way_search(x, y, last + SPARE),
         last,
         forbidden,
@@ -117,7 +117,7 @@ def find_hard_negatives(
     own_places = torch.tensor([places[results[row].positive] for row in good], dtype=torch.int64)
     cosines = products_with(x[of_pairs], of_positives, own_places[:, None])[:, 0]
     lowest = torch.full((len(queries),), torch.inf).scatter_reduce(0, of_pairs, cosines, "amin")
-    ids, similarities = near.ids[of_pairs, first - 1 :], near.similarities[of_pairs, first - 1 :]
+    ids, similarities = neighbours.ids[of_pairs, first - 1 :], neighbours.similarities[of_pairs, first - 1 :]
     rule = NegativesRule(count, share)
     chosen = chosen_places(similarities.numpy(), lowest[of_pairs].numpy(), rule)
     for at, row in enumerate(good):

@@ -1,4 +1,4 @@
-"""How a retriever learns."""
+"""Training options of a retriever."""
 
 from typing import Annotated, Literal, Self
 

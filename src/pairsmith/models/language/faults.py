@@ -1,4 +1,4 @@
-"""What is wrong with a text that a language model drew, whatever it was asked to write."""
+"""Faults for which a sampled text is rejected, whatever the task."""
 
 from collections.abc import Callable, Mapping
 

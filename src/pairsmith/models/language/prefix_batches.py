@@ -1,4 +1,4 @@
-"""Texts behind a common prefix in one row, none of which sees another, so that the prefix is computed once.
+"""Batches whose rows hold a prefix and several texts behind it, masked from each other: it is computed once.
 
 The hidden states of a text are those that it has alone behind the prefix, but for rounding: its tokens have
 the same positions, and attend to the prefix and to each other only.

@@ -1,4 +1,4 @@
-"""The beginnings that prompts have in common, so that each is computed once.
+"""Finds the prefixes that prompts share, so that each is computed once.
 
 Many prompts share an instruction or a chat's system text; some, the passage that several texts are about.
 """

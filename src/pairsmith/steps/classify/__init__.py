@@ -1,1 +1,1 @@
-"""The step ``classify``: texts without labels get them from a text classifier."""
+"""The step ``classify``: labels texts with a text classifier."""

@@ -4,17 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import (
-    Device,
-    Dtype,
-    Executor,
-    RankNumber,
-    RayAddress,
-    TextsAtOnce,
-    Workers,
-    WorldSize,
-)
-from pairsmith.core.settings import BY_CONTENT, Settings
+from pairsmith.core.fields import Device, Dtype, TextsAtOnce, WorkerSettings
+from pairsmith.core.settings import BY_CONTENT
 from pairsmith.steps.evaluate.classification_settings import (
     Classifier,
     LabelNames,
@@ -24,7 +15,7 @@ from pairsmith.steps.evaluate.classification_settings import (
 from pairsmith.steps.training.classifier_settings import TextColumn
 
 
-class ClassifySettings(Settings):
+class ClassifySettings(WorkerSettings):
     """Give each text the label that a classifier finds likeliest (D14)."""
 
     model: Classifier
@@ -50,11 +41,6 @@ class ClassifySettings(Settings):
     )
     device: Device = "auto"
     dtype: Dtype = "float32"
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: Annotated[
         int, Field(ge=1, le=100_000, description="Number of texts that are labelled and saved together.")
     ] = 1_000

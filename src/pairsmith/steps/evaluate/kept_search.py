@@ -1,4 +1,4 @@
-"""What a search has found so far, in the run's folder, so that a stopped evaluation goes on from there."""
+"""Saves the nearest documents found so far, so that a stopped evaluation goes on from there."""
 
 import time
 from collections.abc import Iterable

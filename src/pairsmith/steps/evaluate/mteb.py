@@ -40,18 +40,18 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     with_mteb()
     from pairsmith.steps.evaluate import mteb_tasks
 
-    with mteb_tasks.told_in_lines(run.progress.say):
+    with mteb_tasks.warnings_passed_to(run.progress.say):
         tasks, inputs = tasks_of(settings)
         models = {"model": model_revision(settings.model)}
         identity = Identity.of("evaluate mteb", settings.deciding(), inputs, models)
-        there = claim(run, identity, RESULTS, read_about)
-        results = read_finished(run, there)
+        earlier = claim(run, identity, RESULTS, read_about)
+        results = read_finished(run, earlier)
         if results is None:
             rest = settings.not_deciding()
             about = identity.as_record() | redacted_values(rest) | {"mteb": mteb_tasks.VERSION}
-            there = None if run.fresh else there
+            earlier = None if run.fresh else earlier
             begin(run, about)
-            figures, files = _evaluated(tasks, settings, run, there)
+            figures, files = _evaluated(tasks, settings, run, earlier)
             mean = round(sum(part["main"] for part in figures.values()) / len(figures), 4)
             about |= {"complete": True, "files": files}
             results = {"tasks": figures, "mean": mean, "about": about}
@@ -103,7 +103,7 @@ def mteb_table(results: Mapping[str, Any]) -> str:
 
 
 def _evaluated(
-    tasks: "list[MtebTask]", settings: EvaluateMtebSettings, run: Run, there: EvaluationRecord | None
+    tasks: "list[MtebTask]", settings: EvaluateMtebSettings, run: Run, earlier: EvaluationRecord | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
     from pairsmith.steps.evaluate import mteb_tasks
@@ -111,14 +111,14 @@ def _evaluated(
     figures: dict[str, Any] = {}
     files: dict[str, str] = {}
     encoder: Encoder | None = None
-    if there is None:
+    if earlier is None:
         with storage_errors(run.out):
             remove_files(inside(run.out / MTEB_FOLDER))
     for number, task in enumerate(tasks, start=1):
         name = task.metadata.name
         file = f"{MTEB_FOLDER}/{name}.json"
         path = run.out / file
-        result = _done(path, there.files.get(file)) if there else None
+        result = _done(path, earlier.files.get(file)) if earlier else None
         if result is None:
             run.progress.say(f"task {number}/{len(tasks)} · {name}")
             mteb_tasks.load_data(task)

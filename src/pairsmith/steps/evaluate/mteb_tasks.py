@@ -36,7 +36,7 @@ VERSION: str = mteb.__version__
 SPLIT = "test"
 _METRIC = "cosine_spearman"
 # Python warnings that mteb also logs; only the log is shown.
-_TOLD_TWICE = ("is superseded by", "is currently in beta", "has been renamed", "prompts")
+_REPEATED_WARNINGS = ("is superseded by", "is currently in beta", "has been renamed", "prompts")
 
 
 def named_tasks(names: Sequence[str], benchmark: str | None) -> list[MtebTask]:
@@ -206,23 +206,23 @@ class Encoder(SentenceTransformerEncoderWrapper):
 
 
 @contextmanager
-def told_in_lines(say: Callable[[str], None]) -> Iterator[None]:
+def warnings_passed_to(say: Callable[[str], None]) -> Iterator[None]:
     """Pass the warnings that mteb logs to ``say``, each once; hide Python warnings that repeat them."""
     logger = logging.getLogger("mteb")
-    teller = _Teller(say)
+    handler = _WarningHandler(say)
     passed_on, logger.propagate = logger.propagate, False
-    logger.addHandler(teller)
+    logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
-            for words in _TOLD_TWICE:
+            for words in _REPEATED_WARNINGS:
                 warnings.filterwarnings("ignore", f"(?s).*{words}", UserWarning)
             yield
     finally:
-        logger.removeHandler(teller)
+        logger.removeHandler(handler)
         logger.propagate = passed_on
 
 
-class _Teller(logging.Handler):
+class _WarningHandler(logging.Handler):
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._say = say
@@ -256,6 +256,6 @@ def _percent(score: float) -> float:
 def _nearest(name: str, known: Any) -> str:
     """The tail of an "unknown name" message; there are too many names to list them all."""
     by_lower = {candidate.lower(): candidate for candidate in known}
-    near = get_close_matches(name.lower(), by_lower, n=1)
-    hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    matches = get_close_matches(name.lower(), by_lower, n=1)
+    hint = f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""
     return f"{hint or ';'} all are listed at https://github.com/embeddings-benchmark/mteb"

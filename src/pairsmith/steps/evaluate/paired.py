@@ -1,4 +1,4 @@
-"""An evaluation beside an earlier one of the same data: reading the earlier one, differences, verdicts."""
+"""Compares an evaluation with an earlier one on the same data: reads it, gives differences and verdicts."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""An evaluation of retrieval beside an earlier one of the same data: differences over the same queries."""
+"""Compares an evaluation of retrieval with an earlier one: differences over the same queries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from pairsmith.core.errors import FolderError, redacted
 from pairsmith.core.paths import Place
 from pairsmith.data.beir import RetrievalSet
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.steps.evaluate.paired import (
     EarlierEvaluation,
@@ -15,7 +16,7 @@ from pairsmith.steps.evaluate.paired import (
     too_old,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import EvaluationRecord, mean_intervals
+from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]
@@ -41,10 +42,10 @@ def earlier_retrieval(
                 "the same data, or evaluate its model on these"
             )
         for name in ("depth", "exclude_own"):
-            there, own = about.settings.get(name), getattr(settings, name)
-            if there != own:
+            earlier, own = about.settings.get(name), getattr(settings, name)
+            if earlier != own:
                 raise FolderError(
-                    f"{option}: measured with {name} {there}, here it is {own}; figures depend on it, so "
+                    f"{option}: measured with {name} {earlier}, here it is {own}; figures depend on it, so "
                     "give the same to both"
                 )
 
@@ -70,7 +71,7 @@ def retrieval_differences(
     The ``verdict`` is ``NOISE`` where the interval contains 0.
     """
     differences = {
-        name: [figure - there for figure, there in zip(figures[name], earlier.figures[name], strict=True)]
+        name: [figure - before for figure, before in zip(figures[name], earlier.figures[name], strict=True)]
         for name in MEASURES
     }
     limits = mean_intervals(differences, bootstrap=bootstrap, seed=seed)

@@ -1,4 +1,4 @@
-"""An evaluation of sentence similarity beside an earlier one: differences over the same pairs (D11)."""
+"""Compares an evaluation of similarity with an earlier one: differences over the same pairs (D11)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -37,14 +37,14 @@ def earlier_sts(
     def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
         if about.inputs.get("data") == digest:
             return
-        there = {
+        earlier = {
             name: figures["pairs"]
             for name, figures in results.items()
             if isinstance(figures, Mapping) and isinstance(figures.get("pairs"), int)
         }
-        here = {suite.name: len(suite.pairs) for suite in suites}
+        current = {suite.name: len(suite.pairs) for suite in suites}
         raise FolderError(
-            f"{option}: measured on other pairs (there {_counts(there)}; here {_counts(here)}); give a "
+            f"{option}: measured on other pairs (there {_counts(earlier)}; here {_counts(current)}); give a "
             "result on the same file or test sets, or evaluate its model on these"
         )
 

@@ -152,7 +152,7 @@ def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estimate:
     """Encode some sentences and extrapolate to the number of characters in the tasks; no data are fetched."""
     with_mteb()
-    from pairsmith.steps.evaluate.mteb_tasks import characters_of, told_in_lines
+    from pairsmith.steps.evaluate.mteb_tasks import characters_of, warnings_passed_to
 
     # Sentences of the length usual in test sets; their content does not affect the time.
     sample = [
@@ -163,7 +163,7 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estim
         encoder = load_mteb_encoder(settings, "", Silent()).model
         return partial(encoder.encode, batch_size=settings.batch_size, show_progress_bar=False)
 
-    with told_in_lines(Silent().say):
+    with warnings_passed_to(Silent().say):
         tasks, _ = tasks_of(settings)
         characters = sum(characters_of(task) for task in tasks)
         loading, per_text, _ = timed(load, sample, few=1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.progress import Progress
 from pairsmith.data.squad import Question, read_questions
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.storage import JSON
@@ -16,7 +17,6 @@ from pairsmith.steps.evaluate.results import (
     Evaluated,
     evaluate_once,
     hash_rows,
-    mean_intervals,
     with_evaluation_splits,
     with_interval,
 )

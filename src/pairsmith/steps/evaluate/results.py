@@ -1,19 +1,17 @@
 """Result folders of evaluations: ``results.json`` with its provenance, and ``predictions.jsonl``."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 from pydantic import Field
 
-from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import FolderError, StorageError, redacted_values
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
-from pairsmith.metrics.bootstrap import interval, rounded_interval
+from pairsmith.metrics.bootstrap import mean_and_error
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
@@ -116,17 +114,17 @@ def evaluate_once(
         The content of ``results.json``: the figures, and ``about``, what they were computed from.
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
-    there = claim(
+    earlier = claim(
         run,
         identity,
         RESULTS,
         read_about,
         # Nothing is lost by other settings as long as nothing is kept.
-        extends=lambda there: kept is not None and not there.complete and kept.is_empty(),
+        extends=lambda earlier: kept is not None and not earlier.complete and kept.is_empty(),
     )
-    results = read_finished(run, there)
+    results = read_finished(run, earlier)
     if results is None:
-        if there is not None and there.complete and not run.fresh:
+        if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
         if kept:
@@ -164,12 +162,12 @@ def is_intact(out: Place, record: EvaluationRecord) -> bool:
         )
 
 
-def read_finished(run: Run, there: EvaluationRecord | None) -> dict[str, Any] | None:
+def read_finished(run: Run, earlier: EvaluationRecord | None) -> dict[str, Any] | None:
     """The results that the run's folder holds; None if they are to be computed.
 
-    ``there`` is the record that ``claim`` found in the folder.
+    ``earlier`` is the record that ``claim`` found in the folder.
     """
-    if there is None or run.fresh or not is_intact(run.out, there):
+    if earlier is None or run.fresh or not is_intact(run.out, earlier):
         return None
     run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
     results: dict[str, Any] = json.loads((run.out / RESULTS).read_bytes())
@@ -199,30 +197,6 @@ def write_results(
     results = {**figures, "about": {**about, "complete": True, "files": files}}
     write_json(run.out / RESULTS, results)
     return results
-
-
-def mean_intervals(
-    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
-) -> dict[str, list[float] | None]:
-    """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
-
-    ``figures`` holds for each name the figures of the same n rows, at least 1. The result has for each
-    ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
-    resamples, is 0.
-    """
-    worth: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
-    count = worth.shape[1]
-    rng = np.random.default_rng(seed)
-    draws: Float64s = np.empty((bootstrap, len(figures)))
-    for draw in draws:
-        draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
-    return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error, 0 for one value, rounded to four places."""
-    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return round(float(np.mean(values)), 4), round(error, 4)
 
 
 def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import (
@@ -28,12 +30,11 @@ from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
     Evaluated,
     evaluate_once,
-    mean_intervals,
     with_interval,
     written_by_program,
 )
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
-from pairsmith.steps.evaluate.retrievers import Rankings, bm25_revision, ranked_grades, retrieve
+from pairsmith.steps.evaluate.retrievers import Rankings, ranked_grades, retrieve
 
 
 def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[str, Any]:

@@ -1,11 +1,9 @@
-"""The two ways in which documents are ranked for queries: by the vectors of an encoder, and by BM25."""
+"""Ranks documents for queries, by the vectors of an encoder or by BM25."""
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,12 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import PoolingName, file_of, resolve_model
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.search.bm25 import WordIndex
 from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.steps.evaluate.kept_search import KeptSearch, digest_of
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
@@ -38,8 +37,6 @@ QUERIES_AT_ONCE = 2_048
 """Queries whose nearest documents are searched for at once."""
 _OTHER_KINDS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
 """How the classes of models that are no encoders end."""
-K1, B = 0.9, 0.4
-"""Parameters of BM25: those of the BM25 that is published for BEIR's data sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +246,6 @@ def comparison_vectors(
 # By BM25
 
 
-def bm25_revision() -> str:
-    """The package and version that computes BM25."""
-    for module, package in (("bm25s", "bm25s"), ("Stemmer", "PyStemmer")):
-        if importlib.util.find_spec(module) is None:
-            raise MissingExtra(package, "eval")
-    return f"bm25s {version('bm25s')}"
-
-
 def by_bm25(
     documents: Sequence[str], queries: Sequence[str], depth: int, *, language: Language, progress: Progress
 ) -> tuple[Places, Float32s]:
@@ -266,47 +255,3 @@ def by_bm25(
     """
     with progress.task("search", len(queries), "queries") as bar:
         return WordIndex(documents, language).best(queries, depth, bar.advance)
-
-
-class WordIndex:
-    """The words of documents, for BM25.
-
-    Words of two letters or more are compared in lower case, by their stems in ``language`` and without its
-    stop words, or with ``none`` as they are.
-    """
-
-    def __init__(self, documents: Sequence[str], language: Language) -> None:
-        bm25_revision()
-        import bm25s
-        import Stemmer
-
-        plain = language == "none"
-        self._words = partial(
-            bm25s.tokenize,
-            stopwords=None if plain else language,
-            stemmer=None if plain else Stemmer.Stemmer(language),
-            return_ids=False,
-            show_progress=False,
-        )
-        corpus = self._words(documents)
-        self._index: Any = None
-        if any(corpus):  # without any word there is nothing to find
-            self._index = bm25s.BM25(k1=K1, b=B)
-            self._index.index(corpus, show_progress=False)
-
-    def best(
-        self, queries: Sequence[str], depth: int, advance: Callable[[int], None] = lambda _: None
-    ) -> tuple[Places, Float32s]:
-        """The ``depth`` documents with the highest BM25 for each query, as the arrays of ``Rankings``."""
-        places = np.full((len(queries), depth), -1, np.int64)
-        scores = np.full((len(queries), depth), -np.inf, np.float32)
-        if self._index is None:
-            return places, scores
-        for row, words in enumerate(self._words(queries)):
-            if known := self._index.get_tokens_ids(words):
-                bm25 = self._index.get_scores_from_ids(known)
-                there = np.flatnonzero(bm25 > 0)
-                best = there[np.argsort(-bm25[there], kind="stable")[:depth]]
-                places[row, : len(best)], scores[row, : len(best)] = best, bm25[best]
-            advance(1)
-        return places, scores

@@ -20,6 +20,7 @@ from pairsmith.methods.quip.sentiment import (
     judge_by_reader,
 )
 from pairsmith.metrics.auroc import auroc
+from pairsmith.metrics.bootstrap import mean_and_error
 from pairsmith.models.heads import TextModel, load_with_head
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
@@ -27,7 +28,6 @@ from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.steps.evaluate.results import (
     Evaluated,
     evaluate_once,
-    mean_and_error,
     mean_line,
     with_evaluation_splits,
 )

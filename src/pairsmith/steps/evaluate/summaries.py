@@ -10,13 +10,13 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
+from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.steps.evaluate.results import (
     Evaluated,
     evaluate_once,
     hash_rows,
-    mean_intervals,
     with_evaluation_splits,
     with_interval,
 )

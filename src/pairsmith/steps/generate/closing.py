@@ -1,4 +1,4 @@
-"""What a person sees of written texts: examples as they are saved, and at the end the count of each label."""
+"""Messages on generated texts: examples as they are saved, and at the end the count of each label."""
 
 from collections.abc import Iterator, Mapping
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
-from pairsmith.core.fields import Device, Dtype, Executor, RankNumber, RayAddress, ShardBounds, WorldSize
+from pairsmith.core.fields import Device, Dtype, ShardBounds, WorkerSettings
 from pairsmith.core.settings import ADDED, BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
@@ -25,7 +25,7 @@ def _of_task(name: str) -> Any:
     return Field(description=f"{field.description} [default: the task's]", **bounds)
 
 
-class GenerateSettings(Settings):
+class GenerateSettings(WorkerSettings):
     """Write labelled texts or pairs from a task's instructions with a causal language model."""
 
     task: str = Field(
@@ -106,16 +106,12 @@ class GenerateSettings(Settings):
         le=64,
         description="With a server: number of texts that are requested at the same time.",
     )
-    executor: Executor = "local"
     workers: int = Field(
         default=1,
         ge=1,
         description="Number of worker processes, or Ray actors, each of which loads the model. The rows do "
         "not depend on it.",
     )
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     # With shards of 8 in place of 40, SmolLM2 takes nearly twice as long on a processor.
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
     shard_size: int | None = Field(

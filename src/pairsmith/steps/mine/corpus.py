@@ -200,7 +200,7 @@ def encode_corpus(corpus: Corpus, options: EncodingOptions, revision: str, run: 
         corpus.records,
         count,
         options.shard_size,
-        ExecutorChoice.of(options),
+        ExecutorChoice(options.executor, options.workers, options.ray_address),
         run,
         title=f"encode {corpus.title or corpus.name}",
         unit="texts",

@@ -1,4 +1,4 @@
-"""What encoding a corpus and judging pairs depend on, in every step that does so."""
+"""Options for encoding a corpus and for judging pairs, in every step that does so."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self

@@ -65,7 +65,7 @@ def scores_by_judge(
             partial(_load, options, learns_from and learns_from(), revision),
             pairs,
             options.shard_size,
-            ExecutorChoice.of(options),
+            ExecutorChoice(options.executor, options.workers, options.ray_address),
             run,
             title="score",
             unit="pairs",

@@ -8,22 +8,18 @@ from pairsmith.core.fields import (
     BatchTokens,
     Device,
     Dtype,
-    Executor,
     IndexRecall,
     IndexRows,
     InputColumn,
     OutputColumn,
-    RankNumber,
-    RayAddress,
     VectorDtype,
-    Workers,
-    WorldSize,
+    WorkerSettings,
 )
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
 
 
-class MineSettings(Settings):
+class MineSettings(WorkerSettings):
     """Find pairs of an input and an output in two corpora by the margin score of their vectors (M3)."""
 
     kind: MiningKind = Field(
@@ -124,11 +120,6 @@ class MineSettings(Settings):
         "the vectors, about 200 bytes per text, and 30 bytes per neighbour.",
         json_schema_extra=NO_EFFECT,
     )
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: int = Field(
         default=500, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
     )
@@ -173,7 +164,7 @@ _OF_MODELS = (
 """Settings of ``filter`` that say how a model judges."""
 
 
-class FilterSettings(Settings):
+class FilterSettings(WorkerSettings):
     """Score pairs with a cross-encoder (M6), a sentence encoder or a language model, and keep the best."""
 
     pairs: str = Field(
@@ -265,11 +256,6 @@ class FilterSettings(Settings):
         description="Longest pair in tokens; the rest is cut off. Unset: the model's own limit.",
     )
     batch_tokens: BatchTokens = None
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
     )
@@ -309,7 +295,7 @@ class FilterSettings(Settings):
         return JudgeOptions.of(self)
 
 
-class RewriteSettings(Settings):
+class RewriteSettings(WorkerSettings):
     """Have a model generate one side of pairs anew: the questions or the summaries (the paper's Gen)."""
 
     kind: Literal["reading", "summaries"] = Field(
@@ -340,11 +326,6 @@ class RewriteSettings(Settings):
         description="Number of texts that are generated at once, each with all its beams.",
         json_schema_extra=NO_EFFECT,
     )
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are generated and saved together."
     )

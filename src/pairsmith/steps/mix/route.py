@@ -67,9 +67,9 @@ def as_set(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, Row
     """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs."""
     new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and new_kinds == kinds:
-        there = next(iter(kinds.values())).name
+        name = next(iter(kinds.values())).name
         raise SettingsError(
-            f"--pairs-as is for pairs of inputs and outputs, but these are {there}; leave it out"
+            f"--pairs-as is for pairs of inputs and outputs, but these are {name}; leave it out"
         )
     return new_kinds
 
@@ -178,21 +178,21 @@ def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
         following.setdefault(row["id"], 2)
 
 
-def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
+def shares(available: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
     """The number of rows to take from each source, which has ``there``, in proportion to the weights.
 
     Weights are above 0; without any, the proportion is that of the sources' sizes. Together the numbers are
     ``rows``, or as many as the proportion allows, which is also what None stands for.
     """
-    total = sum(weights) if weights else sum(there)
-    parts = [weight / total for weight in (weights or there)] if total else [0.0] * len(there)
-    most = min((count / part for count, part in zip(there, parts, strict=True) if part), default=0.0)
+    total = sum(weights) if weights else sum(available)
+    parts = [weight / total for weight in (weights or available)] if total else [0.0] * len(available)
+    most = min((count / part for count, part in zip(available, parts, strict=True) if part), default=0.0)
     whole = most if rows is None else min(rows, most)
     exact = [whole * part for part in parts]
     counts = [int(share + 1e-9) for share in exact]
     rest = round(whole - sum(counts))
     for at in sorted(range(len(counts)), key=lambda at: (counts[at] - exact[at], at))[:rest]:
-        counts[at] = min(counts[at] + 1, there[at])
+        counts[at] = min(counts[at] + 1, available[at])
     return counts
 
 

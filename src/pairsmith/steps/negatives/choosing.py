@@ -1,4 +1,4 @@
-"""The rows of ``negatives``: which of its candidates each pair gets, and what becomes of the others."""
+"""Chooses the negatives of each pair among its candidates, and makes the rows and rejects."""
 
 from pathlib import Path
 

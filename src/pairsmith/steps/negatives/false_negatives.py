@@ -1,4 +1,4 @@
-"""How many negatives are positives after all, on queries of which all positives are known."""
+"""Counts negatives that are positives after all, on queries whose positives are all known."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

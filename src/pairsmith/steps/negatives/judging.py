@@ -1,4 +1,4 @@
-"""Candidates and positives scored anew by a judge, query by query, each shard saved when it is done."""
+"""Scores candidates and positives with a judge, query by query; each shard is saved when it is done."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,21 +9,17 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     EncodedLength,
-    Executor,
     IndexRecall,
     IndexRows,
     JudgeOfQueries,
-    RankNumber,
-    RayAddress,
     VectorDtype,
-    Workers,
-    WorldSize,
+    WorkerSettings,
 )
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
 
 
-class NegativesSettings(Settings):
+class NegativesSettings(WorkerSettings):
     """Find hard negatives for pairs of a query and a positive: texts near the query that do not answer it."""
 
     pairs: str = Field(
@@ -121,11 +117,6 @@ class NegativesSettings(Settings):
         description="Gigabytes of similarities that the search may hold at once.",
         json_schema_extra=NO_EFFECT,
     )
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000,
         ge=1,

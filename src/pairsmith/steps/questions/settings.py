@@ -5,23 +5,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pairsmith.core.fields import (
-    BatchTokens,
-    Device,
-    Dtype,
-    Executor,
-    RankNumber,
-    RayAddress,
-    ShardBounds,
-    Workers,
-    WorldSize,
-)
-from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
+from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
+from pairsmith.core.settings import BY_CONTENT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
 
-class AskSettings(Settings):
+class AskSettings(WorkerSettings):
     """Generate questions on passages, each with an answer (Q1, Q2)."""
 
     inputs: Annotated[list[str], Listed] = Field(
@@ -110,11 +100,6 @@ class AskSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
     device: Device = "auto"
     dtype: Dtype = "float32"
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
     shard_size: int | None = Field(
         default=None,
@@ -149,7 +134,7 @@ class AskSettings(Settings):
         return self
 
 
-class RelabelSettings(Settings):
+class RelabelSettings(WorkerSettings):
     """Have a teacher answer questions, as distributions over starts and ends of answers (Q3)."""
 
     data: Annotated[list[str], Listed] = Field(
@@ -194,11 +179,6 @@ class RelabelSettings(Settings):
     batch_tokens: BatchTokens = None
     device: Device = "auto"
     dtype: Dtype = "float32"
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=64, most=2_000)
     shard_size: int | None = Field(
         default=None,

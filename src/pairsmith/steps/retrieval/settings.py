@@ -10,13 +10,9 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     EncodedLength,
-    Executor,
     JudgeOfQueries,
-    RankNumber,
-    RayAddress,
     ShardBounds,
-    Workers,
-    WorldSize,
+    WorkerSettings,
 )
 from pairsmith.core.settings import (
     ADDED,
@@ -25,14 +21,13 @@ from pairsmith.core.settings import (
     NO_EFFECT,
     Listed,
     NoEffectError,
-    Settings,
     refuse,
 )
 from pairsmith.methods.retrieval.query_options import AgainstName, QueryKind, QueryOptions
 from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
 
 
-class ChunkSettings(Settings):
+class ChunkSettings(WorkerSettings):
     """Cut documents into chunks of whole sentences, each with the title of its section."""
 
     documents: Annotated[list[str], Listed] = Field(
@@ -55,14 +50,10 @@ class ChunkSettings(Settings):
         description="Number of sentences at the end of a chunk that the next one of the section repeats, if "
         "they fit.",
     )
-    executor: Executor = "local"
     workers: Annotated[
         int,
         Field(ge=1, description="Number of worker processes, or Ray actors.", json_schema_extra=NO_EFFECT),
     ] = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: int = Field(
         default=100,
         ge=1,
@@ -71,7 +62,7 @@ class ChunkSettings(Settings):
     )
 
 
-class QueriesSettings(Settings):
+class QueriesSettings(WorkerSettings):
     """Write search queries for chunks of documents with a causal language model."""
 
     chunks: str = Field(
@@ -141,11 +132,6 @@ class QueriesSettings(Settings):
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=25, most=25)
     shard_size: int | None = Field(
         default=None,
@@ -177,7 +163,7 @@ class QueriesSettings(Settings):
         return QueryOptions(**options | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
 
 
-class FilterQueriesSettings(Settings):
+class FilterQueriesSettings(WorkerSettings):
     """Keep queries that lead back to their chunk, without near-copies and queries of an evaluation."""
 
     queries: str = Field(
@@ -263,11 +249,6 @@ class FilterQueriesSettings(Settings):
     dtype: Dtype = "auto"
     max_length: EncodedLength = None
     batch_tokens: BatchTokens = None
-    executor: Executor = "local"
-    workers: Workers = 1
-    ray_address: RayAddress = None
-    rank: RankNumber = None
-    world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
     )

@@ -22,12 +22,12 @@ from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.documents import TitledText
 from pairsmith.data.query_rows import read_corpus
 from pairsmith.runs import resolve_dtype
+from pairsmith.search.bm25 import WordIndex
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
 from pairsmith.steps.evaluate.retrievers import (
     QUERIES_AT_ONCE,
     Places,
-    WordIndex,
     comparison_vectors,
     nearest_with,
     retrieval_encoder,

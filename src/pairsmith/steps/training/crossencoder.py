@@ -66,8 +66,8 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
     data.seeds.tell(context["progress"])
     every = [*data.seeds.examples, *data.validation]
-    near = _hard_negatives(every, data.mined, settings, context) if data.mined else None
-    trained = train_crossencoder_on(data.seeds.examples, data.validation, near, settings, **context)
+    negatives = _hard_negatives(every, data.mined, settings, context) if data.mined else None
+    trained = train_crossencoder_on(data.seeds.examples, data.validation, negatives, settings, **context)
     cross = trained.model
     return Trained(
         "A cross-encoder that scores pairs",
@@ -142,7 +142,7 @@ def retrieved(
     inputs = [example.input for example in examples]
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
     x = torch.nn.functional.normalize(torch.from_numpy(queries), dim=1)
-    near: list[dict[str, float]] = [{} for _ in examples]
+    nearest: list[dict[str, float]] = [{} for _ in examples]
     right = list(zip(positive_outputs(examples), positive_answers(examples), strict=True))
     for table in outputs.shards("train", ["text", "answer", "context", "vector"]):
         if not table.num_rows:
@@ -155,14 +155,14 @@ def retrieved(
         known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))
         for number, example in enumerate(examples):
             hits = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
-            best = near[number]
+            best = nearest[number]
             for value, row in hits:
                 copied = unpairable(example.input, row["text"], row["answer"])
                 if not copied and not _is_positive(row, example, *right[number]):
                     best[row["text"]] = max(value, best.get(row["text"], value))
             kept = nlargest(count, ((value, text) for text, value in best.items()))
-            near[number] = {text: value for value, text in kept}
-    return [list(best) for best in near]
+            nearest[number] = {text: value for value, text in kept}
+    return [list(best) for best in nearest]
 
 
 def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:

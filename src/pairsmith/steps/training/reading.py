@@ -1,4 +1,4 @@
-"""What trainings read: the splits they take, seeds and questions."""
+"""Reads the data of trainings: the splits that they take, seeds and questions."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace

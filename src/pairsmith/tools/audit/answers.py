@@ -1,4 +1,4 @@
-"""The annotators' answers, in a file that grows by a line an answer and survives a kill at any moment."""
+"""The annotators' answers, appended line by line to a file that survives a kill at any moment."""
 
 import json
 import os

@@ -175,9 +175,9 @@ def serve(
 
         def finished() -> Mapping[str, Any]:
             with writing:
-                told = finish()
+                ending = finish()
             server.should_exit = True
-            return told
+            return ending
 
         app = make_app(AnnotationSession(audit, answers, settings.annotator, settings.seed, token, finished))
         server = uvicorn.Server(

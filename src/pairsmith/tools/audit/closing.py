@@ -1,4 +1,4 @@
-"""What an annotator is told at the end: how their labels agree, and what was written where."""
+"""The messages at the end of an audit: how the annotators' labels agree, and what was written where."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,23 +46,23 @@ def _counts(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> Sequence[str]:
     """For each annotator how many rows they labelled, and how many as the data do."""
     sentences = []
     for name, labels in said.items():
-        told = f"{name} labelled {len(labels)} of {len(audit.rows)} rows"
+        sentence = f"{name} labelled {len(labels)} of {len(audit.rows)} rows"
         compared = [row for row in audit.rows if row.id in labels and row.label in audit.labels]
         if compared:
             same = sum(labels[row.id] == row.label for row in compared)
             share = 100 * same / len(compared)
-            told += f", and gave {same} of {len(compared)} ({share:.0f} %) the label in the data"
-        sentences.append(f"{told}.")
+            sentence += f", and gave {same} of {len(compared)} ({share:.0f} %) the label in the data"
+        sentences.append(f"{sentence}.")
     return sentences or ["Nobody has labelled a row yet."]
 
 
 def _agreement(results: Mapping[str, Any]) -> Sequence[str]:
     """How far several annotators agree beyond chance; nothing about one alone."""
     coefficients = results["agreement"]
-    told = [f"Cohen's kappa of {pair}: {_figure(value)}." for pair, value in coefficients["cohen"].items()]
+    lines = [f"Cohen's kappa of {pair}: {_figure(value)}." for pair, value in coefficients["cohen"].items()]
     if len(results["labelled"]) > 1:
-        told.append(f"Krippendorff's alpha of all annotators: {_figure(coefficients['krippendorff'])}.")
-    return [*told, "1 is full agreement, 0 no more than by chance."] if told else told
+        lines.append(f"Krippendorff's alpha of all annotators: {_figure(coefficients['krippendorff'])}.")
+    return [*lines, "1 is full agreement, 0 no more than by chance."] if lines else lines
 
 
 def _figure(value: float | None) -> str:

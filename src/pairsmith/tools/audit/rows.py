@@ -43,7 +43,7 @@ _QUESTIONS = {
 class AuditRow:
     """A row to be labelled, with its texts by column name.
 
-    ``label`` is the label in the data, never shown; empty if there is none that people could give too.
+    ``label`` is the label in the data, never shown; empty for none, and for a score that people cannot give.
     """
 
     id: str

@@ -61,7 +61,7 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
     """Turn the client's exceptions into one-line messages without the token."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    def told(text: str) -> str:
+    def without_token(text: str) -> str:
         return redacted(text.replace(token, "***"))
 
     try:
@@ -72,7 +72,7 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
         raise SettingsError("HF_HUB_OFFLINE is set, so nothing can be sent; unset it") from None
     except HfHubHTTPError as error:
         code, repo = error.response.status_code, settings.repo
-        said = told(first_line(Exception(error.server_message or error)))
+        said = without_token(first_line(Exception(error.server_message or error)))
         if code == 401:
             raise SettingsError(f"the Hub does not accept the token; {_TOKEN}") from None
         if code == 403:
@@ -84,7 +84,7 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
             raise SettingsError(f"the Hub rejected the upload to {repo} (status {code}: {said})") from None
         raise RemoteError(f"the Hub failed (status {code}: {said}); try again later") from None
     except ValueError as error:  # names and cards that the Hub does not allow
-        raise SettingsError(told(first_line(error))) from None
+        raise SettingsError(without_token(first_line(error))) from None
     except Exception as error:  # each transport raises its own types for a failed connection
-        why = told(first_line(error))
+        why = without_token(first_line(error))
         raise RemoteError(f"the Hub ({endpoint()}) cannot be reached: {why}; check the connection") from None

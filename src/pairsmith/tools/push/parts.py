@@ -85,11 +85,11 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Fil
         )
     record = json.loads((folder / MANIFEST).read_bytes())
     names = Names(folder, record)
-    told = names.values(record)
-    described = describe(Manifest.model_validate(told), schemas_of(opened), repo=repo, endpoint=endpoint)
+    manifest = names.values(record)
+    described = describe(Manifest.model_validate(manifest), schemas_of(opened), repo=repo, endpoint=endpoint)
     return {
         CARD: names.text(_card(folder / CARD)).encode(),
-        MANIFEST: _json(told),
+        MANIFEST: _json(manifest),
         CROISSANT: as_json(described),
         **{path: folder / path for path in sorted(hashes)},
     }
@@ -132,8 +132,8 @@ def _cleaned(file: Path, names: Names) -> FileContent:
             values = json.loads(file.read_bytes())
         except ValueError:
             return file
-        told = Names(file.parent, values).values(names.values(values))
-        return _json(told) if told != values else file
+        named = Names(file.parent, values).values(names.values(values))
+        return _json(named) if named != values else file
     return file
 
 

@@ -190,7 +190,7 @@ def _text(x: float | str, y: float | str, anchor: str, text: str) -> Markup:
     return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
 
 
-def _image(parts: Sequence[Markup], height: float, told: str) -> Markup:
-    """The parts as an image; ``told`` says what it shows to those who cannot see it."""
+def _image(parts: Sequence[Markup], height: float, description: str) -> Markup:
+    """The parts as an image; ``description`` says what it shows to those who cannot see it."""
     image = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
-    return image.format(WIDTH, height, shown_text(told, 300), Markup("").join(parts))
+    return image.format(WIDTH, height, shown_text(description, 300), Markup("").join(parts))

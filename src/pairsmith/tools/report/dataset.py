@@ -142,8 +142,8 @@ def lengths(summary: Tally) -> Iterator[Block]:
         caption = f"In the last column are the {number(longer)} longest, too." if longer else ""
         words_in = f"words in {column_words(name)}"
         if counts.min() < most:  # else there is one column, with all of them
-            told = f"Texts by their number of words. {caption}".strip()
-            yield histogram_of(np.minimum(counts, most), words_in, told)
+            caption = f"Texts by their number of words. {caption}".strip()
+            yield histogram_of(np.minimum(counts, most), words_in, caption)
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:

@@ -51,11 +51,11 @@ def similarity_by_label(
         return
     graded = summary.label == "score" and all(isinstance(row["score"], float | None) for row in summary.rows)
     pairs = [(str(row[sides[0]] or ""), str(row[sides[1]] or "")) for row in summary.rows]
-    near = Counter(
+    near_copies = Counter(
         name for name, pair in zip(names, pairs, strict=True) if folded(pair[0]) == folded(pair[1])
     )
     rows = [
-        (shown_text(name, 60), number(count), f"{near[name]:,} ({percent(near[name], count)})")
+        (shown_text(name, 60), number(count), f"{near_copies[name]:,} ({percent(near_copies[name], count)})")
         for name, count in ((name, names.count(name)) for name in sorted_labels(set(names)))
     ]
     yield Table(
@@ -63,8 +63,8 @@ def similarity_by_label(
         rows,
         note="Near-copies differ only in case, spaces and punctuation.",
     )
-    if sum(near.values()) > _MANY * len(names):
-        share = percent(sum(near.values()), len(names))
+    if sum(near_copies.values()) > _MANY * len(names):
+        share = percent(sum(near_copies.values()), len(names))
         warn.append(
             Finding(
                 f"{share} of the pairs are near-copies",
@@ -152,14 +152,14 @@ def single_texts(
     """Whether a simple classifier predicts the labels of unseen texts."""
     text = next((name for name in ("text", *summary.columns) if name in summary.columns), None)
     texts = [str(row[text] or "") for row in summary.rows] if text and summary.label else []
-    told = told_apart(texts, list(names), settings.seed) if texts else None
-    if told is None and not summary.label:
+    separation = told_apart(texts, list(names), settings.seed) if texts else None
+    if separation is None and not summary.label:
         return
-    if told is None:
+    if separation is None:
         yield Note("No two labels have enough rows to compare their texts: it takes 20 of each.")
         return
     yield from giveaway_blocks(texts, names, warn)
-    right, commonest = told
+    right, commonest = separation
     yield Note(
         f"A linear classifier on words predicts the label of {100 * right:.1f} % of unseen texts correctly; "
         f"always predicting the most common label would be right for {100 * commonest:.1f} %."

@@ -66,8 +66,8 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
 
 def model_lead(record: Mapping[str, Any]) -> list[str]:
     """The lines under a model's title: which step trained it, and what came of it on the validation data."""
-    told = [f"A model trained by the step {shown_text(str(record.get('step', '')), 60)}."]
-    return told + [f"{sentence}." for sentence in gains(record)]
+    sentences = [f"A model trained by the step {shown_text(str(record.get('step', '')), 60)}."]
+    return sentences + [f"{sentence}." for sentence in gains(record)]
 
 
 def gains(record: Mapping[str, Any]) -> Iterator[str]:
@@ -132,10 +132,10 @@ def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
     about = results.get("about", {})
     step = str(about.get("step", ""))
     names = {key: model_display_name(str(about[key])) for key in ("model", "data") if about.get(key)}
-    told = shown_text(step or "an evaluation", 60)
-    told += f" of the model {shown_text(names['model'], 100)}" if "model" in names else ""
-    told += f" on {shown_text(names['data'], 100)}" if "data" in names else ""
-    return [f"Measured by {told}.", *([MEANINGS[step]] if step in MEANINGS else []), *_differences(results)]
+    title = shown_text(step or "an evaluation", 60)
+    title += f" of the model {shown_text(names['model'], 100)}" if "model" in names else ""
+    title += f" on {shown_text(names['data'], 100)}" if "data" in names else ""
+    return [f"Measured by {title}.", *([MEANINGS[step]] if step in MEANINGS else []), *_differences(results)]
 
 
 def _differences(results: Mapping[str, Any]) -> Iterator[str]:

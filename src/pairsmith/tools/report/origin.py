@@ -28,10 +28,10 @@ def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
     looked = [_PARTS["label"]] if labelled else []
     looked += [_PARTS["pair"]] if any(set(sides) <= names for sides in PAIRS) else []
     looked += ["how texts begin", *(["whether rows share text with the evaluation data"] if against else [])]
-    told = f"Looked at: {', '.join(looked)}."
+    text = f"Looked at: {', '.join(looked)}."
     if not against:
-        told += " Not looked at: whether rows share text with evaluation data, as none was named (--against)."
-    return f"{told} {_READ.format(what='labels' if labelled else 'rows')}"
+        text += " Not looked at: whether rows share text with evaluation data, as none was named (--against)."
+    return f"{text} {_READ.format(what='labels' if labelled else 'rows')}"
 
 
 def verdict(rows: int, findings: Sequence[Finding]) -> str:
@@ -50,14 +50,14 @@ def _points(count: int) -> str:
 def lead(folder: DatasetFolder) -> list[str]:
     """The lines under the title of a data set's page: what its card says, and how many rows it has."""
     about = folder.manifest.about
-    told = about.description.replace("`", "").strip()
+    description = about.description.replace("`", "").strip()
     splits = folder.split_rows
     counts = f"{folder.rows:,} rows"
     if len(splits) > 1:
         counts += f": {', '.join(f'{rows:,} in {split}' for split, rows in splits.items())}"
     if rejects := folder.manifest.counts.rejects:
         counts += f". {rejects:,} {'other was' if rejects == 1 else 'others were'} not kept"
-    return [*([shown_text(told)] if told else []), f"{counts}."]
+    return [*([shown_text(description)] if description else []), f"{counts}."]
 
 
 def provenance(folder: DatasetFolder) -> Facts:

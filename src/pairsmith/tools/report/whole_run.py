@@ -1,4 +1,4 @@
-"""The page about a recipe's run: what came of it, what each step made, and then each step."""
+"""The page about a recipe's run: its results, what each step made, and a section for each step."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _COUNTS = {"count", "pairs", "queries", "documents", "rows", "trained_on"}
 _OF_LABELS = {"labels", "confusion", "blank", "trained_on", "largest"}
 """Figures of a classifier that say less than its accuracy and F1."""
 _MOST_FIGURES = 4
-_TOLD = 2_000
+_LONGEST = 2_000
 """Characters of a recipe's description that are shown."""
 
 
@@ -52,9 +52,9 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
         sections.append(PageSection(step.name, _introduction(step), level=2))
         sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
-    told = " ".join(str(record.get("description", "")).split())
+    description = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
-    lead = [*([shown_text(told, _TOLD)] if told else []), f"{count}, {total} in all."]
+    lead = [*([shown_text(description, _LONGEST)] if description else []), f"{count}, {total} in all."]
     verdict = "Nothing was found that speaks against what the steps made."
     if warn:
         verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")
@@ -183,8 +183,8 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
     ]
     rows = []
     for name in names:
-        told = [shown_text(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
-        rows.append((name, *told, *(_with_interval(*figures[name][figure]) for figure in shared)))
+        compared = [shown_text(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
+        rows.append((name, *compared, *(_with_interval(*figures[name][figure]) for figure in shared)))
     head = ["step", *sides, *shared]
     yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Side by side: {kind}")
     if kind in MEANINGS:
