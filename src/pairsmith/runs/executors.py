@@ -22,7 +22,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_files import work_as
-from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
+from pairsmith.runs.work import (
+    Advance,
+    Done,
+    Load,
+    LostItem,
+    R,
+    Say,
+    W,
+    Waiting,
+    Work,
+    Worker,
+    work_through,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -83,53 +95,19 @@ def run_processes(
     waiting = Waiting(items, workers)
     if not waiting.workers:
         return
-    pool = _Pool(load, waiting.workers)
+    pool = _Pool(load, waiting.workers, say)
     try:
-        while True:
-            for worker in pool.idle():
-                if work := waiting.take():
-                    pool.give(worker, *work)
-            if not pool.busy and waiting.is_empty():
-                return
-            for worker, (kind, value) in pool.messages():
-                if kind == "advance":
-                    worker.units += value
-                    advance(value)
-                elif kind == "done":
-                    item = worker.item
-                    worker.number, worker.item, worker.units = None, None, 0
-                    yield Done(item, value)
-                elif kind == "error":
-                    raise value
-                elif kind == "crash":
-                    raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{value}")
-                elif worker.number is None and not worker.ready:
-                    pool.remove(worker)
-                    if not pool.workers:
-                        raise WorkerError(f"workers exited before they were ready ({value}); see --workers")
-                    remaining = f"{len(pool.workers)} are left"
-                    say(f"worker {worker.index} ended while loading ({value}); {remaining}")
-                else:
-                    advance(-worker.units)  # what it had done of its item is done again
-                    say(f"worker {worker.index} ended ({value}); another one takes its place")
-                    pool.replace(worker)
-                    if worker.number is not None and not waiting.put_back(worker.number, worker.item):
-                        yield LostItem(worker.item, value)
+        yield from work_through(pool, waiting, advance)
     finally:
         pool.close()
 
 
-@dataclass
-class _Worker:
-    """A process, our end of its pipe, and its current item with its number and finished units."""
+@dataclass(eq=False, kw_only=True)
+class _Process(Worker):
+    """A process, and our end of its pipe."""
 
-    index: int
     process: BaseProcess
     pipe: Connection
-    ready: bool = False
-    number: int | None = None
-    item: Any = None
-    units: int = 0
 
 
 _LARGE = ("torch", "transformers", "sentence_transformers")
@@ -156,50 +134,48 @@ def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
 class _Pool:
     """The processes and their pipes."""
 
-    def __init__(self, load: Load[Any, Any], size: int) -> None:
+    def __init__(self, load: Load[Any, Any], size: int, say: Say) -> None:
         self._load = load
+        self._say = say
         self._context = processes_for(load)
         self._threads = max(1, cores() // size)
         self.workers = [self._start(index) for index in range(size)]
 
-    @property
-    def busy(self) -> bool:
-        """Whether any worker has an item."""
-        return any(worker.number is not None for worker in self.workers)
-
-    def idle(self) -> list[_Worker]:
-        """The workers that wait for an item."""
-        return [worker for worker in self.workers if worker.ready and worker.number is None]
-
-    def give(self, worker: _Worker, number: int, item: Any) -> None:
-        """Send an item; a worker that has just ended is noticed by ``messages``."""
-        worker.number, worker.item, worker.units = number, item, 0
+    def give(self, worker: _Process) -> None:
+        """Send the item; a worker that has just ended is noticed by ``events``."""
         with suppress(OSError):
-            worker.pipe.send(item)
+            worker.pipe.send(worker.item)
 
-    def messages(self) -> Iterator[tuple[_Worker, tuple[str, Any]]]:
-        """Wait for the workers' messages and yield them; ``("ended", how)`` for a process that is gone."""
+    def events(self) -> Iterator[tuple[_Process, str, Any]]:
+        """Wait for the workers' messages; see ``Pool``."""
         by_pipe = {worker.pipe: worker for worker in self.workers}
         for pipe in wait(list(by_pipe)):
             worker = by_pipe[pipe]  # type: ignore[index]  # wait returns what it was given
             try:
-                message = worker.pipe.recv()
+                kind, value = worker.pipe.recv()
             except (EOFError, OSError):
-                message = ("ended", _ended(worker.process))
-            if message[0] == "ready":
+                kind, value = "ended", _ended(worker.process)
+            if kind == "error":
+                raise value
+            if kind == "crash":
+                raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{value}")
+            if kind == "ready":
                 worker.ready = True
             else:
-                yield worker, message
+                yield worker, kind, value
 
-    def remove(self, worker: _Worker) -> None:
-        """Remove a worker that ended."""
+    def replace(self, worker: _Process, how: str) -> None:
+        """Start another process in place of one that ended; not if that was while loading."""
         worker.pipe.close()
         self.workers = [other for other in self.workers if other is not worker]
-
-    def replace(self, worker: _Worker) -> None:
-        """Start another process in place of one that ended."""
-        self.remove(worker)
-        self.workers.append(self._start(worker.index))
+        if worker.ready:
+            self._say(f"worker {worker.index} ended ({how}); another one takes its place")
+            self.workers.append(self._start(worker.index))
+            return
+        if not self.workers:
+            raise WorkerError(f"workers exited before they were ready ({how}); see --workers")
+        remaining = f"{len(self.workers)} are left"
+        self._say(f"worker {worker.index} ended while loading ({how}); {remaining}")
 
     def close(self) -> None:
         """End every process."""
@@ -209,14 +185,14 @@ class _Pool:
             _ended(worker.process)
             worker.pipe.close()
 
-    def _start(self, index: int) -> _Worker:
+    def _start(self, index: int) -> _Process:
         own_end, theirs = self._context.Pipe()
         with _threads(self._threads), ignoring_interrupts():
             arguments = (self._load, index, theirs, dict(os.environ))
             process = self._context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
         theirs.close()
-        return _Worker(index, process, own_end)
+        return _Process(index, process=process, pipe=own_end)
 
 
 def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict[str, str]) -> None:

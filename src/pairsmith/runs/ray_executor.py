@@ -11,11 +11,25 @@ import signal
 import socket
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
-from pairsmith.runs.work import DEATHS, Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
+from pairsmith.runs.work import (
+    DEATHS,
+    Advance,
+    Done,
+    Load,
+    LostItem,
+    R,
+    Say,
+    W,
+    Waiting,
+    Work,
+    Worker,
+    work_through,
+)
 
 _WAIT_SECONDS = 5.0
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
@@ -69,63 +83,83 @@ def run_ray(
     # A client (ray://) reaches the cluster through that address alone.
     through = address if address and address.startswith("ray://") else ray.get_runtime_context().gcs_address
     head = _HOST_AND_PORT.fullmatch(through)
-    from ray.exceptions import RayError, RayTaskError
-
     try:
-        remote = ray.remote(Actor).options(
-            num_cpus=1, num_gpus=1 if ray.cluster_resources().get("GPU") else 0
-        )
-        actors = [remote.remote(load, index, Path.cwd()) for index in range(waiting.workers)]
-        # Maps a promise to its actor and the item's number: None while the actor waits for a core and loads.
-        promises: dict[Any, tuple[int, int | None]] = {
-            actor.ready.remote(): (index, None) for index, actor in enumerate(actors)
-        }
-        running: dict[int, W] = {}
-        lost_loading = 0
-        free: list[int] = []
-        while True:
-            while free and (entry := waiting.take()):
-                index, (place, item) = free.pop(), entry
-                running[place] = item
-                promises[actors[index].do.remote(item)] = index, place
-            if not running and waiting.is_empty():
-                break
-            ready, _ = ray.wait(list(promises), num_returns=1, timeout=_WAIT_SECONDS)
-            if not ready:
-                _check_head(head)
-            for promise in ready:
-                index, number = promises.pop(promise)
-                try:
-                    answer = ray.get(promise)
-                except RayTaskError as error:
-                    if isinstance(error.cause, PairsmithError):
-                        raise error.cause from None
-                    raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{error}") from None
-                except RayError as error:  # the actor, its node or its result is lost
-                    _check_head(head)
-                    how = first_line(error)
-                    ray.kill(actors[index])  # it may be alive if only its result was lost
-                    actors[index] = remote.remote(load, index, Path.cwd())
-                    promises[actors[index].ready.remote()] = index, None
-                    say(f"worker {index} was lost ({how}); another one takes its place")
-                    if number is None:
-                        lost_loading += 1
-                        if lost_loading >= DEATHS * len(actors):
-                            raise WorkerError(f"workers exited before they were ready: {how}") from None
-                    elif not waiting.put_back(number, item := running.pop(number)):
-                        yield LostItem(item, how)
-                    continue
-                free.append(index)
-                if number is None:
-                    lost_loading = 0
-                else:
-                    result, units = answer
-                    advance(units)
-                    yield Done(running.pop(number), result)
-        for actor in actors:
-            ray.kill(actor)
+        pool = _Actors(ray, load, waiting.workers, head, say)
+        yield from work_through(pool, waiting, advance)
+        for worker in pool.workers:
+            ray.kill(worker.actor)
     finally:
         ray.shutdown()
+
+
+@dataclass(eq=False, kw_only=True)
+class _ActorWorker(Worker):
+    """An actor of the cluster; it is not ready while it waits for a core and loads."""
+
+    actor: Any
+
+
+class _Actors:
+    """The actors, and what Ray has promised of each."""
+
+    def __init__(
+        self, ray: Any, load: Load[Any, Any], size: int, head: re.Match[str] | None, say: Say
+    ) -> None:
+        self._ray, self._load, self._head, self._say = ray, load, head, say
+        gpus = 1 if ray.cluster_resources().get("GPU") else 0
+        self._remote = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus)
+        self._lost_loading = 0
+        self._promises: dict[Any, _ActorWorker] = {}
+        self.workers = [self._start(index) for index in range(size)]
+
+    def give(self, worker: _ActorWorker) -> None:
+        """Send the item."""
+        self._promises[worker.actor.do.remote(worker.item)] = worker
+
+    def events(self) -> Iterator[tuple[_ActorWorker, str, Any]]:
+        """Wait for some seconds for a promise that is kept or broken; see ``Pool``."""
+        ready, _ = self._ray.wait(list(self._promises), num_returns=1, timeout=_WAIT_SECONDS)
+        if not ready:
+            _check_head(self._head)
+        for promise in ready:
+            worker = self._promises.pop(promise)
+            answer, how = self._answer(promise)
+            if how:
+                yield worker, "ended", how
+            elif worker.ready:
+                result, units = answer
+                yield worker, "advance", units
+                yield worker, "done", result
+            else:
+                worker.ready, self._lost_loading = True, 0
+
+    def replace(self, worker: _ActorWorker, how: str) -> None:
+        """Start another actor; where there is no room for it, the others go on."""
+        self._ray.kill(worker.actor)  # it may be alive if only its result was lost
+        self.workers[worker.index] = self._start(worker.index)
+        self._say(f"worker {worker.index} was lost ({how}); another one takes its place")
+        self._lost_loading += not worker.ready
+        if self._lost_loading >= DEATHS * len(self.workers):
+            raise WorkerError(f"workers exited before they were ready: {how}")
+
+    def _start(self, index: int) -> _ActorWorker:
+        worker = _ActorWorker(index, actor=self._remote.remote(self._load, index, Path.cwd()))
+        self._promises[worker.actor.ready.remote()] = worker
+        return worker
+
+    def _answer(self, promise: Any) -> tuple[Any, str]:
+        """What an actor has promised; if it, its node or its result is lost, how."""
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            return self._ray.get(promise), ""
+        except RayTaskError as error:
+            if isinstance(error.cause, PairsmithError):
+                raise error.cause from None
+            raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{error}") from None
+        except RayError as error:
+            _check_head(self._head)
+            return None, first_line(error)
 
 
 def _check_head(head: re.Match[str] | None) -> None:

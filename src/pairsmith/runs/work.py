@@ -1,10 +1,10 @@
 """Types shared by all executors: an item of work, its loader, its result."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -67,3 +67,67 @@ class Waiting(Generic[W]):
         if not self._again and (entry := next(self._items, None)):
             self._again.append(entry)
         return not self._again
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker, which is ready once it has loaded; its current item with its number and finished units."""
+
+    index: int
+    ready: bool = False
+    number: int | None = None
+    item: Any = None
+    units: int = 0
+
+
+V = TypeVar("V", bound=Worker)
+
+
+class Pool(Protocol[V]):
+    """Workers of one kind."""
+
+    @property
+    def workers(self) -> Sequence[V]:
+        """Those there are; at least one."""
+
+    def give(self, worker: V) -> None:
+        """Have a ready worker begin its item."""
+
+    def events(self) -> Iterator[tuple[V, str, Any]]:
+        """Wait for what happens next, and yield it.
+
+        That is ``"advance"`` with a number of units, ``"done"`` with a result, or ``"ended"`` and how, of a
+        worker that is gone. What a worker raised is raised here; a worker that has loaded is made ready.
+        """
+
+    def replace(self, worker: V, how: str) -> None:
+        """Put another worker in place of one that ended, or go on without it, and say so.
+
+        Raises a ``WorkerError`` if too many ended while loading.
+        """
+
+
+def work_through(
+    pool: Pool[V], waiting: Waiting[W], advance: Advance
+) -> Iterator[Done[W, Any] | LostItem[W]]:
+    """Have the workers do all items; yields what becomes of each, in the order in which they finish."""
+    while True:
+        for worker in pool.workers:
+            if worker.ready and worker.number is None and (entry := waiting.take()):
+                worker.number, worker.item = entry
+                pool.give(worker)
+        if all(worker.number is None for worker in pool.workers) and waiting.is_empty():
+            return
+        for worker, event, value in pool.events():
+            number, item = worker.number, worker.item
+            if event == "advance":
+                worker.units += value
+                advance(value)
+            elif event == "done":
+                worker.number, worker.item, worker.units = None, None, 0
+                yield Done(item, value)
+            else:
+                advance(-worker.units)  # what it had done of its item is done again
+                pool.replace(worker, value)
+                if number is not None and not waiting.put_back(number, item):
+                    yield LostItem(item, value)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Any, Self
 
 import pyarrow as pa
@@ -127,23 +128,9 @@ class FolderWriter:
                 "give a larger --shard-size"
             )
         identity = Identity.of(step, settings, inputs, models)
-        journal = Journal(run.out)
-
-        def read(out: Place) -> Manifest:
-            """Read the manifest, and the journal with it, once this process holds the folder."""
-            nonlocal journal
-            journal = Journal.read(out)
-            return read_or_mend(run)
-
-        def extends(earlier: Manifest) -> bool:
-            entries = entries_of(earlier, journal).values()
-            if earlier.step == step and not earlier.complete and not entries and not journal.bad:
-                return not has_parts(run.out)  # nothing would be lost
-            if growth is None or not only_adds(earlier, identity, growth.settings):
-                return False
-            return all(map(growth.holds, entries))
-
-        earlier = claim(run, identity, MANIFEST, read, extends)
+        journal = cache(partial(Journal.read, run.out))  # for the first time when this process has the folder
+        extends = partial(_extends, run, identity, growth, journal)
+        earlier = claim(run, identity, MANIFEST, lambda _: read_or_mend(run), extends)
         if run.fresh:
             earlier = None
         seed: Any = identity.settings.get("seed")
@@ -155,41 +142,51 @@ class FolderWriter:
             asked=asked,
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        if earlier is None:
-            journal.clear()
-            if run.fresh and not run.within:
-                remove_rank_folders(run)
-            writer = cls(run, schema, manifest, {}, journal)
-            # From here on no record lists the old files, whatever happens.
-            writer._begin(manifest)
-            with storage_errors(run.out):
-                (run.out / "README.md").unlink(missing_ok=True)
-        else:
-            if journal.bad and not earlier.complete:
-                lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
-                text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
-                run.tell("damaged", text)
-            entries = entries_of(earlier, journal)
-            if not earlier.complete:
-                try:
-                    check_shard_columns(run.out, entries.values(), schema)
-                except FolderError:
-                    lock.release(run.out)
-                    raise
-            writer = cls(run, schema, earlier, entries, journal)
-            writer._continue(manifest)
-        clear_strays(run.out, writer._entries.values())
-        if not writer.finished:
-            try:
+        try:
+            if earlier is None:
+                writer = cls._started_over(run, schema, manifest)
+            else:
+                writer = cls._resumed(run, schema, manifest, earlier, journal())
+            clear_strays(run.out, writer._entries.values())
+            if not writer.finished:
                 take_over(run, manifest, writer._add_made)
-            except FolderError:
-                lock.release(run.out)
-                raise
+        except FolderError:
+            lock.release(run.out)
+            raise
         run.on_begun()
         if writer.finished:
             lock.release(run.out)
         else:
             log(run.out, "start", step=step, shards=planned, done=len(writer.done), pairsmith=__version__)
+        return writer
+
+    @classmethod
+    def _started_over(cls, run: Run, schema: pa.Schema, manifest: Manifest) -> Self:
+        """Begin without a shard; from the first record on, none lists the old files, whatever happens."""
+        journal = Journal(run.out)
+        journal.clear()
+        if run.fresh and not run.within:
+            remove_rank_folders(run)
+        writer = cls(run, schema, manifest, {}, journal)
+        writer._begin(manifest)
+        with storage_errors(run.out):
+            (run.out / "README.md").unlink(missing_ok=True)
+        return writer
+
+    @classmethod
+    def _resumed(
+        cls, run: Run, schema: pa.Schema, manifest: Manifest, earlier: Manifest, journal: Journal
+    ) -> Self:
+        """Go on from the shards of an earlier run that are intact."""
+        if journal.bad and not earlier.complete:
+            lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
+            text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
+            run.tell("damaged", text)
+        entries = entries_of(earlier, journal)
+        if not earlier.complete:
+            check_shard_columns(run.out, entries.values(), schema)
+        writer = cls(run, schema, earlier, entries, journal)
+        writer._continue(manifest)
         return writer
 
     @property
@@ -354,6 +351,18 @@ class FolderWriter:
         listed = self._journal.entries
         self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])
         self._begin(manifest)
+
+
+def _extends(
+    run: Run, identity: Identity, growth: Growth | None, journal: Callable[[], Journal], earlier: Manifest
+) -> bool:
+    """Whether the work to be done includes all that an earlier run of other work has left in the folder."""
+    entries = entries_of(earlier, journal()).values()
+    if earlier.step == identity.step and not earlier.complete and not entries and not journal().bad:
+        return not has_parts(run.out)  # nothing would be lost
+    if growth is None or not only_adds(earlier, identity, growth.settings):
+        return False
+    return all(map(growth.holds, entries))
 
 
 def _check_schema(name: str, table: pa.Table, schema: pa.Schema) -> None:

@@ -245,33 +245,47 @@ def _copy_of_weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSetup:
+    """What the library's trainer does in one training.
+
+    Attributes:
+        steps: number of steps.
+        rate: the highest learning rate, reached after the warm-up.
+        metric: name of the figure that chooses the best step; ``measure``: computes it, None if nothing can.
+        make_arguments: the library's class of the trainer's arguments, with what this training adds to them.
+        make_trainer: the library's trainer, likewise.
+        workers: number of processes that prepare batches, 0 for none besides this one.
+        keep_end: whether the result stays in a checkpoint of the last step.
+    """
+
+    steps: int
+    rate: float
+    metric: str
+    measure: ValidationMeasure | None
+    make_arguments: Callable[..., Any]
+    make_trainer: Callable[..., Any]
+    workers: int = 0
+    keep_end: bool = False
+
+
 def train_to_best_step(
     model: nn.Module,
     options: TrainingOptions,
+    setup: TrainerSetup,
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
-    *,
-    steps: int,
-    rate: float,
-    metric: str,
-    measure: ValidationMeasure | None,
-    make_arguments: Callable[..., Any],
-    make_trainer: Callable[..., Any],
-    workers: int = 0,
-    keep_end: bool = False,
 ) -> TrainingHistory:
     """Train ``model`` in place, and leave it with the weights of its best step, in evaluation mode.
 
-    The learning rate rises linearly over the warm-up to ``rate`` and falls linearly to 0. ``measure`` is
-    called every ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the
-    earliest if several are equal, or the last if there is none. The untrained model is evaluated too, but
-    kept only with ``keep_base``. The training resumes from the latest checkpoint, and ends with the same
-    weights. With ``keep_end``, its result stays in a checkpoint of the last step. ``workers`` is the
-    number of processes that prepare batches, 0 for none besides this one. ``make_trainer`` and
-    ``make_arguments`` are the library's classes, with what this training adds to their arguments. Started by
+    The learning rate rises linearly over the warm-up and falls linearly to 0. The model is measured every
+    ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the earliest if
+    several are equal, or the last if there is none. The untrained model is measured too, but kept only with
+    ``keep_base``. The training resumes from the latest checkpoint, and ends with the same weights. Started by
     torchrun, each process computes its part of every batch.
     """
+    steps = setup.steps
     if steps < FEW_STEPS and not options.steps_are_chosen:  # else they are few on purpose
         times = "step" if steps == 1 else "steps"
         progress.say(
@@ -279,46 +293,54 @@ def train_to_best_step(
             "smaller --batch-size or more --epochs"
         )
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
-        evaluate = partial(as_usual, measure) if measure else None
-        callback = BestStepCallback(model, metric, evaluate, steps, options, progress, bar, checkpoints)
+        evaluate = partial(as_usual, setup.measure) if setup.measure else None
+        callback = BestStepCallback(model, setup.metric, evaluate, steps, options, progress, bar, checkpoints)
 
         def make(folder: Path) -> Any:
-            arguments = make_arguments(
-                output_dir=str(folder),
-                max_steps=steps,
-                per_device_train_batch_size=callback.processes.part_of(options.batch_size),
-                **callback.processes.arguments(device),
-                learning_rate=rate,
-                weight_decay=options.weight_decay,
-                lr_scheduler_type="linear",
-                # The first step of a warm-up has the rate 0: of a single step nothing would be learned.
-                warmup_steps=min(math.ceil(options.warmup * steps), steps - 1),
-                seed=options.seed,
-                use_cpu=device == "cpu",
-                bf16=pick_dtype(options.dtype, device) == "bfloat16",
-                # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
-                dataloader_pin_memory=device == "cuda",
-                dataloader_num_workers=workers,
-                # Forked, they have the examples without being sent them.
-                dataloader_multiprocessing_context="fork" if workers else None,
-                save_strategy="steps" if checkpoints else "no",
-                save_steps=options.checkpoint_steps,
-                save_total_limit=2,
-                eval_strategy="no",
-                logging_strategy="steps" if options.tensorboard else "no",
-                logging_steps=steps_between(steps),
-                report_to="none",
-                disable_tqdm=True,
+            saving = {"output_dir": str(folder), "save_strategy": "steps" if checkpoints else "no"}
+            arguments = setup.make_arguments(
+                **saving, **_trainer_arguments(options, setup, device, callback.processes)
             )
             # With several GPUs the library would give each a batch, which multiplies the batch size.
             arguments._n_gpu = min(1, arguments.n_gpu)
-            trainer = make_trainer(model=model, args=arguments, callbacks=[callback])
+            trainer = setup.make_trainer(model=model, args=arguments, callbacks=[callback])
             trainer.remove_callback(PrinterCallback)
             return trainer
 
-        callback.run(make, keep_end)
+        callback.run(make, setup.keep_end)
     model.eval()
     return callback.training
+
+
+def _trainer_arguments(
+    options: TrainingOptions, setup: TrainerSetup, device: str, processes: Processes
+) -> dict[str, Any]:
+    """The arguments of the library's trainer, besides where it saves checkpoints."""
+    return {
+        "max_steps": setup.steps,
+        "per_device_train_batch_size": processes.part_of(options.batch_size),
+        **processes.arguments(device),
+        "learning_rate": setup.rate,
+        "weight_decay": options.weight_decay,
+        "lr_scheduler_type": "linear",
+        # The first step of a warm-up has the rate 0: of a single step nothing would be learned.
+        "warmup_steps": min(math.ceil(options.warmup * setup.steps), setup.steps - 1),
+        "seed": options.seed,
+        "use_cpu": device == "cpu",
+        "bf16": pick_dtype(options.dtype, device) == "bfloat16",
+        # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
+        "dataloader_pin_memory": device == "cuda",
+        "dataloader_num_workers": setup.workers,
+        # Forked, they have the examples without being sent them.
+        "dataloader_multiprocessing_context": "fork" if setup.workers else None,
+        "save_steps": options.checkpoint_steps,
+        "save_total_limit": 2,
+        "eval_strategy": "no",
+        "logging_strategy": "steps" if options.tensorboard else "no",
+        "logging_steps": steps_between(setup.steps),
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from transformers import Trainer, TrainingArguments
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import TrainingHistory, ValidationMeasure, train_to_best_step
+from pairsmith.training.best_step import TrainerSetup, TrainingHistory, ValidationMeasure, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.options import FitOptions
 from pairsmith.training.quick import set_attention_dropout
@@ -167,12 +167,7 @@ def _fit(
 
     count = steps * options.batch_size
     rows = EpochRows(task.examples, count, task.make_row, task.order or shuffled, options.seed)
-    return train_to_best_step(
-        model,
-        options,
-        pick_device(options.device),
-        progress,
-        checkpoints,
+    setup = TrainerSetup(
         steps=steps,
         rate=rate,
         metric=task.metric,
@@ -183,3 +178,4 @@ def _fit(
         # With several learning rates the result of each is kept until the best one is saved.
         keep_end=len(options.learning_rate) > 1,
     )
+    return train_to_best_step(model, options, setup, pick_device(options.device), progress, checkpoints)

@@ -23,7 +23,7 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, save_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_trained_on
-from pairsmith.training.best_step import TrainingHistory, train_to_best_step
+from pairsmith.training.best_step import TrainerSetup, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.quick import set_attention_dropout
 
@@ -59,12 +59,7 @@ def train_encoder_on(
     distinct = options.objective in IN_BATCH
     sampler = BatchSamplers.NO_DUPLICATES if distinct else BatchSamplers.BATCH_SAMPLER
     loss = loss_of(encoder, options.objective, options.scale)
-    return train_to_best_step(
-        encoder,
-        options,
-        encoder.device.type,
-        shown,
-        checkpoints,
+    setup = TrainerSetup(
         steps=total_steps(rows.num_rows, options),
         rate=options.learning_rate,
         metric="spearman",
@@ -72,6 +67,7 @@ def train_encoder_on(
         make_arguments=partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
         make_trainer=partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
     )
+    return train_to_best_step(encoder, options, setup, encoder.device.type, shown, checkpoints)
 
 
 def total_steps(rows: int, options: EncoderOptions) -> int:

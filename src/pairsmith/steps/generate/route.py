@@ -3,6 +3,7 @@
 inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -68,12 +69,10 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     settings = settings.model_copy(update={"shard_size": shard_size})
     shards = shards_of(settings, decoding, shard_size)
     if settings.preview:
-        model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-        examples = first_shard_inputs(shards, settings.preview)
-        run.progress.result(preview(task, model, examples, decoding, settings.seed))
+        run.progress.result(_preview(task, shards, decoding, settings))
         return None
-    remote = is_remote(settings.model)
-    revision = remote_revision(settings.model) if remote else model_revision(settings.model)
+    revision_of = remote_revision if is_remote(settings.model) else model_revision
+    revision = revision_of(settings.model)
     writer = FolderWriter.start(
         run,
         step="generate",
@@ -87,25 +86,49 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    if remote and settings.executor != "ray":  # whose workers may reach what this machine cannot
-        run.progress.say(_about_server(task, settings))
+    _commit_shards(writer, shards, task, settings, revision, run)
+    items = _count(shards)
+    folder = finished(writer, _card(task, settings, decoding, items), run)
+    if run.rank is None:
+        wanted = items * (decoding.per_input if task.kind == "pair" else 1)
+        for line in closing_lines(folder, task, wanted):
+            run.progress.say(line)
+    return folder
 
-    labels = len(task.written_names)
-    items = sum(len(shard.items) for shard in shards)
+
+def _preview(task: TaskSpec, shards: Sequence[Shard], decoding: Decoding, settings: GenerateSettings) -> str:
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    examples = first_shard_inputs(shards, settings.preview)
+    return preview(task, model, examples, decoding, settings.seed)
+
+
+def _commit_shards(
+    writer: FolderWriter,
+    shards: Sequence[Shard],
+    task: TaskSpec,
+    settings: GenerateSettings,
+    revision: str,
+    run: Run,
+) -> None:
+    """Have workers make the shards that are left, with the model of this ``revision``, and commit each."""
     left = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
     # The tables of an earlier run for part of a shard are read when its turn comes.
     todo = (replace(shard, earlier=_earlier(writer, shard)) for shard in left)
-    if left and not remote:
-        say_loading(run, settings.model)
+    cache = None
+    if not is_remote(settings.model):
+        if left:
+            say_loading(run, settings.model)
+    elif settings.executor != "ray":  # whose workers may reach what this machine cannot
+        run.progress.say(_about_server(task, settings))
+        cache = str(run.out / ANSWERS_CACHE) if isinstance(run.out, Path) else None
+    load = partial(load_worker, task, _for_workers(settings), revision, cache)
+    labels = len(task.written_names)
     lost: list[LostItem[Shard]] = []
     shown = ExamplePrinter(task, run.progress)
-    where = ExecutorChoice.of(settings)
-    with run.progress.task("generate", items * labels, "prompts") as bar:
-        bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
+    with run.progress.task("generate", _count(shards) * labels, "prompts") as bar:
+        bar.skip((_count(shards) - _count(left)) * labels)
         bar.note = _saved(writer)
-        keeps = remote and settings.executor != "ray" and isinstance(run.out, Path)
-        cache = str(run.out / ANSWERS_CACHE) if keeps else None
-        load = partial(load_worker, task, _for_workers(settings), revision, cache)
+        where = ExecutorChoice.of(settings)
         for outcome in execute(load, todo, bar.advance, where, partial(run.tell, "worker")):
             if isinstance(outcome, LostItem):
                 lost.append(outcome)
@@ -115,19 +138,22 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             shown.show(rows)
             bar.note = _saved(writer)
     if lost:
-        names = ", ".join(str(lost_item.item.number) for lost_item in lost)
-        which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
-        raise WorkerError(
-            f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved "
-            f"in {run.out}\nrun the same command again to try once more, with fewer --workers or --rows if "
-            "memory ran out"
-        )
-    folder = finished(writer, _card(task, settings, decoding, items), run)
-    if run.rank is None:
-        wanted = items * (decoding.per_input if task.kind == "pair" else 1)
-        for line in closing_lines(folder, task, wanted):
-            run.progress.say(line)
-    return folder
+        raise _given_up(lost, run)
+
+
+def _count(shards: Sequence[Shard]) -> int:
+    """The number of items in the shards."""
+    return sum(len(shard.items) for shard in shards)
+
+
+def _given_up(lost: Sequence[LostItem[Shard]], run: Run) -> WorkerError:
+    names = ", ".join(str(lost_item.item.number) for lost_item in lost)
+    which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
+    return WorkerError(
+        f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved "
+        f"in {run.out}\nrun the same command again to try once more, with fewer --workers or --rows if "
+        "memory ran out"
+    )
 
 
 def _saved(writer: FolderWriter) -> str:

@@ -5,7 +5,7 @@ nearest query of the evaluation -> scores of a judge, if there is one -> near-co
 out -> rows
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from pairsmith.core.citations import PROMPTAGATOR
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
-from pairsmith.data.documents import Document
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
@@ -42,7 +41,7 @@ from pairsmith.steps.mine.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
-from pairsmith.steps.retrieval.query_rows import ChunkTexts, read_evaluation
+from pairsmith.steps.retrieval.query_rows import ChunkTexts, Evaluation, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
@@ -79,14 +78,8 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     source = to_train_on(settings.queries, "filtered", run.progress.say)
     query_source = QuerySource.find(source)
     evaluation = read_evaluation(settings)
-    inputs = {
-        name: hashes(name, given)
-        for name, given in (
-            ("queries", [source]),
-            ("corpus", settings.corpus),
-            ("evaluation", evaluation.sources),
-        )
-    }
+    sources = {"queries": [source], "corpus": settings.corpus, "evaluation": evaluation.sources}
+    inputs = {name: hashes(name, listed) for name, listed in sources.items()}
     revision = model_revision(settings.encoder)
     judge = model_revision(settings.judge) if settings.judge else ""
     writer = FolderWriter.start(
@@ -107,66 +100,62 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
             return scratch.enter_context(scratch_file(run.out, name))
 
         written = query_source.mapped(file("rows"))
-        sides: dict[str, tuple[Callable[[], Iterator[Document]], bool]] = {
-            "queries": (written.distinct, True),
-            "corpus": (texts.documents, False),
-            "evaluation": (evaluation.distinct, True),
-        }
-        columns = {"corpus": settings.corpus_column, "evaluation": settings.evaluation_column}
         folders = {
-            name: encode_corpus(
-                ReadCorpus(
-                    "inputs" if are_queries else "outputs",
-                    [],
-                    columns.get(name),
-                    None,
-                    inputs[name],
-                    title={"corpus": "chunks", "evaluation": "the evaluation"}.get(name, name),
-                    read=read,
-                ),
-                settings.encoding(),
-                revision,
-                run.part(name),
-            )
-            for name, (read, are_queries) in sides.items()
-            if name != "evaluation" or len(evaluation)
+            name: encode_corpus(corpus, settings.encoding(), revision, run.part(name))
+            for name, corpus in _to_encode(written, texts, evaluation, inputs, settings).items()
         }
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
-        vectors = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
-        rows = _Rows.of(written, texts, vectors["queries"], vectors["corpus"], settings)
-        ranked = _search(rows, vectors, folders, settings, run.part("search"))
-        verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
-        if settings.judge:
-            scores = judge_queries(
-                QueriesWithChunks(written, rows.own, vectors["corpus"], folders["corpus"]),
-                np.flatnonzero(verdicts.kept),
-                settings,
-                judge,
-                {name: folder.manifest.fingerprint for name, folder in folders.items()},
-                run.part("scores"),
-                file("texts"),
-            )
-            warn_of_equal_scores(scores[np.isfinite(scores)], "queries", run.progress.say)
-            leave_out_by_score(verdicts, scores, settings)
-            ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
-        leave_out_copies(verdicts, rows.query, vectors["queries"], written, settings)
-        consistent = sum(verdict.filter in (NO_FILTER, "judge", DUPLICATE) for verdict in verdicts)
-        held = None
-        if settings.held_back:
-            held = held_back(rows.chunk, verdicts.kept, settings.held_back)
-            leave_out_near_test(verdicts, rows.query, vectors["queries"], held, settings)
+        sides = {name: _Side(folder, KeyedVectors.of(folder, file(name))) for name, folder in folders.items()}
+        rows = _Rows.of(written, texts, sides, settings)
+        ranked = _search(rows, sides, settings, run.part("search"))
+        decision = _decide(rows, ranked, sides, written, evaluation, judge, settings, run)
         for number in range(-(-len(written) // SHARD_ROWS)):
             if not writer.is_done(number):
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
-                writer.commit(number, *_shard(written, ranked, verdicts, part, held))
-    _tell(verdicts, consistent, held, settings.held_back, run)
-    card = _card(settings, query_source.rows, len(vectors["corpus"]), len(evaluation))
+                writer.commit(number, *_shard(written, decision, part))
+    _tell(decision, settings.held_back, run)
+    card = _card(settings, query_source.rows, len(sides["corpus"].vectors), len(evaluation))
     return finished(writer, card, run)
 
 
 FEW_HELD_BACK = 50
 """Fewer queries to measure with are warned of; of 50 an nDCG has an interval of some 20 points."""
+
+
+def _to_encode(
+    written: WrittenQueries,
+    texts: ChunkTexts,
+    evaluation: Evaluation,
+    inputs: Mapping[str, Mapping[str, str]],
+    settings: FilterQueriesSettings,
+) -> dict[str, ReadCorpus]:
+    """The texts of each side, by the subfolder of their vectors; ``inputs`` are hashes of their sources."""
+    sides = {
+        "queries": ReadCorpus(
+            "inputs", [], None, None, inputs["queries"], title="queries", read=written.distinct
+        ),
+        "corpus": ReadCorpus(
+            *("outputs", [], settings.corpus_column, None, inputs["corpus"]),
+            title="chunks",
+            read=texts.documents,
+        ),
+    }
+    if len(evaluation):
+        sides["evaluation"] = ReadCorpus(
+            *("inputs", [], settings.evaluation_column, None, inputs["evaluation"]),
+            title="the evaluation",
+            read=evaluation.distinct,
+        )
+    return sides
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The folder with the vectors of the queries, the chunks or the evaluation; and these by text."""
+
+    folder: DatasetFolder
+    vectors: KeyedVectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,19 +174,18 @@ class _Rows:
         cls,
         written: WrittenQueries,
         texts: ChunkTexts,
-        queries: KeyedVectors,
-        corpus: KeyedVectors,
+        sides: Mapping[str, _Side],
         settings: FilterQueriesSettings,
     ) -> "_Rows":
         """Look up the vectors; at least one row has both."""
         chunk = texts.of_chunks(written)
-        own = corpus.numbers(chunk)
+        own = sides["corpus"].vectors.numbers(chunk)
         if (own < 0).all():
             raise InputError(
                 f"{settings.queries}: none of the texts that its queries were written for is in "
                 f"{', '.join(settings.corpus)}; give the folder of the chunks that they were written for"
             )
-        return cls(queries.numbers(written.keys), own, chunk)
+        return cls(sides["queries"].vectors.numbers(written.keys), own, chunk)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -205,13 +193,7 @@ class _Rows:
         return (self.query >= 0) & (self.own >= 0)
 
 
-def _search(
-    rows: _Rows,
-    vectors: dict[str, KeyedVectors],
-    folders: dict[str, DatasetFolder],
-    settings: FilterQueriesSettings,
-    run: Run,
-) -> pa.Table:
+def _search(rows: _Rows, sides: Mapping[str, _Side], settings: FilterQueriesSettings, run: Run) -> pa.Table:
     """The ranks and cosines of all rows, as ``_SEARCHED``; blocks of queries are saved one by one."""
     count = len(rows.query)
     writer = start_part(
@@ -219,11 +201,11 @@ def _search(
         step="search",
         schema=_SEARCHED,
         settings={"within": settings.within},
-        inputs={name: folder.manifest.fingerprint for name, folder in folders.items()},
+        inputs=_fingerprints(sides),
         models={},
         planned=-(-count // SEARCH_ROWS),
     )
-    every = {name: keyed_vectors.every() for name, keyed_vectors in vectors.items() if len(keyed_vectors)}
+    every = {name: side.vectors.every() for name, side in sides.items() if len(side.vectors)}
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -247,6 +229,64 @@ def _search(
     return writer.folder().table()
 
 
+def _fingerprints(sides: Mapping[str, _Side]) -> dict[str, str]:
+    return {name: side.folder.manifest.fingerprint for name, side in sides.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """Which of n queries are kept.
+
+    Attributes:
+        verdicts: on each query.
+        consistent: number of queries that led back to their chunks.
+        held: which are held back to measure with, ``(n,)``; None if none should be.
+        ranked: the rank and cosine of each query, as ``_SEARCHED``, and the judge's score, if there is one.
+    """
+
+    verdicts: Verdicts
+    consistent: int
+    held: NDArray[np.bool_] | None
+    ranked: pa.Table
+
+
+def _decide(
+    rows: _Rows,
+    ranked: pa.Table,
+    sides: Mapping[str, _Side],
+    written: WrittenQueries,
+    evaluation: Evaluation,
+    judge: str,
+    settings: FilterQueriesSettings,
+    run: Run,
+) -> _Decision:
+    """Leave out queries by rank, by the score of the judge, whose revision is ``judge``, and as copies."""
+    queries = sides["queries"].vectors
+    verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
+    if settings.judge:
+        corpus = sides["corpus"]
+        with scratch_file(run.out, "texts") as file:
+            scores = judge_queries(
+                QueriesWithChunks(written, rows.own, corpus.vectors, corpus.folder),
+                np.flatnonzero(verdicts.kept),
+                settings,
+                judge,
+                _fingerprints(sides),
+                run.part("scores"),
+                file,
+            )
+        warn_of_equal_scores(scores[np.isfinite(scores)], "queries", run.progress.say)
+        leave_out_by_score(verdicts, scores, settings)
+        ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
+    leave_out_copies(verdicts, rows.query, queries, written, settings)
+    consistent = sum(verdict.filter in (NO_FILTER, "judge", DUPLICATE) for verdict in verdicts)
+    if not settings.held_back:
+        return _Decision(verdicts, consistent, None, ranked)
+    held = held_back(rows.chunk, verdicts.kept, settings.held_back)
+    leave_out_near_test(verdicts, rows.query, queries, held, settings)
+    return _Decision(verdicts, consistent, held, ranked)
+
+
 def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
     """Which rows are held back, ``(n,)``: all queries of a share of the chunks, at random.
 
@@ -264,17 +304,11 @@ def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray
     return np.isin(chunk, order[: min(max(below, 1), most)])
 
 
-def _shard(
-    written: WrittenQueries,
-    ranked: pa.Table,
-    verdicts: Verdicts,
-    part: slice,
-    held: NDArray[np.bool_] | None,
-) -> tuple[dict[str, pa.Table], pa.Table]:
+def _shard(written: WrittenQueries, decision: _Decision, part: slice) -> tuple[dict[str, pa.Table], pa.Table]:
     """The rows that are kept of a part of the queries, by split, and the rejects."""
-    some = verdicts[part]
-    size = part.stop - part.start
-    table, numbers = written.rows(part), ranked.slice(part.start, size).drop_columns(["evaluation"])
+    some, held = decision.verdicts[part], decision.held
+    table = written.rows(part)
+    numbers = decision.ranked.slice(part.start, len(some)).drop_columns(["evaluation"])
     for name in numbers.column_names:
         table = table.append_column(name, numbers[name])
     kept = pa.array([verdict.filter == NO_FILTER for verdict in some])
@@ -296,14 +330,13 @@ def _shard(
     return {"train": table.filter(train), "test": table.filter(test)}, to_table(rejects, REJECT)
 
 
-def _tell(
-    verdicts: Verdicts, consistent: int, held: NDArray[np.bool_] | None, share: float, run: Run
-) -> None:
-    """Say how many queries led back to their chunks (``consistent``), and how many of these a judge left out.
+def _tell(decision: _Decision, share: float, run: Run) -> None:
+    """Say how many queries led back to their chunks, and how many of these a judge left out.
 
     Queries that were left out before their chunk's rank mattered are not counted. Few held-back queries, of a
     ``share`` of the chunks, are warned of.
     """
+    verdicts, consistent, held = decision.verdicts, decision.consistent, decision.held
     if held is not None and not held.any():
         run.progress.say(f"no queries are held back: {share:g} of their chunks is none, as there are too few")
     elif held is not None:

@@ -3,7 +3,7 @@
 chunks -> queries, steered away from what is beside them -> rows
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -63,12 +63,7 @@ _FEW_BYTES = 3
 def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     """Write queries for chunks; see ``QueriesSettings``. What is no query, or a copy, becomes a reject."""
     settings = resolve_dtype(settings, run)
-    if is_remote(settings.model):
-        raise SettingsError(
-            f"model {settings.model}: queries needs a model that it can load; give a folder or a Hub id"
-        )
-    if writes_as(settings.model) != "decoder":
-        raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
+    _refuse_other_models(settings)
     models = {"model": model_revision(settings.model)}
     sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
     refuse_sources(
@@ -106,10 +101,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
             f"{unchanged:,} of {count:,} chunks are as in {settings.reuse} and keep their queries"
         )
         left = [number for number in range(-(-count // shard_size)) if not writer.is_done(number)]
-        for shard in record_shards(inputs, shard_size, left):
-            if all(entry.earlier for entry in shard.records):  # which needs no model
-                rows, rejects = merged_rows(shard.records, [], [])
-                writer.commit(shard.number, {"train": rows}, rejects)
+        _commit_unchanged(writer, record_shards(inputs, shard_size, left))
     commit_records(
         writer,
         partial(_load_worker, settings, models),
@@ -125,6 +117,23 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         write_contents(run.out, identity.fingerprint, contents)
     counts = _count_chunks(writer, count, settings.queries, run) if run.rank is None else {}
     return finished(writer, _card(settings, sources, counts), run)
+
+
+def _commit_unchanged(writer: FolderWriter, shards: Iterable[RecordShard[ChunkInput]]) -> None:
+    """Commit those of the shards whose chunks all keep their queries, which needs no model."""
+    for shard in shards:
+        if all(entry.earlier for entry in shard.records):
+            rows, rejects = merged_rows(shard.records, [], [])
+            writer.commit(shard.number, {"train": rows}, rejects)
+
+
+def _refuse_other_models(settings: QueriesSettings) -> None:
+    if is_remote(settings.model):
+        raise SettingsError(
+            f"model {settings.model}: queries needs a model that it can load; give a folder or a Hub id"
+        )
+    if writes_as(settings.model) != "decoder":
+        raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
 
 
 def hardly_known(settings: QueriesSettings) -> str:
