@@ -29,7 +29,7 @@ def names(step, settings):
 
 def test_only_settings_that_were_in_force_are_told():
     assert settings_in_words("generate", GENERATED) == [
-        ("draw from the k likeliest tokens (top k)", "5"),
+        ("draw from the k likeliest tokens (top-k)", "5"),
         ("how a label's prompt is combined with those of its counter-labels (rule)", "self-debiasing"),
         (decay := "strength of self-debiasing against the counter-labels (decay)", "100"),
         (floor := "smallest factor by which self-debiasing multiplies a probability (floor)", "0.01"),
@@ -46,7 +46,7 @@ def test_only_settings_that_were_in_force_are_told():
     ("step", "settings", "told"),
     [
         ("train-encoder", {"objective": "cosine", "scale": 20.0, "centre": False}, ["what is learned (objective)"]),
-        ("train-encoder", {"max_steps": 9, "epochs": 1.0}, ["stop after this many steps, if that is sooner (max steps)"]),
+        ("train-encoder", {"max_steps": 9, "epochs": 1.0}, ["stop after this many steps, if that is sooner (max-steps)"]),
         ("evaluate sts", {"bootstrap": 1000, "layers": None, "suites": []}, ["number of bootstrap resamples for the 95 % interval"]),
         ("mine", {"kind": "pairs", "style": 0.5, "window": 150, "index": None, "recall": 0.95}, ["what a pair consists of (kind)"]),
         ("filter-queries", {"threshold": 0.5}, ["keep a query if the judge's score of it and its chunk is at least this (threshold)"]),

@@ -116,9 +116,7 @@ def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     """Encode a sample of the texts."""
     texts = _read(settings).texts
     count = counted(settings.data, before, len(texts))
-    return extrapolated(
-        partial(load_text_encoder, settings), texts, count, lambda text: len(text) + 80, most=512
-    )
+    return extrapolated(partial(load_text_encoder, settings), texts, count, lambda text: len(text) + 80)
 
 
 evaluate_classification = Evaluation("evaluate classification", _read, _compute, classification_table, _plan)

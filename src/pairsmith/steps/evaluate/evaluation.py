@@ -21,6 +21,8 @@ S = TypeVar("S", bound=Settings)
 D = TypeVar("D")
 T = TypeVar("T")
 
+CALIBRATION_ITEMS = 512
+
 
 def _hash_of_data(settings: Any, _: object) -> Mapping[str, str]:
     return {"data": hash_source(settings.data)}
@@ -79,7 +81,7 @@ def extrapolated(
     size: int | Callable[[T], int],
     *,
     seconds: float = 0.0,
-    most: int = 512,
+    most: int = CALIBRATION_ITEMS,
     few: int = 8,
 ) -> Estimate:
     """The estimate for an evaluation of ``count`` items, of which about ``most`` of ``items`` are timed.

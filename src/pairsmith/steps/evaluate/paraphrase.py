@@ -28,7 +28,7 @@ from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, over_splits, with_interval
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import counted, has_no_sample
 from pairsmith.steps.shared import load_options, named
 
 
@@ -114,7 +114,7 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
         count = len(pairs)
     judged = 0
     if judgements := settings.judgements:
-        number = 0 if judgements in before else sum(1 for _ in read_pairs(judgements))
+        number = 0 if has_no_sample(judgements, before) else sum(1 for _ in read_pairs(judgements))
         judged = counted(judgements, before, number)
     begun = time.monotonic()
     encoder = load_token_encoder(settings.model, **load_options(settings))

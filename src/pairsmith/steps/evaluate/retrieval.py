@@ -17,7 +17,7 @@ from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.evaluate.evaluation import extrapolated
+from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
 from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import (
@@ -188,7 +188,7 @@ def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> 
         return texts, len(texts), len(data.queries)
     if not settings.corpus:
         return [_STAND_IN], 0, 0
-    texts, text_count = first_passages(settings.corpus, before, 512)
+    texts, text_count = first_passages(settings.corpus, before, CALIBRATION_ITEMS)
     queries = dict[str, None]()
     if not has_no_sample(settings.data, before):
         examples = read_query_examples(to_measure_on(settings.data, "measured on"))

@@ -147,7 +147,7 @@ def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
 
 
 def _name(name: str, description: str | None) -> str:
-    """What a setting is, by the beginning of its description, with the setting's own name."""
+    """What a setting is, by the beginning of its description, and its option where that does not name it."""
     own = shown_text(name.replace("_", " "), 100)
     words = re.split(r"(?<!e\.g)[.;]\s|\.$| \[", description or "")[0]
     beginning = words.partition(": ")[0]
@@ -157,7 +157,7 @@ def _name(name: str, description: str | None) -> str:
     if " " not in words:  # a value
         return own
     words = words[0].lower() + words[1:]
-    return words if own in words else f"{words} ({own})"
+    return words if own in words else f"{words} ({name.replace('_', '-')})"
 
 
 def _value(step: str, name: str, value: Any) -> str:
