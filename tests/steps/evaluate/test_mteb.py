@@ -18,8 +18,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.evaluate import mteb as module
-from pairsmith.steps.evaluate.mteb import evaluate_mteb
-from pairsmith.steps.evaluate.plan import plan_evaluate_mteb
+from pairsmith.steps.evaluate.mteb import evaluate_mteb, plan_evaluate_mteb
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings, EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import encoder_of
 

@@ -17,7 +17,6 @@ from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import ner
 from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, questions_of
-from pairsmith.steps.evaluate.plan import plan_evaluate_ner
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
 pytestmark = pytest.mark.slow
@@ -157,7 +156,7 @@ def test_sentences_are_drawn_from_others_that_are_learned_by_heart(student, tmp_
     conll(Path(files[1]), SENTENCES * 2)
     with pytest.raises(FolderError, match="input train"):
         evaluate_ner(some, Run(tmp_path / "out", Silent()))
-    assert plan_evaluate_ner(some, {}).seconds > 0
+    assert evaluate_ner.plan(some, {}).seconds > 0
 
 
 def test_rows_of_tokens_and_tags(tmp_path):
@@ -283,7 +282,7 @@ def test_words_and_tags_have_to_be_as_many(data, tmp_path):
 
 
 def test_a_plan_trains_for_some_epochs(student, data, tiny_bert):
-    estimate = plan_evaluate_ner(settings(student, data), {})
+    estimate = evaluate_ner.plan(settings(student, data), {})
     assert estimate.seconds > 0
     later = planned("evaluate-ner", settings("@later", data), {"@later": estimate}, str(tiny_bert))
     assert later.disk == estimate.disk

@@ -16,7 +16,6 @@ from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import paraphrase
 from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase
-from pairsmith.steps.evaluate.plan import plan_evaluate_paraphrase
 from pairsmith.steps.evaluate.training_splits import training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
@@ -242,7 +241,7 @@ def test_a_plan_scores_some_pairs_and_tunes_for_one_pass(tiny_bert, data):
     settings = EvaluateParaphraseSettings(
         model=str(tiny_bert), data=data, train=data, shots=3, splits=[1], tune=True, device="cpu"
     )
-    estimate = plan_evaluate_paraphrase(settings, {})
+    estimate = evaluate_paraphrase.plan(settings, {})
     assert estimate.seconds > 0
     assert estimate.disk > 4096
     trained = settings.model_copy(update={"model": "@later"})

@@ -17,7 +17,6 @@ from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import qa as module
 from pairsmith.steps.evaluate import results as files
-from pairsmith.steps.evaluate.plan import plan_evaluate_qa
 from pairsmith.steps.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 
@@ -210,7 +209,7 @@ def test_the_settings_reach_the_reader(reader, data, tmp_path, monkeypatch):
     monkeypatch.setattr("pairsmith.models.reader.load_reader", load)
     with pytest.raises(ModelError, match="stop"):
         evaluate_qa(settings(reader, data, dtype="bfloat16", max_length=40), Run(tmp_path / "out", Silent()))
-    assert seen == {"device": "cpu", "dtype": "bfloat16", "max_length": 40}
+    assert seen == {"device": "cpu", "dtype": "bfloat16", "max_length": 40, "fresh_head": False}
 
 
 @pytest.fixture
@@ -222,7 +221,7 @@ def evaluated(reader, data, tmp_path):
 def test_results_that_are_there_are_not_computed_again(
     evaluated, reader, data, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(module, "answer_all", None)
+    monkeypatch.setattr(module, "answerer", None)
     moved = data.rename(tmp_path / "moved.jsonl")
     copied = shutil.copytree(reader, tmp_path / "copied")
     again = evaluate_qa(settings(copied, moved, batch_size=7), Run(evaluated, Progress()))
@@ -360,7 +359,7 @@ def test_the_longest_answer_is_that_of_the_method():
 
 
 def test_a_plan_reads_questions_that_an_earlier_step_will_make(reader, data):
-    there = plan_evaluate_qa(settings(reader, data), {})
+    there = evaluate_qa.plan(settings(reader, data), {})
     sample = pa.Table.from_pylist([json.loads(line) for line in data.read_text().splitlines()])
     before = {"@questions": Estimate(1.0, 1, 1, {"train": 40}, sample=sample)}
     later = planned("evaluate-qa", settings(reader, "@questions"), before)

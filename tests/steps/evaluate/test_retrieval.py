@@ -17,7 +17,7 @@ from pairsmith.metrics.ranking import MEASURES
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.evaluate import kept_search, plan, retrievers
+from pairsmith.steps.evaluate import evaluation, kept_search, retrievers
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, by_bm25, by_vectors, retrieve
@@ -387,7 +387,9 @@ def jsonl(path, rows):
 
 def test_the_plan_counts_what_earlier_steps_will_make_and_what_exists(tmp_path, tiny_bert, monkeypatch):
     ranked = []
-    monkeypatch.setattr(plan, "timed", lambda load, sample: ranked.extend(sample) or (1.0, 1.0, None))
+    monkeypatch.setattr(
+        evaluation, "timed", lambda load, sample, _: ranked.extend(sample) or (1.0, 1.0, None)
+    )
     corpus = jsonl(tmp_path / "corpus.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(30)])
     queries = jsonl(tmp_path / "queries.jsonl", [{"query": f"query {n}", "chunk": "1"} for n in range(5)])
     samples = {

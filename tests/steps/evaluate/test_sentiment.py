@@ -21,7 +21,6 @@ from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import sentiment as module
-from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
 from pairsmith.steps.evaluate.sentiment import accuracies, evaluate_sentiment, judge, of_prompts
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
@@ -66,7 +65,7 @@ def test_accuracies_and_their_standard_error_by_hand():
 
 
 def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_texts(student):
-    judged = judge(settings(student), TEXTS, Silent())
+    judged = judge(settings(student), Silent())(TEXTS)
     assert judged.scores.shape == (6, 3, 2)
     encoder = pairsmith.load_student(student, device="cpu")
 
@@ -128,11 +127,11 @@ def test_a_rationale_answers_the_fifth_question_of_the_side_that_it_takes_the_te
 def test_a_reader_scores_the_tokens_of_a_text_after_each_question(tiny_bert):
     given = settings(str(tiny_bert), method="reader")
     with pytest.raises(ModelError, match="question answering"):
-        judge(given, TEXTS, Silent())
+        judge(given, Silent())(TEXTS)
     reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_reader", lambda *_, **__: reader)
-        judged = judge(given, [*TEXTS, " "], Silent())
+        judged = judge(given, Silent())([*TEXTS, " "])
     question = PROMPTS[4][1].format(item="movie")
     both = reader.tokenizer(question, TEXTS[1], return_tensors="pt")
     of_text = torch.tensor([part == 1 for part in both.sequence_ids(0)])
@@ -153,7 +152,7 @@ def test_as_much_is_read_at_once_as_was_said(student, monkeypatch):
         "token_vectors",
         lambda self, features: read.append(len(features["input_ids"])) or whole(self, features),
     )
-    judge(settings(student, batch_tokens=1), TEXTS, Silent())
+    judge(settings(student, batch_tokens=1), Silent())(TEXTS)
     assert read[-len(TEXTS) :] == [1] * len(TEXTS)
 
 
@@ -171,7 +170,7 @@ def test_texts_of_one_label_are_refused(student, tmp_path):
 
 def test_an_encoder_without_heads_cannot_judge_by_questions(tiny_bert):
     with pytest.raises(ModelError, match="there are none"):
-        judge(settings(str(tiny_bert)), TEXTS, Silent())
+        judge(settings(str(tiny_bert)), Silent())(TEXTS)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +209,7 @@ def masked(tmp_path_factory):
 
 def test_the_baseline_is_the_probability_of_both_words_at_the_mask(masked):
     texts = ["a man", "the man was great [MASK] " * 20, ""]
-    judged = judge(settings(masked, method="mask"), texts, Silent())
+    judged = judge(settings(masked, method="mask"), Silent())(texts)
     assert judged.scores.shape == (1, 3, 2)
     model, tokenizer = BertForMaskedLM.from_pretrained(masked), AutoTokenizer.from_pretrained(masked)
     given = tokenizer("a man It was [MASK].", return_tensors="pt")
@@ -224,7 +223,7 @@ def test_the_baseline_is_the_probability_of_both_words_at_the_mask(masked):
 def test_a_mask_that_is_left_when_one_is_taken_out_is_none(masked):
     plain = ["the [MA SK] man", "a man"]
     judged = [
-        judge(settings(masked, method="mask"), texts, Silent()).scores
+        judge(settings(masked, method="mask"), Silent())(texts).scores
         for texts in (["the [MA[MASK]SK] man", "a [MASK]man"], plain)
     ]
     assert np.allclose(*judged)
@@ -232,7 +231,7 @@ def test_a_mask_that_is_left_when_one_is_taken_out_is_none(masked):
 
 def test_the_baseline_wants_a_model_with_masks_and_both_words(tiny_bert, student):
     with pytest.raises(ModelError, match="masked language modelling"):
-        judge(settings(str(tiny_bert), method="mask"), TEXTS, Silent())
+        judge(settings(str(tiny_bert), method="mask"), Silent())(TEXTS)
 
 
 def test_opinions_in_two_files_or_in_one(tmp_path):
@@ -267,7 +266,7 @@ def test_opinions_in_two_files_or_in_one(tmp_path):
 
 def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
     for some in (settings(student, data), settings(masked, data, method="mask")):
-        estimate = plan_evaluate_sentiment(some, {})
+        estimate = evaluate_sentiment.plan(some, {})
         assert estimate.seconds > 0
         assert estimate.disk > 4096
     later = planned("evaluate-sentiment", settings("@later", data), {"@later": estimate}, str(tiny_bert))
@@ -281,7 +280,7 @@ def test_a_plan_reads_texts_that_an_earlier_step_will_make(student):
 
 
 def test_a_text_without_tokens_is_judged_by_its_special_ones(student):
-    judged = judge(settings(student), ["\u200b", TEXTS[0]], Silent())
+    judged = judge(settings(student), Silent())(["\u200b", TEXTS[0]])
     assert np.isfinite(judged.scores).all()
     assert judged.scores[:, 0].all()
     assert judged.rationales[0] == ""

@@ -18,7 +18,6 @@ from pairsmith.models.text_generator import generate_outputs, load_text_generato
 from pairsmith.runs import Run, hash_file
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import summaries as module
-from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, check_summarizer_name, lead_count
 from pairsmith.steps.evaluate.summaries import (
     evaluate_summaries,
@@ -134,7 +133,7 @@ def test_the_lead_is_evaluated_without_a_model(data, tmp_path):
 def test_a_plan_reads_documents_that_an_earlier_step_will_make(data):
     rows = [{"document": document(n), "summary": summary(n)} for n in range(5)]
     before = {"@written": Estimate(1.0, 1, 1, {"train": 50}, sample=pa.Table.from_pylist(rows))}
-    there = plan_evaluate_summaries(settings("lead:1", data), {}).disk - 4096
+    there = evaluate_summaries.plan(settings("lead:1", data), {}).disk - 4096
     for limit, times in ((None, 10), (10, 2), (5, 1)):
         later = planned("evaluate-summaries", settings("lead:1", "@written", limit=limit), before)
         assert later.disk - 4096 == times * there > 0
@@ -149,7 +148,7 @@ def test_of_a_folder_the_split_test_is_measured_on(tmp_path, capsys):
     given = settings("lead:1", tmp_path / "in")
     assert evaluate_summaries(given, Run(tmp_path / "out", Progress()))["count"] == 2
     assert "in: its split test is measured on; train, validation is not" in capsys.readouterr().err
-    assert plan_evaluate_summaries(given, {}).disk < plan_evaluate_summaries(train_of(given), {}).disk
+    assert evaluate_summaries.plan(given, {}).disk < evaluate_summaries.plan(train_of(given), {}).disk
     assert evaluate_summaries(train_of(given), Run(tmp_path / "other", Silent()))["count"] == 3
     (folder / "test-00000.parquet").unlink()
     with pytest.raises(InputError, match="has no split test, only train, validation; name one, such as"):

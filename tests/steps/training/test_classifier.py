@@ -26,7 +26,6 @@ from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.classification import evaluate_classification
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.plan import plan_evaluate_classification
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
 from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
 from pairsmith.tools.report.route import report
@@ -305,7 +304,7 @@ def test_plans(given, trained, tmp_path):
         plan_train_classifier(given(data=write(tmp_path / "one.jsonl", ROWS[::2])), {})
     assert estimate.disk >= (trained / "model.safetensors").stat().st_size
     settings = EvaluateClassificationSettings(model=str(trained), data=write(tmp_path / "t.jsonl", ROWS))
-    assert plan_evaluate_classification(settings, {}).seconds > 0
+    assert evaluate_classification.plan(settings, {}).seconds > 0
 
 
 @pytest.mark.parametrize("column", [None, "review"])

@@ -6,7 +6,7 @@ from pairsmith.cli.step import command_of
 from pairsmith.cli.steps import STEPS as ALL_STEPS
 from pairsmith.data.tasks import load_task
 from pairsmith.tools.meanings import label_meanings
-from pairsmith.tools.report.words import _IF, _WORDS, STEP_WORDS, settings_in_words
+from pairsmith.tools.report.words import _IF, _STEPS, STEP_WORDS, settings_in_words
 
 GENERATED = {
     "task": {"name": "sts"},
@@ -29,26 +29,30 @@ def names(step, settings):
 
 def test_only_settings_that_were_in_force_are_told():
     assert settings_in_words("generate", GENERATED) == [
-        ("drawn from this many likeliest tokens (top-k)", "5"),
-        ("how labels were kept apart", "self-debiasing"),
-        ("strength of self-debiasing (decay)", "100"),
-        ("least factor of self-debiasing (floor)", "0.01"),
+        ("draw from the k likeliest tokens (top-k)", "5"),
+        ("how a label's prompt is combined with those of its counter-labels (rule)", "self-debiasing"),
+        (decay := "strength of self-debiasing against the counter-labels (decay)", "100"),
+        (floor := "smallest factor by which self-debiasing multiplies a probability (floor)", "0.01"),
     ]
     guided = names("generate", GENERATED | {"rule": "guidance"})
     assert "strength of guidance (scale)" in guided
     assert not any("self-debiasing" in name for name in guided)
     plain = dict(settings_in_words("generate", GENERATED | {"decay": 0.0}))
-    assert plain["strength of self-debiasing (decay)"].startswith("0: each label's text was written without")
-    assert "least factor of self-debiasing (floor)" not in plain
+    assert plain[decay].startswith("0: each label's text was written without")
+    assert floor not in plain
 
 
 @pytest.mark.parametrize(
     ("step", "settings", "told"),
     [
-        ("train-encoder", {"objective": "cosine", "scale": 20.0, "centre": False}, ["what was learned (objective)"]),
-        ("train-encoder", {"max_steps": 9, "epochs": 1.0}, ["most training steps"]),
-        ("evaluate sts", {"bootstrap": 1000, "layers": None, "suites": []}, ["resamples behind each interval"]),
-        ("mine", {"kind": "pairs", "style": 0.5, "window": 150, "index": None, "recall": 0.95}, ["kind of pairs"]),
+        ("train-encoder", {"objective": "cosine", "scale": 20.0, "centre": False}, ["what is learned (objective)"]),
+        ("train-encoder", {"max_steps": 9, "epochs": 1.0}, ["stop after this many steps, if that is sooner (max-steps)"]),
+        ("evaluate sts", {"bootstrap": 1000, "layers": None, "suites": []}, ["number of bootstrap resamples for the 95 % interval"]),
+        ("mine", {"kind": "pairs", "style": 0.5, "window": 150, "index": None, "recall": 0.95}, ["what a pair consists of (kind)"]),
+        ("filter-queries", {"threshold": 0.5}, ["keep a query if the judge's score of it and its chunk is at least this (threshold)"]),
+        ("train-crossencoder", {"loss": "binary"}, ["loss"]),
+        ("mine", {"kind": "reading", "style": 0.5}, ["what a pair consists of (kind)", "drop questions (for kind summaries: sentences) whose probability of being in the style of the seeds is lower than this"]),
+        ("generate", {"labels": ["1"]}, ["write texts only for these of the task's labels, e.g. those with too few texts so far"]),
         ("of somebody", {"a_setting_of_theirs": True}, ["a setting of theirs"]),
     ],
 )  # fmt: skip
@@ -57,11 +61,11 @@ def test_settings_of_other_steps(step, settings, told):
 
 
 def test_the_words_are_about_settings_and_steps_that_there_are():
-    fields = {(name, field) for name, step in ALL_STEPS.items() for field in step.settings.model_fields}
-    every = {field for _, field in fields} | {"eval_steps"}
-    for key in [*_WORDS, *_IF]:
-        step, dot, name = key.rpartition(".")
-        assert ((step, name) in fields) if dot else (name in every), key
+    fields = {f"{name}.{field}" for name, step in ALL_STEPS.items() for field in step.settings.model_fields}
+    assert fields >= _IF.keys()
+    assert all(
+        ALL_STEPS[step.replace(" ", "-")].settings is settings for step, (settings, _) in _STEPS.items()
+    )
     assert {command_of(name) for name in ALL_STEPS} - set(STEP_WORDS) == {"export", "push", "report", "audit"}
     assert set(STEP_WORDS) <= {command_of(name) for name in ALL_STEPS}
 

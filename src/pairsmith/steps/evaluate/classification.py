@@ -5,55 +5,29 @@ from functools import partial
 from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint, one_line
-from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
-from pairsmith.data.labelled_texts import read_labelled_texts, renamed
+from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts, renamed
 from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
-from pairsmith.runs import Run, hash_source, resolve_dtype
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
-    evaluate_once,
-    with_evaluation_splits,
-    with_interval,
-    written_by_program,
-)
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
+from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_by_program
+from pairsmith.steps.planning import counted, load_text_encoder
 from pairsmith.steps.shared import load_options
 
 _WIDEST = 24
 """Characters of a label in the table, and the number of labels up to which the confusions are shown."""
 
 
-def evaluate_classification(settings: EvaluateClassificationSettings, run: Run) -> dict[str, Any]:
-    """Classify labelled texts, write results into the run's folder, and show a table.
-
-    ``predictions.jsonl`` has a line for each text: its label, the predicted one, and the score of that, a
-    probability of a trained classifier, a cosine with ``name``. ``results.json``, which is returned, has
-    ``accuracy`` and ``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``); by label
-    (``labels``) ``precision``, ``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones;
-    ``confusion``, for each label how many of its texts were given which; ``largest``, the share ×100 of the
-    most frequent label, the accuracy of always predicting it; ``count``, the number of texts; ``blank``, how
-    many rows were left out as blank; ``trained_on``, how many of the texts the classifier was trained on; and
-    ``by_program``, whether a program wrote the texts.
-    """
-    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
-    return evaluate_once(
-        run,
-        "evaluate classification",
-        settings,
-        inputs={"data": hash_source(settings.data)},
-        models={"model": model_revision(settings.model)},
-        compute=partial(_compute, settings, run.progress),
-        table=classification_table,
-    )
-
-
-def _compute(settings: EvaluateClassificationSettings, progress: Progress) -> Evaluated:
-    rows = read_labelled_texts(
+def _read(settings: EvaluateClassificationSettings) -> LabelledTexts:
+    return read_labelled_texts(
         settings.data, text_column=settings.text_column, label_column=settings.label_column
     )
+
+
+def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, progress: Progress) -> Evaluated:
     gold = renamed(rows.labels, settings.mapping(), settings.data)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     if unknown := sorted(set(gold) - set(classifier.labels)):
@@ -136,3 +110,24 @@ def _all_right(results: Mapping[str, Any]) -> list[str]:
 
 def _shown(figure: float | None) -> str:
     return "–" if figure is None else f"{figure:.2f}"
+
+
+def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
+    """Encode a sample of the texts."""
+    texts = _read(settings).texts
+    count = counted(settings.data, before, len(texts))
+    return extrapolated(partial(load_text_encoder, settings), texts, count, lambda text: len(text) + 80)
+
+
+evaluate_classification = Evaluation("evaluate classification", _read, _compute, classification_table, _plan)
+"""Classifies labelled texts.
+
+``predictions.jsonl`` has a line for each text: its label, the predicted one, and the score of that, a
+probability of a trained classifier, a cosine with ``name``. ``results.json`` has ``accuracy`` and
+``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``); by label (``labels``) ``precision``,
+``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones; ``confusion``, for each label
+how many of its texts were given which; ``largest``, the share ×100 of the most frequent label, the accuracy
+of always predicting it; ``count``, the number of texts; ``blank``, how many rows were left out as blank;
+``trained_on``, how many of the texts the classifier was trained on; and ``by_program``, whether a program
+wrote the texts.
+"""

@@ -2,19 +2,22 @@
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, StorageError, redacted_values
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.paths import Place, inside, reaching, remove_files, size_of
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import read_sts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_file, lock, resolve_dtype, write_json
 from pairsmith.runs.claim import claim
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
+from pairsmith.steps.evaluate.evaluation import extrapolated
 from pairsmith.steps.evaluate.results import RESULTS, EvaluationRecord, begin, read_about, read_finished
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
 from pairsmith.steps.evaluate.sts import hash_pairs
@@ -142,3 +145,24 @@ def _done(path: Place, hashed: str | None) -> Any:
             return TaskResult.model_validate_json(path.read_bytes())
         except ValueError:
             return None
+
+
+def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estimate:
+    """Encode some sentences and extrapolate to the number of characters in the tasks; no data are fetched."""
+    with_mteb()
+    from pairsmith.steps.evaluate.mteb_tasks import characters_of, warnings_passed_to
+
+    # Sentences of the length usual in test sets; their content does not affect the time.
+    sample = [
+        f"In {year} the old bridge over the river was closed for repairs." for year in range(1800, 2056)
+    ]
+
+    def load() -> Callable[[Sequence[str]], object]:
+        encoder = load_mteb_encoder(settings, "", Silent()).model
+        return partial(encoder.encode, batch_size=settings.batch_size, show_progress_bar=False)
+
+    with warnings_passed_to(Silent().say):
+        tasks, _ = tasks_of(settings)
+        characters = sum(characters_of(task) for task in tasks)
+        texts = characters * len(sample) / sum(map(len, sample))
+        return extrapolated(load, sample, texts, 4096 * len(tasks), few=1)

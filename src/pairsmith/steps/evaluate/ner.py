@@ -1,11 +1,12 @@
 """NER with few labels: a linear layer on token vectors, initialised from questions or at random (Q10)."""
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.yamlfile import read_yaml
@@ -20,27 +21,19 @@ from pairsmith.methods.quip.names import (
 from pairsmith.metrics.entities import entity_f1
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
-from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
-    evaluate_once,
-    mean_line,
-    over_splits,
-    with_evaluation_splits,
-)
+from pairsmith.runs import hash_source
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
+from pairsmith.steps.evaluate.results import Evaluated, mean_line, over_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
+from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.shared import named
 
+_SAMPLE = 256
+"""About how many sentences a plan learns from and tags."""
 
-def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
-    """Train a tagger on the few sentences of each split, and evaluate it on the test sentences.
 
-    ``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the
-    first split with the last of ``start``; ``results.json``, which is returned, for ``random`` and
-    ``questions`` the entity F1 ×100 (see ``over_splits``), and the ``count`` of test sentences.
-    """
-    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
-    entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
+def _hashes(settings: EvaluateNerSettings, _: object) -> dict[str, str]:
     sources = sentence_sources(settings)
     inputs = {name: hash_source(str(source)) for name, source in sources.items()}
     inputs |= {
@@ -50,19 +43,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     }
     if settings.questions:
         inputs["questions"] = hash_source(settings.questions)
-
-    def compute() -> Evaluated:
-        return _compute(settings, *few_and_test(settings), run.progress)
-
-    return evaluate_once(
-        run,
-        "evaluate ner",
-        settings,
-        inputs=inputs,
-        models={"model": model_revision(settings.model)},
-        compute=compute,
-        table=ner_table,
-    )
+    return inputs
 
 
 def sentence_sources(settings: EvaluateNerSettings) -> dict[str, str | Place]:
@@ -87,6 +68,7 @@ def few_and_test(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
     """The training sentences of each split, and the test sentences."""
+    entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
     *few, test = sentence_sources(settings).values()
     splits = [read_tagged(source) for source in few]
     if settings.whole:
@@ -107,10 +89,10 @@ def _draw(
 
 def _compute(
     settings: EvaluateNerSettings,
-    splits: Sequence[Sequence[TaggedSentence]],
-    test: Sequence[TaggedSentence],
+    data: tuple[Sequence[Sequence[TaggedSentence]], Sequence[TaggedSentence]],
     progress: Progress,
 ) -> Evaluated:
+    splits, test = data
     by_type = questions_of(settings, [*(sentence for split in splits for sentence in split), *test])
     gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
@@ -180,3 +162,33 @@ def ner_table(results: Mapping[str, Any]) -> str:
             figures = results[name]
             lines.append(mean_line(name, figures["f1"], figures["error"], figures["splits"].values()))
     return "\n".join(lines)
+
+
+def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
+    """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation."""
+    splits, test = few_and_test(settings)
+    sample, few = evenly_spaced(test, _SAMPLE), evenly_spaced(splits[0], _SAMPLE)
+
+    def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
+        begun = time.monotonic()
+        options = replace(tagger_options(settings), epochs=epochs)
+        encoder = tagger_encoder(settings, "random")
+        tag_after_training(encoder, few, sentences, None, options, seed=settings.splits[0])
+        return time.monotonic() - begun
+
+    first = seconds_of(1, sample[:8])
+    short = seconds_of(1, sample[:8])
+    epoch = max(0.0, seconds_of(3, sample[:8]) - short) / 2 * len(splits[0]) / len(few)
+    tagging = max(0.0, seconds_of(1, sample) - short) * len(test) / len(sample)
+    per_training = short + epoch * settings.epochs + tagging
+    seconds = first - short + per_training * len(splits) * len(settings.start)
+    return evaluation_estimate(seconds, sum(30 * len(sentence.words) for sentence in test))
+
+
+evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _plan, _hashes)
+"""Trains a tagger on the few sentences of each split, and evaluates it on the test sentences.
+
+``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the first
+split with the last of ``start``; ``results.json`` for ``random`` and ``questions`` the entity F1 ×100 (see
+``over_splits``), and the ``count`` of test sentences.
+"""

@@ -1,56 +1,50 @@
 """Paraphrase detection: by BERTScore alone, and with a few training examples (Q8, Q9)."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.judgements import read_judgements
-from pairsmith.data.paraphrases import paraphrase_pairs
-from pairsmith.methods.quip.paraphrase import detect_paraphrases, labels_of
+from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, read_paraphrases
+from pairsmith.data.readers import read_pairs
+from pairsmith.methods.quip.paraphrase import (
+    EPOCHS,
+    detect_paraphrases,
+    fine_tune,
+    labels_of,
+    last_layers,
+    paraphrase_scores,
+)
 from pairsmith.metrics.auroc import auroc_draws
 from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.models.token_vectors import load_token_encoder
-from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
-    evaluate_once,
-    over_splits,
-    with_evaluation_splits,
-    with_interval,
-)
+from pairsmith.runs import hash_source
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
+from pairsmith.steps.evaluate.results import Evaluated, over_splits, with_interval
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
+from pairsmith.steps.planning import counted, has_no_sample
 from pairsmith.steps.shared import load_options, named
 
 
-def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[str, Any]:
-    """Score pairs of texts by BERTScore, write results and scores into the run's folder, and show a table.
+def _read(settings: EvaluateParaphraseSettings) -> tuple[list[Paraphrase], str]:
+    return paraphrase_pairs(settings.data, settings.seed)
 
-    ``predictions.jsonl`` has a line for each pair: its texts, label and score; ``results.json``, which is
-    returned, ``auroc`` ×100 with its 95 % interval (``auroc_ci``), ``layer``, the ``count`` of pairs and of
-    ``positives``, whether the ``negatives`` are from ``people`` or ``sampled``; with training pairs also
-    ``few_shot``, for ``frozen`` and ``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, and
-    ``negatives learned from``; with human judgements the correlation ×100 of each layer (``layers``).
-    """
-    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
+
+def _hashes(settings: EvaluateParaphraseSettings, _: object) -> dict[str, str]:
     sources = {"data": settings.data, "judgements": settings.judgements, **training_sources(settings)}
-    return evaluate_once(
-        run,
-        "evaluate paraphrase",
-        settings,
-        inputs={name: hash_source(source) for name, source in sources.items() if source},
-        models={"model": model_revision(settings.model)},
-        compute=partial(_compute, settings, run.progress),
-        table=paraphrase_table,
-    )
+    return {name: hash_source(source) for name, source in sources.items() if source}
 
 
-def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> Evaluated:
-    pairs, negatives = paraphrase_pairs(settings.data, settings.seed)
+def _compute(
+    settings: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str], progress: Progress
+) -> Evaluated:
+    pairs, negatives = data
     train = training_splits(settings) if settings.train else None
     judgements = read_judgements(settings.judgements) if settings.judgements else None
     encoder = load_token_encoder(settings.model, **load_options(settings))
@@ -107,3 +101,51 @@ def paraphrase_table(results: Mapping[str, Any]) -> str:
             f"F1 ×100 of {figures['shots']} a class, {name}: {figures['f1']:.2f} ± {figures['error']:.2f}"
         )
     return "\n".join(lines)
+
+
+def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
+    """Score a sample of the pairs, and fine-tune for an epoch, whose time depends on the splits alone."""
+    if settings.data in before:  # all pairs of a sample may have the same label
+        pairs = list(read_paraphrases(settings.data))
+        sides = 1 if any(pair.label is not None for pair in pairs) else 2  # as many negatives are sampled
+        count = sides * counted(settings.data, before, len(pairs))
+    else:
+        pairs, _ = paraphrase_pairs(settings.data, settings.seed)
+        count = len(pairs)
+    judged = 0
+    if judgements := settings.judgements:
+        number = 0 if has_no_sample(judgements, before) else sum(1 for _ in read_pairs(judgements))
+        judged = counted(judgements, before, number)
+    begun = time.monotonic()
+    encoder = load_token_encoder(settings.model, **load_options(settings))
+    seconds = time.monotonic() - begun
+    layers = last_layers(encoder)
+    score = partial(
+        paraphrase_scores,
+        encoder,
+        layers=layers,
+        special_tokens=settings.special_tokens,
+        batch_tokens=settings.batch_tokens,
+    )
+    rounds = 1
+    if settings.train and settings.tune:
+        few = training_splits(settings).pairs[settings.splits[0]]
+        begun = time.monotonic()
+        fine_tune(
+            encoder, few, layers, seed=settings.splits[0], special_tokens=settings.special_tokens, epochs=1
+        )
+        seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
+        rounds += len(settings.splits)
+    size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs) * count // len(pairs)
+    return extrapolated(lambda: score, pairs, count * rounds + judged, size, seconds=seconds, most=256)
+
+
+evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphrase_table, _plan, _hashes)
+"""Scores pairs of texts by BERTScore.
+
+``predictions.jsonl`` has a line for each pair: its texts, label and score; ``results.json`` ``auroc`` ×100
+with its 95 % interval (``auroc_ci``), ``layer``, the ``count`` of pairs and of ``positives``, whether the
+``negatives`` are from ``people`` or ``sampled``; with training pairs also ``few_shot``, for ``frozen`` and
+``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, and ``negatives learned from``; with human
+judgements the correlation ×100 of each layer (``layers``).
+"""

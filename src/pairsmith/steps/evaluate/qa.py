@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pairsmith.core.model_names import model_revision, resolve_model
-from pairsmith.core.progress import Progress
+from pairsmith.core.model_names import resolve_model
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.squad import exact_match, f1
-from pairsmith.runs import Run, resolve_dtype
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import JSON
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
-    evaluate_once,
-    hash_rows,
-    with_evaluation_splits,
-    with_interval,
-)
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
+from pairsmith.steps.evaluate.results import Evaluated, hash_rows, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
@@ -56,64 +52,57 @@ class Answered:
         }
 
 
-def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
-    """Evaluate a reader, write its results and answers into the run's folder, and show a table.
+def _read(settings: EvaluateQaSettings) -> list[Question]:
+    return list(read_questions(settings.data))
 
-    ``predictions.jsonl`` has a line for each question (see ``Answered``), and ``results.json``, which is
-    returned, ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of
-    questions.
-    """
-    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
-    questions = list(read_questions(settings.data))
 
-    def compute() -> Evaluated:
-        answered = answer_all(settings, questions, run.progress)
-        figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
-        return figures, [answer.to_json() for answer in answered]
-
+def _hash(_: EvaluateQaSettings, questions: Sequence[Question]) -> dict[str, str]:
     rows: JSON = [
         [question.id, question.context, question.question, list(question.golds)] for question in questions
     ]
-    return evaluate_once(
-        run,
-        "evaluate qa",
-        settings,
-        inputs={"data": hash_rows(rows)},
-        models={"model": model_revision(settings.model)},
-        compute=compute,
-        table=qa_table,
-    )
+    return {"data": hash_rows(rows)}
 
 
-def answer_all(
-    settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
-) -> list[Answered]:
-    """Answer all questions, in order, with the model of ``settings``, a reader or a student (Q7)."""
-    answers = answerer(settings)
-    with progress.task("answer", len(questions), "questions") as bar:
-        predictions = answers(
-            [question.question for question in questions],
-            [question.context for question in questions],
-            max_answer_tokens=settings.max_answer_tokens,
-            advance=bar.advance,
-        )
-    return [
-        Answered.of(question, prediction.text)
-        for question, prediction in zip(questions, predictions, strict=True)
-    ]
+def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress) -> Evaluated:
+    answered = answerer(settings, progress)(questions)
+    figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
+    return figures, [answer.to_json() for answer in answered]
 
 
-def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
-    """A function that answers questions as ``answer`` does, with a reader or a student."""
+def answerer(
+    settings: EvaluateQaSettings, progress: Progress, *, untrained: bool = False
+) -> Callable[[Sequence[Question]], list[Answered]]:
+    """Load the model, a reader or a student (Q7); what is returned answers questions, in order.
+
+    An ``untrained`` model gets the head of a reader, to measure the time; a student would be quicker.
+    """
     from pairsmith.models.reader import answer, load_reader
     from pairsmith.models.span_answers import answer_with_span_encoder
     from pairsmith.models.span_encoder import load_span_encoder
     from pairsmith.models.span_heads import heads_kind
 
     how = load_options(settings)
-    if heads_kind(resolve_model(settings.model)) == "questions":
-        return partial(answer_with_span_encoder, load_span_encoder(settings.model, **how))
-    return partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
+    answers: Callable[..., list[Prediction]]
+    if not untrained and heads_kind(resolve_model(settings.model)) == "questions":
+        answers = partial(answer_with_span_encoder, load_span_encoder(settings.model, **how))
+    else:
+        reader = load_reader(settings.model, fresh_head=untrained, **how)
+        answers = partial(answer, reader, batch_size=settings.batch_size)
+
+    def answer_all(questions: Sequence[Question]) -> list[Answered]:
+        with progress.task("answer", len(questions), "questions") as bar:
+            predictions = answers(
+                [question.question for question in questions],
+                [question.context for question in questions],
+                max_answer_tokens=settings.max_answer_tokens,
+                advance=bar.advance,
+            )
+        return [
+            Answered.of(question, prediction.text)
+            for question, prediction in zip(questions, predictions, strict=True)
+        ]
+
+    return answer_all
 
 
 def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
@@ -136,3 +125,24 @@ def qa_table(results: Mapping[str, Any]) -> str:
     exact, overlap = (with_interval(results, name) for name in ("exact", "f1"))
     head = f"{'questions':>9}  {'exact match ×100 (95 %)':<25}F1 ×100 (95 %)"
     return f"{head}\n{results['count']:>9,}  {exact:<25}{overlap}"
+
+
+def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
+    """Answer a sample of the questions."""
+    questions = _read(settings)
+    return extrapolated(
+        partial(answerer, settings, Silent(), untrained=settings.model in before),
+        questions,
+        counted(settings.data, before, len(questions)),
+        lambda question: len(question.question) + len(question.context) // 8,
+        most=128,
+        few=4,
+    )
+
+
+evaluate_qa = Evaluation("evaluate qa", _read, _compute, qa_table, _plan, _hash)
+"""Evaluates a reader on questions.
+
+``predictions.jsonl`` has a line for each question (see ``Answered``), and ``results.json`` ``exact`` and
+``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of questions.
+"""

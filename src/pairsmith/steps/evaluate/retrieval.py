@@ -1,7 +1,7 @@
 """Retrieval: does a model rank the documents that are relevant to a query above all others?"""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,14 +9,17 @@ import numpy as np
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import GLOVE, model_revision
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.beir import RetrievalSet, read_retrieval
+from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.bm25 import bm25_revision
+from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
 from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import (
@@ -34,7 +37,8 @@ from pairsmith.steps.evaluate.results import (
     written_by_program,
 )
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
-from pairsmith.steps.evaluate.retrievers import Rankings, ranked_grades, retrieve
+from pairsmith.steps.evaluate.retrievers import Rankings, ranked_grades, retrieve, searcher
+from pairsmith.steps.planning import counted, first_passages, has_no_sample
 
 
 def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[str, Any]:
@@ -158,3 +162,37 @@ def retrieval_table(results: Mapping[str, Any]) -> str:
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
     below = [retrieval_comparison(results["against"])] if "against" in results else []
     return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *below])
+
+
+_STAND_IN = "A text that stands in for those of the folder."
+
+
+def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> Estimate:
+    """Rank a sample of the documents for some queries, and extrapolate to the number of texts."""
+    texts, count, queries = _texts_of_retrieval(settings, before)
+
+    def load() -> Callable[[Sequence[str]], object]:
+        search = searcher(settings, Silent())
+        return lambda sample: search(sample, sample[:1], 1)
+
+    return extrapolated(load, texts, count, queries * (300 + 30 * settings.keep))
+
+
+def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
+    """A sample of the documents and queries, the number of both together, and the number of queries.
+
+    An earlier step that will make a folder in BEIR's layout does not say how many there will be: none count.
+    """
+    if before.keys().isdisjoint({settings.data, *settings.corpus}):
+        data = retrieval_data(settings, Silent())
+        texts = [*filter(None, data.documents.values()), *data.queries.values()]
+        return texts, len(texts), len(data.queries)
+    if not settings.corpus:
+        return [_STAND_IN], 0, 0
+    texts, text_count = first_passages(settings.corpus, before, CALIBRATION_ITEMS)
+    queries = dict[str, None]()
+    if not has_no_sample(settings.data, before):
+        examples = read_query_examples(to_measure_on(settings.data, "measured on"))
+        queries = dict.fromkeys(example.query for example in examples)
+    query_count = counted(settings.data, before, len(queries))
+    return [*texts, *queries] or [_STAND_IN], text_count + query_count, query_count

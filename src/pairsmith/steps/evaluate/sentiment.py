@@ -1,6 +1,6 @@
 """Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_names import model_revision
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.methods.quip.sentiment import (
     CALIBRATIONS,
@@ -24,42 +23,25 @@ from pairsmith.metrics.bootstrap import mean_and_error
 from pairsmith.models.heads import TextModel, load_with_head
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
-from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
-    evaluate_once,
-    mean_line,
-    with_evaluation_splits,
-)
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
+from pairsmith.steps.evaluate.results import Evaluated, mean_line
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
+from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options, named
 
 
-def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
-    """Classify texts as positive or negative, write results into the run's folder, and show a table.
-
-    ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
-    rationale, and the class that it supports, which is the prediction of the prompt ``RATIONALES``;
-    ``results.json``, which is returned, for ``calibrated``, ``centred`` and ``plain`` scores (see
-    ``Judged.positive``) the ``accuracy`` ×100, which is the mean over the prompts, its standard ``error``,
-    the accuracy of each of the ``prompts``, and ``best_prompt``; for ``ranking`` mean, error and prompts of
-    the ``auroc`` ×100, which no calibration changes; and the ``count`` of texts.
-    """
-    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
-    return evaluate_once(
-        run,
-        "evaluate sentiment",
-        settings,
-        inputs={"data": hash_source(settings.data)},
-        models={"model": model_revision(settings.model)},
-        compute=partial(_compute, settings, run.progress),
-        table=sentiment_table,
-    )
+def _read(settings: EvaluateSentimentSettings) -> list[Opinion]:
+    opinions = list(read_opinions(settings.data))
+    if len({opinion.positive for opinion in opinions}) < 2:
+        raise InputError(f"{settings.data}: all {len(opinions):,} texts have the same label; both are needed")
+    return opinions
 
 
-def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> Evaluated:
-    opinions = labelled_opinions(settings.data)
-    judged = judge(settings, [opinion.text for opinion in opinions], progress)
+def _compute(
+    settings: EvaluateSentimentSettings, opinions: Sequence[Opinion], progress: Progress
+) -> Evaluated:
+    judged = judge(settings, progress)([opinion.text for opinion in opinions])
     gold = np.array([opinion.positive for opinion in opinions])
     ways = {name: judged.positive(name) for name in CALIBRATIONS}
     figures: dict[str, Any] = {name: accuracies(predicted, gold) for name, predicted in ways.items()}
@@ -77,31 +59,27 @@ def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> Evaluat
     ]
 
 
-def labelled_opinions(source: str) -> list[Opinion]:
-    """Read the labelled texts of ``source``."""
-    opinions = list(read_opinions(source))
-    if len({opinion.positive for opinion in opinions}) < 2:
-        raise InputError(f"{source}: all {len(opinions):,} texts have the same label; both are needed")
-    return opinions
+def judge(
+    settings: EvaluateSentimentSettings, progress: Progress, *, untrained: bool = False
+) -> Callable[[Sequence[str]], Judged]:
+    """Load the model; what is returned scores texts with every prompt, by the method of the settings (Q11).
 
-
-def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
-    """Load the model and score every text with every prompt, by the method of the settings (Q11)."""
+    An ``untrained`` model gets the heads that it lacks, to measure the time.
+    """
     how: dict[str, Any] = {"batch_tokens": settings.batch_tokens, "progress": progress}
     if settings.method == "mask":
         network, tokenizer, longest = load_with_head(
             settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
         )
         model = TextModel(network, tokenizer, min(settings.max_length or longest, longest))
-        score = partial(judge_by_mask, model, texts, **how)
+        score = partial(judge_by_mask, model, **how)
     elif settings.method == "reader":
-        reader = load_reader(settings.model, **load_options(settings))
-        score = partial(judge_by_reader, reader, texts, item=settings.item, **how)
+        reader = load_reader(settings.model, fresh_head=untrained, **load_options(settings))
+        score = partial(judge_by_reader, reader, item=settings.item, **how)
     else:
-        encoder = load_span_encoder(settings.model, **load_options(settings))
-        score = partial(judge_by_questions, encoder, texts, item=settings.item, **how)
-    with named(settings.model):
-        return score()
+        encoder = load_span_encoder(settings.model, fresh_heads=untrained, **load_options(settings))
+        score = partial(judge_by_questions, encoder, item=settings.item, **how)
+    return named(settings.model)(score)
 
 
 def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
@@ -128,3 +106,25 @@ def sentiment_table(results: Mapping[str, Any]) -> str:
             figures = results[name]
             lines.append(mean_line(label, figures[key], figures["error"], figures["prompts"]))
     return "\n".join(lines)
+
+
+def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
+    """Judge a sample of the texts."""
+    # All texts of a sample may have the same label.
+    opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)
+    texts = [opinion.text for opinion in opinions]
+    load = partial(judge, settings, Silent(), untrained=settings.model in before)
+    count = counted(settings.data, before, len(texts))
+    return extrapolated(load, texts, count, lambda text: len(text) + 120, most=256)
+
+
+evaluate_sentiment = Evaluation("evaluate sentiment", _read, _compute, sentiment_table, _plan)
+"""Classifies texts as positive or negative.
+
+``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the rationale,
+and the class that it supports, which is the prediction of the prompt ``RATIONALES``; ``results.json`` for
+``calibrated``, ``centred`` and ``plain`` scores (see ``Judged.positive``) the ``accuracy`` ×100, which is the
+mean over the prompts, its standard ``error``, the accuracy of each of the ``prompts``, and ``best_prompt``;
+for ``ranking`` mean, error and prompts of the ``auroc`` ×100, which no calibration changes; and the ``count``
+of texts.
+"""

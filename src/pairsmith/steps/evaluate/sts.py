@@ -1,5 +1,6 @@
 """Semantic textual similarity: does the cosine of sentence vectors rank pairs as people do (D11, D12)?"""
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -9,11 +10,20 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import CosinesOfSuites, Encode, scores_of_cosines, sts_cosines
+from pairsmith.methods.dino.evaluation import (
+    CosinesOfSuites,
+    Encode,
+    distinct_texts,
+    scores_of_cosines,
+    sts_cosines,
+)
+from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.evaluate.evaluation import extrapolated
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_sts import (
     cosines_in,
@@ -31,7 +41,11 @@ from pairsmith.steps.evaluate.results import (
     with_interval,
 )
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
+from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options
+
+_DRAWS = 20
+"""Resamples that a plan draws."""
 
 
 def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
@@ -143,4 +157,25 @@ def hash_pairs(suites: Sequence[StsSuite]) -> str:
             for subset, pairs in suite.subsets.items()
             for pair in pairs
         ]
+    )
+
+
+def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate:
+    """Encode a sample of the sentences, and draw some of the resamples."""
+    suites = read_sts(settings.data, settings.suites or None)
+    texts = distinct_texts(suites)
+    sizes = [len(pairs) for suite in suites for pairs in suite.subsets.values()]
+    drawn = sum(sizes) * (1 if len(sizes) == len(suites) else 2)  # the subsets, and each suite as a whole
+    values, rng = np.arange(max(sizes, default=1), dtype=np.float64), np.random.default_rng(0)
+    begun = time.monotonic()
+    spearman_draws(values, values, draws=_DRAWS, rng=rng)
+    draw = (time.monotonic() - begun) / _DRAWS / len(values)
+    times = 3 if settings.against else 1  # for a comparison also those of both encoders on the same pairs
+    return extrapolated(
+        partial(encoder_of, settings, Silent()),
+        texts,
+        counted(settings.data, before, len(texts)),
+        sum(sizes) * 250,
+        seconds=draw * drawn * settings.bootstrap * times,
+        few=settings.batch_size,
     )

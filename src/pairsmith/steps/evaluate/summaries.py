@@ -7,56 +7,44 @@ from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
-from pairsmith.runs import Run, resolve_dtype
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
-    evaluate_once,
-    hash_rows,
-    with_evaluation_splits,
-    with_interval,
-)
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
+from pairsmith.steps.evaluate.results import Evaluated, hash_rows, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
+from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options
 
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
-def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[str, Any]:
-    """Generate summaries, compare them with the reference summaries, and show a table.
-
-    ``results.json``, which is returned (see ``summary_figures``), and ``predictions.jsonl`` (id, summary,
-    reference, rougeL) are written into the run's folder.
-    """
-    settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
+def _read(settings: EvaluateSummariesSettings) -> list[Document]:
     check_rouge()
-    documents = labelled_documents(settings.data, settings.limit)
+    return labelled_documents(settings.data, settings.limit)
 
-    def compute() -> Evaluated:
-        written = summarizer(settings, run.progress)([document.document for document in documents])
-        scores = summary_rouge(written, documents)
-        figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
-        return figures, [
-            {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(figure, 4)}
-            for document, summary, figure in zip(documents, written, scores.per_text["rougeL"], strict=True)
-        ]
 
-    model = settings.model
-    return evaluate_once(
-        run,
-        "evaluate summaries",
-        settings,
-        inputs={
-            "data": hash_rows([[document.id, document.document, document.summary] for document in documents])
-        },
-        models={"model": model if lead_count(model) is not None else model_revision(model)},
-        compute=compute,
-        table=summary_table,
-    )
+def _hash(_: EvaluateSummariesSettings, documents: Sequence[Document]) -> dict[str, str]:
+    return {"data": hash_rows([[document.id, document.document, document.summary] for document in documents])}
+
+
+def _revision(model: str) -> str:
+    return model if lead_count(model) is not None else model_revision(model)
+
+
+def _compute(
+    settings: EvaluateSummariesSettings, documents: Sequence[Document], progress: Progress
+) -> Evaluated:
+    written = summarizer(settings, progress)(documents)
+    scores = summary_rouge(written, documents)
+    figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
+    return figures, [
+        {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(figure, 4)}
+        for document, summary, figure in zip(documents, written, scores.per_text["rougeL"], strict=True)
+    ]
 
 
 def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
@@ -73,23 +61,23 @@ def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
 
 def summarizer(
     settings: EvaluateSummariesSettings, progress: Progress, *, fresh_decoder: bool = False
-) -> Callable[[Sequence[str]], list[str]]:
+) -> Callable[[Sequence[Document]], list[str]]:
     """A function that summarises documents by the settings' model, or as ``lead:N`` by their first sentences.
 
     With ``fresh_decoder`` a model without a decoder gets an untrained one, to measure the time.
     """
     sentences = lead_count(settings.model)
     if sentences is not None:
-        return partial(lead_summaries, count=sentences)
+        return lambda documents: lead_summaries([document.document for document in documents], sentences)
     from pairsmith.models.text_generator import generate_outputs, load_text_generator
 
     model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
 
-    def write(documents: Sequence[str]) -> list[str]:
+    def write(documents: Sequence[Document]) -> list[str]:
         with progress.task("summarize", len(documents), "documents") as bar:
             return generate_outputs(
                 model,
-                documents,
+                [document.document for document in documents],
                 beams=settings.beams,
                 output_tokens=settings.summary_tokens,
                 batch_size=settings.batch_size,
@@ -149,3 +137,25 @@ def summary_table(results: Mapping[str, Any]) -> str:
 
 def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str, Any]:
     return scores.to_json() | mean_intervals(scores.per_text, bootstrap=bootstrap, seed=seed)
+
+
+def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
+    """Summarise a sample of the documents."""
+    documents = _read(settings)
+    count = counted(settings.data, before, len(documents))
+    return extrapolated(
+        partial(summarizer, settings, Silent(), fresh_decoder=settings.model in before),
+        documents,
+        min(count, settings.limit or count),
+        lambda document: 2 * len(document.summary) + 100,
+        most=8,
+        few=1,
+    )
+
+
+evaluate_summaries = Evaluation("evaluate summaries", _read, _compute, summary_table, _plan, _hash, _revision)
+"""Generates summaries and compares them with the reference summaries.
+
+``results.json`` has what ``summary_figures`` returns, ``predictions.jsonl`` the id, summary, reference and
+rougeL of each document.
+"""

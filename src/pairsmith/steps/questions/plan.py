@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -22,13 +21,12 @@ from pairsmith.methods.quip.method import label_questions
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as
-from pairsmith.models.language.loading import load_model
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
 from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import counted, evenly_spaced, first_items, sharded, timed
-from pairsmith.steps.questions.ask import load_generator, shown_examples, texts
+from pairsmith.steps.questions.ask import load_generator, texts
 from pairsmith.steps.questions.relabel import relabelled_rows
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import load_options
@@ -107,10 +105,7 @@ def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
 
 def _untrained(settings: AskSettings) -> QuestionGenerator:
     if writes_as(settings.model) == "decoder":
-        return CausalGenerator(
-            load_model(settings.model, device=settings.device, dtype=settings.dtype),
-            replace(settings.options, examples=shown_examples(settings)),
-        )
+        return load_generator(settings)
     model = load_text_generator(
         settings.model, device=settings.device, dtype=settings.dtype, fresh_decoder=True
     )

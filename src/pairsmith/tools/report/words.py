@@ -1,110 +1,88 @@
 """A step's settings in words: those that were in force, without those that changed nothing."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pairsmith.core.settings import Settings
+from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+from pairsmith.steps.evaluate.settings import (
+    EvaluateLabelsSettings,
+    EvaluateMtebSettings,
+    EvaluateQaSettings,
+    EvaluateStsSettings,
+    EvaluateSummariesSettings,
+)
+from pairsmith.steps.evaluate.transfer_settings import (
+    EvaluateNerSettings,
+    EvaluateParaphraseSettings,
+    EvaluateSentimentSettings,
+)
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
+from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
+from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
+from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.question_settings import (
+    InfuseSettings,
+    TrainQuestionGeneratorSettings,
+    TrainTeacherSettings,
+)
+from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.settings import (
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainReaderSettings,
+    TrainSummarizerSettings,
+)
 from pairsmith.tools.report.parts import shown_text
 
 Recorded = Mapping[str, Any]
 """The settings in a record, by name."""
 
-_WORDS = {
-    "attention": "attention",
-    "attention_dropout": "dropout of attention weights",
-    "augment": "sampled negatives for each first text",
-    "base": "model that training started from",
-    "batch_size": "rows in a training step",
-    "best": "most pairs that were kept",
-    "bootstrap": "resamples behind each interval",
-    "centre": "mean vector is subtracted",
-    "column": "column with the inputs",
-    "decay": "strength of self-debiasing (decay)",
-    "depth": "documents that were ranked for each query",
-    "dtype": "number format",
-    "duplicates": "duplicates",
-    "epochs": "passes over the rows",
-    "eval_steps": "steps between two looks at the validation rows",
-    "floor": "least factor of self-debiasing (floor)",
-    "generate.labels": "only for the labels",
-    "generate.scale": "strength of guidance (scale)",
-    "hard_negatives": "highest score of a hard negative",
-    "item": "what the texts are about",
-    "k": "neighbours that were compared, each way",
-    "kind": "kind of pairs",
-    "layers": "layers kept of the model",
-    "learning_rate": "learning rate",
-    "limit": "first inputs that were used",
-    "margin": "score of a pair (margin)",
-    "max_length": "longest text, in tokens",
-    "max_steps": "most training steps",
-    "max_tokens": "longest text, in tokens",
-    "min_sentences": "fewest sentences in a document",
-    "min_words": "fewest words in a text",
-    "near_copies": "near-copies",
-    "objective": "what was learned (objective)",
-    "per_input": "texts for each input and label",
-    "per_label": "rows kept of each label",
-    "plausible": "least share of the likeliest token's probability",
-    "pooling": "how tokens become one vector (pooling)",
-    "postprocess.per_input": "most texts kept for each input and label",
-    "recall": "share of neighbours that the index is to find",
-    "retrieval": "which pairs were chosen",
-    "rule": "how labels were kept apart",
-    "scale": "factor of the cosines (scale)",
-    "seed": "seed of all random draws",
-    "smoothing": "scores moved towards their mean by",
-    "steering": "how the server's model was steered",
-    "strength": "strength of the contrast",
-    "style": "least probability of the seeds' style",
-    "threshold": "least margin",
-    "top_k": "drawn from this many likeliest tokens (top-k)",
-    "top_logprobs": "likeliest tokens asked of the server",
-    "top_p": "drawn from the tokens with this probability (top-p)",
-    "tries": "most tries for each input and label",
-    "validation": "share of rows for validation",
-    "verbatim": "pairs of which one text holds the other",
-    "warmup": "share of steps with a rising learning rate",
-    "weight_decay": "weight decay",
-    "window": "longest passage, in words",
+_STEPS: dict[str, tuple[type[Settings], str]] = {
+    "ask": (AskSettings, "questions on passages are written"),
+    "chunk": (ChunkSettings, "documents are cut into passages"),
+    "classify": (ClassifySettings, "texts get labels from a classifier"),
+    "evaluate classification": (EvaluateClassificationSettings, "a classifier is measured on labelled texts"),
+    "evaluate labels": (EvaluateLabelsSettings, "whether the labels' texts differ is measured"),
+    "evaluate mteb": (EvaluateMtebSettings, "an encoder is measured on tasks of mteb"),
+    "evaluate ner": (EvaluateNerSettings, "an encoder is measured on named entities"),
+    "evaluate paraphrase": (EvaluateParaphraseSettings, "token vectors are measured on paraphrases"),
+    "evaluate qa": (EvaluateQaSettings, "a reader is measured on questions"),
+    "evaluate retrieval": (EvaluateRetrievalSettings, "a model is measured on finding documents"),
+    "evaluate sentiment": (EvaluateSentimentSettings, "a model is measured on sentiment"),
+    "evaluate sts": (EvaluateStsSettings, "an encoder is measured on pairs scored by people"),
+    "evaluate summaries": (EvaluateSummariesSettings, "summaries are measured"),
+    "filter": (FilterSettings, "the pairs that a model ranks highest are kept"),
+    "filter-queries": (FilterQueriesSettings, "queries that do not fit their passages are dropped"),
+    "generate": (GenerateSettings, "a language model writes texts for each label"),
+    "infuse": (InfuseSettings, "an encoder learns from questions"),
+    "mine": (MineSettings, "pairs are found in two corpora"),
+    "mix": (MixSettings, "several data sets become one"),
+    "negatives": (NegativesSettings, "texts that do not answer are added to each pair"),
+    "postprocess": (PostprocessSettings, "rows are cleaned, and some held back for validation"),
+    "queries": (QueriesSettings, "a language model writes queries for passages"),
+    "relabel": (RelabelSettings, "a teacher answers the questions"),
+    "rewrite": (RewriteSettings, "a model rewrites questions or summaries"),
+    "train-asker": (TrainQuestionGeneratorSettings, "a model that writes questions is trained"),
+    "train-biencoder": (TrainBiencoderSettings, "an encoder for mining is trained"),
+    "train-classifier": (TrainClassifierSettings, "a classifier of texts is trained"),
+    "train-crossencoder": (TrainCrossencoderSettings, "a judge of pairs is trained"),
+    "train-encoder": (TrainEncoderSettings, "a sentence encoder is trained"),
+    "train-reader": (TrainReaderSettings, "a reader is trained"),
+    "train-retriever": (TrainRetrieverSettings, "a retriever is trained"),
+    "train-summarizer": (TrainSummarizerSettings, "a summariser is trained"),
+    "train-teacher": (TrainTeacherSettings, "a teacher is trained"),
 }
-"""By a setting's name, or its step and name, what it is in words; others are shown by their names."""
+"""The settings of each step, and what it does, in a few words."""
 
-STEP_WORDS = {
-    "ask": "questions on passages are written",
-    "chunk": "documents are cut into passages",
-    "classify": "texts get labels from a classifier",
-    "evaluate classification": "a classifier is measured on labelled texts",
-    "evaluate labels": "whether the labels' texts differ is measured",
-    "evaluate mteb": "an encoder is measured on tasks of mteb",
-    "evaluate ner": "an encoder is measured on named entities",
-    "evaluate paraphrase": "token vectors are measured on paraphrases",
-    "evaluate qa": "a reader is measured on questions",
-    "evaluate retrieval": "a model is measured on finding documents",
-    "evaluate sentiment": "a model is measured on sentiment",
-    "evaluate sts": "an encoder is measured on pairs scored by people",
-    "evaluate summaries": "summaries are measured",
-    "filter": "the pairs that a model ranks highest are kept",
-    "filter-queries": "queries that do not fit their passages are dropped",
-    "generate": "a language model writes texts for each label",
-    "infuse": "an encoder learns from questions",
-    "mine": "pairs are found in two corpora",
-    "mix": "several data sets become one",
-    "negatives": "texts that do not answer are added to each pair",
-    "postprocess": "rows are cleaned, and some held back for validation",
-    "queries": "a language model writes queries for passages",
-    "relabel": "a teacher answers the questions",
-    "rewrite": "a model rewrites questions or summaries",
-    "train-asker": "a model that writes questions is trained",
-    "train-biencoder": "an encoder for mining is trained",
-    "train-classifier": "a classifier of texts is trained",
-    "train-crossencoder": "a judge of pairs is trained",
-    "train-encoder": "a sentence encoder is trained",
-    "train-reader": "a reader is trained",
-    "train-retriever": "a retriever is trained",
-    "train-summarizer": "a summariser is trained",
-    "train-teacher": "a teacher is trained",
-}
-"""What each step does, in a few words."""
+STEP_WORDS = {step: words for step, (_, words) in _STEPS.items()}
 
 _HIDDEN = {"task", "shard_size", "search_rows"}
 """Settings that are shown elsewhere, or say only how the work was divided."""
@@ -156,16 +134,30 @@ def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
 
     Left out are unset settings, those that were switched off, and those without effect beside the others.
     """
-    step = step.replace(" ", "-")
+    fields = _STEPS[step][0].model_fields if step in _STEPS else {}
     rows = []
     for name, value in settings.items():
         if name in _HIDDEN or value in (None, "", [], {}) or value is False:
             continue
         in_force = _IF.get(f"{step}.{name}")
         if in_force is None or in_force(settings):
-            words = _WORDS.get(f"{step}.{name}") or _WORDS.get(name) or name.replace("_", " ")
-            rows.append((shown_text(words, 100), shown_text(_value(step, name, value), 200)))
+            description = fields[name].description if name in fields else None
+            rows.append((_name(name, description), shown_text(_value(step, name, value), 200)))
     return rows
+
+
+def _name(name: str, description: str | None) -> str:
+    """What a setting is, by the beginning of its description, and its option where that does not name it."""
+    own = shown_text(name.replace("_", " "), 100)
+    words = re.split(r"(?<!e\.g)[.;]\s|\.$| \[", description or "")[0]
+    beginning = words.partition(": ")[0]
+    # A colon stands before the possible values; but also after what a setting is only for, and within texts.
+    if not re.search(r'^(With|For) |[("]', beginning):
+        words = beginning
+    if " " not in words:  # a value
+        return own
+    words = words[0].lower() + words[1:]
+    return words if own in words else f"{words} ({name.replace('_', '-')})"
 
 
 def _value(step: str, name: str, value: Any) -> str:
