@@ -39,7 +39,7 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
 from pairsmith.search.margin import ScoredCandidates
-from pairsmith.search.selection import PairFile, choose_from_files
+from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
@@ -107,8 +107,9 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
                 f"{settings.k} nearest of each text are counted without them"
             )
         # All of them, or those of a retrieval rule.
-        choose_from_files(
-            forward, backward, settings.retrieval, pairs, run.out, (len(x), len(y)), best=settings.best
+        sizes, rule = (len(x), len(y)), settings.retrieval
+        pairs.extend(
+            select_pairs(forward.parts(), backward.parts(), rule, sizes, best=settings.best, folder=run.out)
         )
         rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
         for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
