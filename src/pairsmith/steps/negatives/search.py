@@ -18,15 +18,15 @@ from pairsmith.core.batches import in_batches
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text_keys import TextKeys
-from pairsmith.methods.retrieval.negatives import are_own_or_repeated
+from pairsmith.methods.retrieval.negatives import without_own_texts
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import storage_errors
 from pairsmith.runs.work import Advance, Work
-from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
+from pairsmith.search.exact import Neighbours, merged, one_way_search
 from pairsmith.search.faiss_search import needed_vectors
-from pairsmith.search.permitted import SPARE, permitted
+from pairsmith.search.permitted import SPARE
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
 from pairsmith.steps.negatives.settings import NegativesSettings
@@ -223,14 +223,9 @@ def leave_out(
     query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
     for first in range(0, len(near.ids), QUERIES_AT_ONCE):
         rows = slice(first, min(first + QUERIES_AT_ONCE, len(near.ids)))
-
-        def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
-            return torch.from_numpy(are_own_or_repeated(who.numpy() + first, whom.numpy(), forbidden, copies))
-
-        def find_more(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
-            return nearest(query_vectors[who + first], texts, more)
-
-        kept, left_out = permitted(near.read(rows), ranks, unusable, find_more, len(texts))
+        kept, left_out = without_own_texts(
+            near.read(rows), ranks, query_vectors, texts, forbidden, copies, first=first
+        )
         near.write(rows, kept)
         total += left_out
     return total
