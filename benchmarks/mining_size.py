@@ -27,8 +27,8 @@ from common import write
 from pairsmith.runs.storage import scratch_file
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.selection import PairFile, RetrievalName, select_pairs
+from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, neighbour_rows
 

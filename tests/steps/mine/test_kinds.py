@@ -22,10 +22,11 @@ from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.search.selection import PairFile
 from pairsmith.steps import search_parts
-from pairsmith.steps.mine import corpus as corpora
-from pairsmith.steps.mine import indexes, neighbours, route
+from pairsmith.steps.corpora import corpus as corpora
+from pairsmith.steps.corpora import indexes
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded, encoded_schema
+from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded, encoded_schema
 from pairsmith.steps.mine.neighbours import cut_search, find_neighbours
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings

@@ -21,7 +21,7 @@ from pairsmith.methods.mining.candidates import keep_pairable, score_candidates
 from pairsmith.runs.storage import scratch_file, storage_errors
 from pairsmith.search.exact import Neighbours, merged
 from pairsmith.search.selection import PairFile
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup, ids_of_stored

@@ -20,7 +20,7 @@ from pairsmith.core.fields import (
     WorldSize,
 )
 from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
-from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
 
 
 class MineSettings(Settings):

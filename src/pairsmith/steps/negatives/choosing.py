@@ -13,7 +13,7 @@ from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.methods.retrieval.negatives import lowest_of_queries
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
-from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.pairs import FAULTS, GOOD, PAIRS_AT_ONCE, QueryPairs
 from pairsmith.steps.negatives.search import Nearest

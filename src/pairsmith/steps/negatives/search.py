@@ -27,8 +27,8 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.search.exact import Neighbours, merged, one_way_search
 from pairsmith.search.faiss_search import needed_vectors
 from pairsmith.search.permitted import SPARE
-from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
+from pairsmith.steps.corpora.encoded import Encoded
+from pairsmith.steps.corpora.indexes import Indexes, SearchedVectors, train_indexes
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import (
     NEAR,
