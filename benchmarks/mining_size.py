@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 from common import write
 from pairsmith.runs.storage import scratch_file
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.margin import RetrievalName
-from pairsmith.search.selection import PairFile, choose_from_files
+from pairsmith.search.selection import PairFile, RetrievalName, select_pairs
+from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, neighbour_rows
 
@@ -179,7 +178,9 @@ def candidates(count: int, work: Path, rules: Sequence[str]) -> dict[str, Any]:
                 pairs, best = PairFile(file), count // 10 if name == BEST else None
                 rule: Any = "candidates" if name == BEST else name
                 with watch(name):
-                    choose_from_files(*files, rule, pairs, work, (count, count), best=best)
+                    forward, backward = (pair_file.parts() for pair_file in files)
+                    sizes = count, count
+                    pairs.extend(select_pairs(forward, backward, rule, sizes, best=best, folder=work))
                 chosen[name] = len(pairs)
     counts = {
         "candidates": len(files[0]) + len(files[1]),

@@ -26,9 +26,11 @@ import torch
 from torch import Tensor
 
 from common import write
+from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candidates
+from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.search.faiss_search import faiss_search
-from pairsmith.search.margin import candidates, select_pairs
+from pairsmith.search.selection import pairs_of, select_pairs
 
 WIDTH = 384
 CENTRES = 2_000
@@ -194,7 +196,12 @@ Found = tuple[set[tuple[int, int]], Sequence[tuple[Any, Any]]]
 def ours(x: Tensor, y: Tensor, k: int) -> Found:
     """Search both ways, margins, pairs."""
     near = two_way_search(x, y, k)
-    pairs = select_pairs(*candidates(*near))
+    forward: list[Rows] = []
+    backward: list[Rows] = []
+    stores = NeighboursInMemory(near[0]), NeighboursInMemory(near[1])
+    score_candidates(stores, (np.arange(len(x)), np.arange(len(y))), k, "ratio", (forward, backward))
+    (rows,) = select_pairs(forward, backward, "max", (len(x), len(y)))
+    pairs = pairs_of(rows)
     both = [(nearest.similarities.numpy(), nearest.ids.numpy()) for nearest in near]
     return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)), both
 

@@ -2,14 +2,17 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candidates
 from pairsmith.search import margin as margins
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.margin import ScoredCandidates, candidates, greedy_matching, margin, select_pairs
+from pairsmith.search.margin import ScoredCandidates, greedy_matching, margin
+from pairsmith.search.selection import pair_rows, pairs_of, select_pairs
 
 # Three x and three y; k = 2.
 #        y0   y1   y2
@@ -19,6 +22,20 @@ from pairsmith.search.margin import ScoredCandidates, candidates, greedy_matchin
 OF_X = Neighbours(torch.tensor([[0, 1], [0, 2], [0, 1]]), torch.tensor([[0.9, 0.8], [0.7, 0.3], [0.6, 0.5]]))
 OF_Y = Neighbours(torch.tensor([[0, 1], [0, 2], [2, 1]]), torch.tensor([[0.9, 0.7], [0.8, 0.5], [0.4, 0.3]]))
 # Means: x 0.85, 0.5, 0.55; y 0.8, 0.65, 0.35.
+
+
+def candidates(of_x, of_y, kind="ratio"):
+    """The rows of the candidates of each x and of each y."""
+    near = NeighboursInMemory(of_x), NeighboursInMemory(of_y)
+    numbers, into = (np.arange(len(of_x.ids)), np.arange(len(of_y.ids))), ([], [])
+    k = max(of_x.ids.shape[1], of_y.ids.shape[1])
+    score_candidates(near, numbers, k, kind, into)
+    return into
+
+
+def selected(forward, backward, retrieval="max", best=None):
+    parts = select_pairs(forward, backward, retrieval, (10, 10), best=best)
+    return pairs_of(np.concatenate([np.zeros((0, 4), np.uint32), *parts]))
 
 
 def listed(pairs):
@@ -57,13 +74,13 @@ def test_a_ratio_to_nothing_is_no_number():
     ],
 )
 def test_retrieval_by_hand(retrieval, expected):
-    assert listed(select_pairs(*candidates(OF_X, OF_Y), retrieval)) == expected
+    assert listed(selected(*candidates(OF_X, OF_Y), retrieval)) == expected
 
 
 def test_all_candidates_input_by_input():
-    pairs = select_pairs(*candidates(OF_X, OF_Y), "candidates")
+    pairs = selected(*candidates(OF_X, OF_Y), "candidates")
     assert [pair[:2] for pair in listed(pairs)] == [(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 2), (2, 1)]
-    some = select_pairs(*candidates(OF_X, OF_Y), "candidates", best=3)
+    some = selected(*candidates(OF_X, OF_Y), "candidates", best=3)
     assert [pair[:2] for pair in listed(some)] == [
         pair[:2] for pair in listed(pairs) if pair in best(pairs, 3)
     ]
@@ -76,8 +93,8 @@ def best(pairs, count):
 def test_a_place_without_a_neighbour_is_no_pair_and_does_not_count_in_the_mean():
     of_x = Neighbours(torch.tensor([[0, -1], [-1, -1]]), torch.tensor([[0.9, -torch.inf], [-torch.inf] * 2]))
     of_y = Neighbours(torch.tensor([[0, -1]]), torch.tensor([[0.9, -torch.inf]]))
-    forward, backward = candidates(of_x, of_y)
-    assert listed(forward) == listed(backward) == [(0, 0, 0.9, 1.0)]
+    for (rows,) in candidates(of_x, of_y):
+        assert listed(pairs_of(rows)) == [(0, 0, 0.9, 1.0)]
 
 
 def near(similarities, k):
@@ -134,7 +151,7 @@ def test_every_rule_against_plain_loops(case, kind):
         "max": walked(set(ahead + back), [0, 1]),
     }
     for retrieval, pairs in expected.items():
-        chosen = select_pairs(*candidates(of_x, of_y, kind), retrieval)
+        chosen = selected(*candidates(of_x, of_y, kind), retrieval)
         assert list(zip(chosen.x.tolist(), chosen.y.tolist(), strict=True)) == pairs
         assert chosen.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)
 
@@ -147,9 +164,9 @@ def test_a_text_of_two_numbers_is_taken_once(retrieval):
         torch.full((4,), 0.5),
         torch.tensor([1.0, 2.0, 4.0, 3.0]),
     )
-    pairs = select_pairs(one, one, retrieval)
-    assert listed(pairs) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
-    assert listed(select_pairs(one, one, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]
+    rows = [pair_rows(one.x.numpy(), one.y.numpy(), one)]
+    assert listed(selected(rows, rows, retrieval)) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
+    assert listed(selected(rows, rows, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]
 
 
 @pytest.mark.parametrize("together", [1, 2, 100])

@@ -1,10 +1,9 @@
-"""Margin scores (M3) and the retrieval rules that select pairs by them.
+"""Margin scores (M3), and pairs of which each text is in one only.
 
 A similarity says little by itself: some texts are near to everything. The margin compares it with the
 similarities of both texts to their nearest neighbours.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +15,6 @@ from torch import Tensor
 from pairsmith.search.exact import Neighbours
 
 MarginName = Literal["ratio", "distance", "absolute"]
-RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
 PAIRS_AT_ONCE = 2**16
 """Pairs whose texts are looked up at once where each text is taken once."""
 
@@ -57,21 +55,6 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
     return torch.where(usual > 0, similarity / usual, torch.nan)
 
 
-def candidates(
-    of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio"
-) -> tuple[ScoredCandidates, ScoredCandidates]:
-    """Every x with each of its nearest y, and every y with each of its nearest x (M3).
-
-    ``of_x``, ``(n, k)``, are the nearest y of each of n x, and ``of_y``, ``(m, k)``, the nearest x of each of
-    m y; an id of -1 stands for no neighbour. There are at most ``n k`` pairs of the first kind and ``m k`` of
-    the second. Pairs whose ``margin`` of this kind is NaN are left out, as are places without a neighbour.
-    """
-    mean_x, mean_y = mean_cosine(of_x), mean_cosine(of_y)
-    forward = with_neighbours(of_x, mean_x, mean_y, kind)
-    backward = with_neighbours(of_y, mean_y, mean_x, kind)
-    return forward, ScoredCandidates(backward.y, backward.x, backward.similarity, backward.margin)
-
-
 def mean_cosine(neighbours: Neighbours) -> Tensor:
     """The mean cosine of each of n texts with its neighbours (the sums of M3), ``(n,)`` float32.
 
@@ -84,10 +67,11 @@ def mean_cosine(neighbours: Neighbours) -> Tensor:
 def with_neighbours(
     nearest: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName
 ) -> ScoredCandidates:
-    """Each of n texts, as ``x``, with each of its neighbours, as ``y``, and their margin; see ``candidates``.
+    """Each of n texts, as ``x``, with each of its nearest neighbours, as ``y``, and their margin (M3).
 
-    ``nearest`` is ``(n, k)``; ``means`` are the mean cosines of the texts, ``(n,)`` float32, and
-    ``means_of_others``, ``(m,)`` float32, those of the other side.
+    ``nearest`` is ``(n, k)``; an id of -1 stands for no neighbour. ``means`` are the mean cosines of the
+    texts, ``(n,)`` float32, and ``means_of_others``, ``(m,)`` float32, those of the other side. Pairs whose margin
+    of this kind is NaN are left out.
     """
     margins = margin(nearest.similarities, means[:, None], means_of_others[nearest.ids.clamp(min=0)], kind)
     numbers = torch.arange(len(nearest.ids))[:, None].expand_as(nearest.ids)
@@ -95,55 +79,6 @@ def with_neighbours(
         *(tensor.flatten() for tensor in (numbers, nearest.ids, nearest.similarities, margins))
     )
     return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
-
-
-def joined(parts: Sequence[ScoredCandidates]) -> ScoredCandidates:
-    """The concatenated pairs of all parts."""
-    return ScoredCandidates(
-        *(torch.cat([getattr(part, name) for part in parts]) for name in ScoredCandidates.__slots__)
-    )
-
-
-def select_pairs(
-    forward: ScoredCandidates,
-    backward: ScoredCandidates,
-    retrieval: RetrievalName = "max",
-    *,
-    best: int | None = None,
-) -> ScoredCandidates:
-    """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y (M3).
-
-    ``candidates`` takes those of the largest margins, for a second stage that ranks them anew, in the order
-    of x and, for each, of decreasing margin. The others take pairs in the order of decreasing margin, ties in
-    that of x and y: ``forward`` takes for each x the y with the largest margin; ``backward`` for each y an x;
-    ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates, and takes a
-    pair if neither of its texts has been taken.
-    """
-    if retrieval == "candidates":
-        every = _ranked(joined([forward, backward]))[:best]
-        return every[every.x.argsort(stable=True)]
-    if retrieval == "max":
-        every = _ranked(joined([forward, backward]))
-        return every[greedy_matching(every.x, every.y)][:best]
-    ahead, back = _ranked(forward), _ranked(backward)
-    ahead, back = ahead[_firsts(ahead.x)], back[_firsts(back.y)]
-    if retrieval == "intersection":
-        ahead = ahead[torch.isin(_names(ahead), _names(back))]
-    return (back if retrieval == "backward" else ahead)[:best]
-
-
-def _ranked(pairs: ScoredCandidates) -> ScoredCandidates:
-    """Pairs sorted by decreasing margin, then by x and y; of duplicates the best one is kept."""
-    order = torch.arange(len(pairs))
-    for key, descending in ((pairs.y, False), (pairs.x, False), (pairs.margin, True)):
-        order = order[key[order].sort(stable=True, descending=descending).indices]
-    pairs = pairs[order]
-    return pairs[_firsts(_names(pairs))]
-
-
-def _firsts(values: Tensor) -> Tensor:
-    """The places at which a value occurs for the first time, in order."""
-    return torch.from_numpy(np.sort(np.unique(values.numpy(), return_index=True)[1]))
 
 
 def greedy_matching(x: Tensor, y: Tensor) -> Tensor:
@@ -182,8 +117,3 @@ class UsedTexts:
                     places.append(place)
             parts.append(np.array(places, np.int64) + start)
         return np.concatenate(parts)
-
-
-def _names(pairs: ScoredCandidates) -> Tensor:
-    """A number that identifies each pair of numbers below 2^32."""
-    return pairs.x * 2**32 + pairs.y  # may be negative: what is above 64 bits is cut off

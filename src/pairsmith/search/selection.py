@@ -1,12 +1,14 @@
-"""Pairs in files, and the retrieval rules of ``margin.select_pairs`` for more pairs than fit into memory.
+"""The retrieval rules that select pairs by their margins, for pairs in memory, and for more than fit there.
 
-The pairs are sorted on the disk (``runs.sorting``) and read in parts; of each text, one byte is held.
+The pairs are read in parts, and sorted in memory or on the disk (``runs.sorting``). Of each text, one byte is
+held.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,20 +23,39 @@ from pairsmith.runs.sorting import (
     changes,
     sorted_rows,
     sorted_within,
+    stable_order,
 )
 from pairsmith.runs.storage import storage_errors
-from pairsmith.search.margin import RetrievalName, ScoredCandidates, UsedTexts
+from pairsmith.search.margin import ScoredCandidates, UsedTexts
 
+RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
 _X, _Y, _SIMILARITY, _MARGIN = range(4)
 _ZERO = np.uint32(0)
 _SIGN = np.uint32(2**31)
+_NO_PAIRS = np.zeros((0, 4), np.uint32)
+
+
+def pair_rows(x: NDArray[np.integer], y: NDArray[np.integer], pairs: ScoredCandidates) -> Rows:
+    """Pairs as rows, ``(pairs, 4)`` uint32: the numbers of x and y, the bits of cosine and margin in float32.
+
+    ``x`` and ``y``, ``(pairs,)``, are the numbers that their texts have in the rows, from 0 to 2^32 - 1.
+    """
+    rows = np.empty((len(pairs), 4), np.uint32)
+    rows[:, _X], rows[:, _Y] = x, y
+    for column, values in ((_SIMILARITY, pairs.similarity), (_MARGIN, pairs.margin)):
+        rows[:, column] = values.contiguous().numpy().view(np.uint32)
+    return rows
+
+
+def pairs_of(rows: Rows) -> ScoredCandidates:
+    """The pairs that were made ``pair_rows``, ``(pairs, 4)``."""
+    x, y = (torch.from_numpy(rows[:, side].astype(np.int64)) for side in (_X, _Y))
+    numbers = (rows[:, column].copy().view(np.float32) for column in (_SIMILARITY, _MARGIN))
+    return ScoredCandidates(x, y, *map(torch.from_numpy, numbers))
 
 
 class PairFile:
-    """Pairs in a file, in the order in which they were added, 16 bytes each.
-
-    Rows are ``(4,)`` uint32: the numbers of x and y, and the bits of the cosine and the margin in float32.
-    """
+    """Pairs in a file, as ``pair_rows`` in the order in which they were added, 16 bytes each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -49,18 +70,8 @@ class PairFile:
     def __getitem__(self, which: slice) -> ScoredCandidates:
         """A range of the pairs, which is read into memory."""
         start, stop, _ = which.indices(len(self))
-        rows = np.fromfile(self._path, np.uint32, 4 * max(0, stop - start), offset=16 * start).reshape(-1, 4)
-        x, y = (torch.from_numpy(rows[:, side].astype(np.int64)) for side in (_X, _Y))
-        numbers = (rows[:, column].copy().view(np.float32) for column in (_SIMILARITY, _MARGIN))
-        return ScoredCandidates(x, y, *map(torch.from_numpy, numbers))
-
-    def add(self, x: NDArray[np.integer], y: NDArray[np.integer], pairs: ScoredCandidates) -> None:
-        """Add pairs with other numbers of their texts, ``x`` and ``y``, ``(pairs,)``, from 0 to 2^32 - 1."""
-        rows = np.empty((len(pairs), 4), np.uint32)
-        rows[:, _X], rows[:, _Y] = x, y
-        for column, values in ((_SIMILARITY, pairs.similarity), (_MARGIN, pairs.margin)):
-            rows[:, column] = values.contiguous().numpy().view(np.uint32)
-        self.extend([rows])
+        rows = np.fromfile(self._path, np.uint32, 4 * max(0, stop - start), offset=16 * start)
+        return pairs_of(rows.reshape(-1, 4))
 
     def extend(self, parts: Iterable[Rows]) -> None:
         """Add rows in parts."""
@@ -83,49 +94,60 @@ class PairFile:
                 yield rows.reshape(-1, 4)
 
 
-def choose_from_files(
-    forward: PairFile,
-    backward: PairFile,
+def select_pairs(
+    forward: Iterable[Rows],
+    backward: Iterable[Rows],
     retrieval: RetrievalName,
-    into: PairFile,
-    folder: Place,
     sizes: tuple[int, int],
     *,
     best: int | None = None,
+    folder: Place | None = None,
     rows: int = ROWS_AT_ONCE,
-) -> None:
-    """Add to ``into`` the pairs that ``margin.select_pairs`` selects, in the same order.
+) -> Iterator[Rows]:
+    """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y (M3).
+
+    ``candidates`` takes those of the largest margins, for a second stage that ranks them anew, in the order
+    of x and, for each, of decreasing margin. The others take pairs in the order of decreasing margin, ties in
+    that of x and y: ``forward`` takes for each x the y with the largest margin; ``backward`` for each y an x;
+    ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates, and takes a
+    pair if neither of its texts has been taken. Of equal pairs the one with the largest margin counts.
 
     Args:
-        forward, backward: the candidates of each x and of each y.
-        folder: where scratch files are written, up to 16 bytes for each candidate, twice at times.
+        forward, backward: the candidates of each x and of each y, as ``pair_rows`` in parts, each read once.
+        retrieval: the rule.
         sizes: the numbers of texts on the sides of x and of y.
-        best: see ``margin.select_pairs``.
-        rows: most pairs that are sorted at once.
+        best: most pairs; None takes all.
+        folder: where more pairs than fit the memory are sorted, with up to 16 bytes for each candidate, twice
+            at times; None sorts all in memory.
+        rows: most pairs that are sorted at once in a folder.
     """
 
     def sort(parts: Iterable[Rows], keys: SortColumns, name: str) -> Iterator[Rows]:
+        if folder is None:
+            return sorted_in_memory(parts, keys)
         return sorted_rows(parts, keys, folder, f"sort-{name}", rows=rows)
 
-    every = chain(forward.parts(), backward.parts())
+    every = chain(forward, backward)
     if retrieval == "candidates":
         distinct = _first_of(sort(every, _by(_X, _Y, _MARGIN), "pairs"), (_X, _Y))
         by_input = _by(_X, _MARGIN, _Y)
         if best is None:
-            into.extend(sorted_within(distinct, by_input, _X))
-        else:
-            into.extend(sort(_head(sort(distinct, _RANK, "rank"), best), by_input, "inputs"))
-        return
+            return sorted_within(distinct, by_input, _X)
+        return sort(_head(sort(distinct, _RANK, "rank"), best), by_input, "inputs")
     if retrieval == "max":
-        chosen = _each_once(sort(every, _RANK, "rank"), sizes)
-        into.extend(_head(chosen, best))
-        return
-    ahead = _first_of(sort(forward.parts(), _by(_X, _MARGIN, _Y), "x"), (_X,))
-    back = _first_of(sort(backward.parts(), _by(_Y, _MARGIN, _X), "y"), (_Y,))
+        return _head(_each_once(sort(every, _RANK, "rank"), sizes), best)
+    ahead = _first_of(sort(forward, _by(_X, _MARGIN, _Y), "x"), (_X,))
+    back = _first_of(sort(backward, _by(_Y, _MARGIN, _X), "y"), (_Y,))
     chosen = ahead if retrieval == "forward" else back
     if retrieval == "intersection":
         chosen = _repeated(sort(chain(ahead, back), _by(_X, _Y), "both"))
-    into.extend(_head(sort(chosen, _RANK, "rank"), best))
+    return _head(sort(chosen, _RANK, "rank"), best)
+
+
+def sorted_in_memory(parts: Iterable[Rows], keys: SortColumns) -> Iterator[Rows]:
+    """All rows, as ``runs.sorting.sorted_rows`` sorts them."""
+    rows = np.concatenate([_NO_PAIRS, *parts])
+    yield rows[stable_order(keys(rows))]
 
 
 def _by(*names: int) -> SortColumns:
@@ -148,7 +170,7 @@ _RANK = _by(_MARGIN, _X, _Y)
 
 def _first_of(parts: Iterable[Rows], names: Sequence[int]) -> Iterator[Rows]:
     """The first row with each value of these columns, from rows sorted by them."""
-    last = np.zeros((0, 4), np.uint32)
+    last = _NO_PAIRS
     for rows in parts:
         new = changes([column[:, 0] for column in np.split(rows[:, names], len(names), axis=1)])
         if len(last) and len(rows):
@@ -159,7 +181,7 @@ def _first_of(parts: Iterable[Rows], names: Sequence[int]) -> Iterator[Rows]:
 
 def _repeated(parts: Iterable[Rows]) -> Iterator[Rows]:
     """Of each pair that occurs twice the first row, from rows sorted by x and y."""
-    last = np.zeros((0, 4), np.uint32)
+    last = _NO_PAIRS
     for some in parts:
         rows = np.concatenate([last, some])
         again = (rows[1:, [_X, _Y]] == rows[:-1, [_X, _Y]]).all(axis=1)

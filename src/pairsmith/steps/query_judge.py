@@ -13,8 +13,8 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.judges import CUT, load_judge, timed_judge
-from pairsmith.steps.mine.options import JudgeOptions
+from pairsmith.steps.corpora.judges import CUT, load_judge, timed_judge
+from pairsmith.steps.corpora.options import JudgeOptions
 
 QUERY_SCORES: pa.Schema = pa.schema([("score", pa.float32())])
 SCORE_OF: Mapping[str, str] = {

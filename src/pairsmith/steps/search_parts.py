@@ -36,6 +36,10 @@ NO_NEIGHBOUR = 2**32 - 1
 """Stored in place of an id where a query has fewer neighbours than the file has columns."""
 
 
+OTHER = {"x": "y", "y": "x", "both": "y"}
+"""The side of the texts among which those of a side are searched."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchGroup:
     """Texts that are compared with each other: the numbers of the inputs, ``(n,)``, and outputs, ``(m,)``."""
@@ -50,8 +54,8 @@ class SearchBlock:
 
     Attributes:
         group: number of the group.
-        side: the side that the queries are from: ``x`` is searched in an index of y, ``y`` in one of x;
-            ``both`` searches both ways at once, computes each product once, and has x as the queries.
+        side: the side that the queries are from: ``x`` is searched among y, ``y`` among x; ``both`` searches
+            both ways at once, computes each product once, and has x as the queries.
         queries: begin and end of the range of queries; ``others`` those of the texts on the other side.
     """
 

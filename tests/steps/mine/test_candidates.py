@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candidates
 from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.margin import ScoredCandidates
-from pairsmith.search.margin import candidates as in_memory
-from pairsmith.search.selection import PairFile
+from pairsmith.search.selection import PairFile, pairs_of
 from pairsmith.steps.mine import candidates
 from pairsmith.steps.mine.candidates import NearFile, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
@@ -51,19 +51,14 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(candidates, "PAIRS_AT_ONCE", at_once)
         _, unscored = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
-    of_x, of_y = map(torch.from_numpy, (group.x, group.y))
-    whole = [
-        ScoredCandidates(of_x[pairs.x], of_y[pairs.y], pairs.similarity, pairs.margin)
-        for pairs in search(x, y, k)
-    ]
+    near = [NeighboursInMemory(of_side) for of_side in two_way_search(x, y, k)]
+    in_memory = [], []
+    score_candidates(near, (group.x, group.y), k, "ratio", in_memory)
+    whole = [pairs_of(rows) for (rows,) in in_memory]
     assert all(same(file, pairs) for file, pairs in zip(files, whole, strict=True))
     compared = len(x) * min(k, len(y)) + len(y) * min(k, len(x))
     assert unscored == compared - len(whole[0]) - len(whole[1])
     assert not list(folder.glob(".pairsmith-*"))
-
-
-def search(x, y, k):
-    return in_memory(*two_way_search(x, y, k))
 
 
 def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):

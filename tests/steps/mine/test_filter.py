@@ -40,10 +40,10 @@ from pairsmith.models.language.likelihood import (
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
+from pairsmith.steps.corpora import judges
+from pairsmith.steps.corpora.judges import cue_for
 from pairsmith.steps.mine import filter as filtering
-from pairsmith.steps.mine import judges
 from pairsmith.steps.mine.filter import filter_pairs, most_kept
-from pairsmith.steps.mine.judges import cue_for
 from pairsmith.steps.mine.plan import plan_filter
 from pairsmith.steps.mine.settings import FilterSettings
 

@@ -22,10 +22,11 @@ from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.search.selection import PairFile
 from pairsmith.steps import search_parts
-from pairsmith.steps.mine import corpus as corpora
-from pairsmith.steps.mine import indexes, neighbours, route
+from pairsmith.steps.corpora import corpus as corpora
+from pairsmith.steps.corpora import indexes, search
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded, encoded_schema
+from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded, encoded_schema
 from pairsmith.steps.mine.neighbours import cut_search, find_neighbours
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
@@ -414,7 +415,7 @@ def test_a_search_stopped_between_parts_goes_on_to_the_same_rows(world, monkeypa
     tmp, settings = world
     given = settings("reading", "questions.jsonl", "passages.jsonl", search_rows=5)
     mine(given, Run(tmp / "whole", Silent()))
-    calls, real = [], neighbours.two_way_search
+    calls, real = [], search.two_way_search
 
     def failing(*args, **more):
         calls.append(len(args[0]))
@@ -422,7 +423,7 @@ def test_a_search_stopped_between_parts_goes_on_to_the_same_rows(world, monkeypa
             raise StorageError("no space left")
         return real(*args, **more)
 
-    monkeypatch.setattr(neighbours, "two_way_search", failing)
+    monkeypatch.setattr(search, "two_way_search", failing)
     with pytest.raises(StorageError):
         mine(given, Run(tmp / "out", Silent()))
     mine(given, Run(tmp / "out", Silent()))
@@ -437,7 +438,7 @@ def test_other_settings_do_not_cost_parts_that_are_finished(world, monkeypatch):
     def failing(*_, **__):
         raise StorageError("no space left")
 
-    monkeypatch.setattr(neighbours, "two_way_search", failing)
+    monkeypatch.setattr(search, "two_way_search", failing)
     with pytest.raises(StorageError):
         mine(given, Run(tmp / "out", Silent()))
     encoded = files(tmp / "out")

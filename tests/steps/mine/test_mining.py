@@ -16,9 +16,9 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.mapped import record_shards
 from pairsmith.steps import search_parts
-from pairsmith.steps.mine import corpus as corpora
+from pairsmith.steps.corpora import corpus as corpora
+from pairsmith.steps.corpora.corpus import Unit, encoded_rows
 from pairsmith.steps.mine import route
-from pairsmith.steps.mine.corpus import Unit, encoded_rows
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import check_index
@@ -258,7 +258,7 @@ def test_vectors_without_direction_and_numbers():
 
 def test_shards_are_read_in_order_and_finished_ones_skipped(world):
     _, settings = world
-    records = corpora.corpora(settings())[0].records
+    records = route.corpora(settings())[0].records
     every = [*INPUTS, INPUTS[0]]
     for numbers in ([0, 1, 2], [1, 2], [0, 2], [2], []):
         shards = list(record_shards(records, 3, numbers))

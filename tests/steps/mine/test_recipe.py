@@ -12,7 +12,7 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder
-from pairsmith.steps.mine.corpus import Unit
+from pairsmith.steps.corpora.corpus import Unit
 from pairsmith.steps.mine.plan import _products, _Sample
 from pairsmith.steps.training import plan
 

@@ -200,12 +200,12 @@ def test_an_interrupted_run_ends_with_the_same_bytes(world, monkeypatch):
         return encode(*args, **rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr("pairsmith.steps.mine.corpus.encode_texts", stopping)
+        patched.setattr("pairsmith.steps.corpora.corpus.encode_texts", stopping)
         with pytest.raises(KeyboardInterrupt):
             run(settings(), tmp_path / "out")
         calls.clear()
         patched.setattr(
-            "pairsmith.steps.mine.corpus.encode_texts",
+            "pairsmith.steps.corpora.corpus.encode_texts",
             lambda *args, **rest: calls.append(1) or encode(*args, **rest),
         )
         again = run(settings(), tmp_path / "out")

@@ -32,7 +32,7 @@ from pairsmith.methods.quip.training_options import TeacherOptions
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.steps.mine.encoded import encoded_schema
+from pairsmith.steps.corpora.encoded import encoded_schema
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder

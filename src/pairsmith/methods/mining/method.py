@@ -8,20 +8,28 @@
 3. A candidate pair is scored by its margin: its cosine, divided by the mean cosine of both texts to their
    nearest neighbours (M3).
 4. All candidates go on to a cross-encoder (M6), or a retrieval rule takes those of the largest margins.
+
+``mine_pairs`` does so with texts in memory. The step ``mine`` does the same with corpora of any size: it
+encodes and searches them part by part, and hands the neighbours, in files, to the same functions.
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedAnswer, MinedPair, as_columns
-from pairsmith.methods.mining.pairable import TextsInMemory, pairable_neighbours
+from pairsmith.methods.mining.candidates import NeighboursInMemory, keep_pairable, score_candidates
+from pairsmith.methods.mining.pairable import TextsInMemory
 from pairsmith.methods.mining.units import AnswerInPassage
 from pairsmith.models.unit_vectors import distinct_unit_vectors, refuse_single_text
+from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.search.margin import MarginName, RetrievalName, candidates, select_pairs
+from pairsmith.search.margin import MarginName
 from pairsmith.search.permitted import SPARE
+from pairsmith.search.selection import RetrievalName, pairs_of, select_pairs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -48,7 +56,7 @@ def mine_pairs(
         encoder: encodes both sides, each with its own prompt where it has two.
         k: nearest neighbours of each text on the other side.
         margin: see ``search.margin.margin``; M3 is ``ratio``.
-        retrieval: see ``search.margin.select_pairs``.
+        retrieval: see ``search.selection.select_pairs``.
         threshold: leave out pairs with a smaller margin; None keeps all.
         best: keep only this many pairs, those with the largest margins; None keeps all.
         keep_verbatim: keep pairs of which one text stands in the other, or of a question that holds the
@@ -78,16 +86,22 @@ def mine_pairs(
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
     # 2. The k nearest of each text both ways (M3) that may be paired with it (M5).
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
+    near = NeighboursInMemory(of_x), NeighboursInMemory(of_y)
     if not keep_verbatim:
         side_x = TextsInMemory([(text, None) for text in xs], x)
         side_y = TextsInMemory([(text, _answer_of(outputs_by_text[text])) for text in ys], y)
-        of_x, _ = pairable_neighbours(of_x, k, side_x, side_y, inputs=True)
-        of_y, _ = pairable_neighbours(of_y, k, side_y, side_x, inputs=False)
-    # 3 and 4. The margins of all candidates (M3), and the retrieval rule.
-    chosen = select_pairs(*candidates(of_x, of_y, margin), retrieval, best=best)
-    columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    pairs = [mined_pair(xs[i], outputs_by_text[ys[j]], margin, cosine) for i, j, margin, cosine in rows]
+        keep_pairable(near, (side_x, side_y), k)
+    # 3. The margins of all candidates (M3).
+    forward: list[Rows] = []
+    backward: list[Rows] = []
+    score_candidates(near, (np.arange(len(xs)), np.arange(len(ys))), k, margin, (forward, backward))
+    # 4. The retrieval rule.
+    pairs = []
+    for rows in select_pairs(forward, backward, retrieval, (len(xs), len(ys)), best=best):
+        chosen = pairs_of(rows)
+        columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
+        for i, j, score, cosine in zip(*(column.tolist() for column in columns), strict=True):
+            pairs.append(mined_pair(xs[i], outputs_by_text[ys[j]], score, cosine))
     return [pair for pair in pairs if threshold is None or pair.margin >= threshold]
 
 

@@ -6,6 +6,8 @@
    left out, too: a negative's cosine is at most a share of the positive's (Moreira et al. 2024, NV-Retriever,
    where this is called TopK-PercPos).
 3. The nearest that remain are the negatives.
+
+The step ``negatives`` calls the same functions with parts of a large search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.models.unit_vectors import distinct_unit_vectors
-from pairsmith.search.exact import nearest, one_way_search, products_with
+from pairsmith.search.exact import Neighbours, nearest, one_way_search, products_with
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.search.permitted import SPARE, permitted
 
@@ -95,17 +98,7 @@ def find_hard_negatives(
     # The texts nearest to each query, without its positives and copies.
     numbers = {query: number for number, query in enumerate(queries)}
     own, text_keys = _own_keys(all_pairs, numbers), np.stack(copy_keys(texts), axis=1)
-
-    def forbidden(of_queries: Tensor, ids: Tensor) -> Tensor:
-        return torch.from_numpy(are_own_or_repeated(of_queries.numpy(), ids.numpy(), own, text_keys))
-
-    neighbours, _ = permitted(
-        one_way_search(x, y, last + SPARE),
-        last,
-        forbidden,
-        lambda rows, more: nearest(x[rows], y, more),
-        len(texts),
-    )
+    neighbours, _ = without_own_texts(one_way_search(x, y, last + SPARE), last, x, y, own, text_keys)
     # Those that are clearly less near than any of its positives.
     results = [
         HardNegatives(query, positive, (), ())
@@ -116,10 +109,10 @@ def find_hard_negatives(
     of_pairs = torch.tensor([numbers[results[row].query] for row in good], dtype=torch.int64)
     own_places = torch.tensor([places[results[row].positive] for row in good], dtype=torch.int64)
     cosines = products_with(x[of_pairs], of_positives, own_places[:, None])[:, 0]
-    lowest = torch.full((len(queries),), torch.inf).scatter_reduce(0, of_pairs, cosines, "amin")
+    lowest = lowest_of_queries(cosines.numpy(), of_pairs.numpy(), len(queries))
     ids, similarities = neighbours.ids[of_pairs, first - 1 :], neighbours.similarities[of_pairs, first - 1 :]
     rule = NegativesRule(count, share)
-    chosen = chosen_places(similarities.numpy(), lowest[of_pairs].numpy(), rule)
+    chosen = chosen_places(similarities.numpy(), lowest[of_pairs.numpy()], rule)
     for at, row in enumerate(good):
         kept = torch.from_numpy(chosen[at][chosen[at] >= 0])
         negatives = tuple(texts[number] for number in ids[at, kept].tolist())
@@ -144,6 +137,47 @@ def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> Text
     of_pairs = np.array([number for number, _, _ in encoded], np.int64)
     own_texts = ([query for _, query, _ in encoded], [positive for _, _, positive in encoded])
     return np.unique([query_text_keys(of_pairs, keys) for side in own_texts for keys in copy_keys(side)])
+
+
+def without_own_texts(
+    near: Neighbours,
+    k: int,
+    queries: Tensor,
+    texts: Tensor,
+    own: TextKeys,
+    text_keys: TextKeys,
+    *,
+    first: int = 0,
+) -> tuple[Neighbours, int]:
+    """The k nearest texts of queries that may be their negatives, and how many nearer ones may not.
+
+    Args:
+        near: the nearest texts of some consecutive queries, ``(n, m)``.
+        k: ranks that are filled.
+        queries: the vectors of all queries, ``(q, d)``; ``texts``: those of the corpus, ``(t, d)``.
+        own, text_keys: see ``are_own_or_repeated``.
+        first: the number of the first of these queries.
+
+    The result is ``(n, k)``, as that of ``search.permitted.permitted``.
+    """
+
+    def forbidden(rows: Tensor, ids: Tensor) -> Tensor:
+        return torch.from_numpy(are_own_or_repeated(rows.numpy() + first, ids.numpy(), own, text_keys))
+
+    def find_more(rows: Tensor, count: int) -> Neighbours:
+        return nearest(queries[rows + first], texts, count)
+
+    return permitted(near, k, forbidden, find_more, len(texts))
+
+
+def lowest_of_queries(scores: Float32s, queries: NDArray[np.integer], count: int) -> Float32s:
+    """The lowest score among each query's positives, ``(count,)`` float32; infinity for one without any.
+
+    ``scores`` are those of positives, ``(n,)``, and ``queries`` the numbers of their queries, ``(n,)``.
+    """
+    lowest = np.full(count, np.inf, np.float32)
+    np.minimum.at(lowest, queries, scores)
+    return lowest
 
 
 def query_text_keys(queries: NDArray[np.integer], keys: TextKeys) -> TextKeys:

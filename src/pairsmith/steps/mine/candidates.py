@@ -1,4 +1,4 @@
-"""Candidate pairs from the neighbours that the search saved, without copies (M5) and with margins (M3).
+"""Candidate pairs from the neighbours that the search saved, as ``methods.mining.candidates`` scores them.
 
 A group at a time, the neighbours are read from the search in parts, merged in a file, and scored in parts.
 """
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.paths import Place
-from pairsmith.methods.mining.pairable import pairable_neighbours
+from pairsmith.methods.mining.candidates import keep_pairable, score_candidates
 from pairsmith.runs.storage import scratch_file, storage_errors
 from pairsmith.search.exact import Neighbours, merged
-from pairsmith.search.margin import mean_cosine, with_neighbours
 from pairsmith.search.selection import PairFile
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR, SearchGroup, ids_of_stored
@@ -58,7 +57,7 @@ def scored_candidates(
     """
     most = neighbours_per_side(settings)
     firsts = tuple(corpus.firsts() for corpus in corpora) if settings.group_column else None
-    left_out = compared = 0
+    left_out = unscored = 0
     runs = (run for table in tables for run in _runs_of_neighbours(table))
     with ExitStack() as stack:
         paths = (stack.enter_context(scratch_file(folder, f"near-{name}")) for name in most)
@@ -71,42 +70,12 @@ def scored_candidates(
                 (of_x if name == "x" else of_y).add(first, near)
             if settings.verbatim == "drop":
                 x, y = map(_Side, (group.x, group.y), corpora, texts)
-                left_out += _drop_unpairable(of_x, x, y, settings.k, inputs=True)
-                left_out += _drop_unpairable(of_y, y, x, settings.k, inputs=False)
+                left_out += keep_pairable((of_x, of_y), (x, y), settings.k)
             numbers = group.x, group.y
             if firsts:
                 numbers = firsts[0][group.x], firsts[1][group.y]
-            compared += _score((of_x, of_y), numbers, settings, files)
-    return left_out, compared - sum(map(len, files))
-
-
-def _score(
-    near: "tuple[NearFile, NearFile]",
-    numbers: tuple[NDArray[np.integer], NDArray[np.integer]],
-    settings: MineSettings,
-    files: tuple[PairFile, PairFile],
-) -> int:
-    """Score the candidates of one group and write those that have a margin; returns how many were compared.
-
-    ``numbers`` are those that the texts of each side have in the files.
-    """
-    compared = 0
-    means: list[torch.Tensor] = []
-    for near_file in near:
-        of_side = torch.empty(len(near_file))
-        for first, part in near_file.parts(settings.k):
-            of_side[first : first + len(part.ids)] = mean_cosine(part)
-            compared += int((part.ids >= 0).sum())
-        means.append(of_side)
-    for side, file in enumerate(files):
-        for first, part in near[side].parts(settings.k):
-            of_part = means[side][first : first + len(part.ids)]
-            pairs = with_neighbours(part, of_part, means[1 - side], settings.margin)
-            of_texts = numbers[side][pairs.x.numpy() + first]
-            of_others = numbers[1 - side][pairs.y.numpy()]
-            x, y = (of_texts, of_others) if side == 0 else (of_others, of_texts)
-            file.add(x, y, pairs)
-    return compared
+            unscored += score_candidates((of_x, of_y), numbers, settings.k, settings.margin, files)
+    return left_out, unscored
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +101,6 @@ class _Side:
         return self.corpus.vectors.of(self.numbers if numbers is None else self.numbers[numbers.numpy()])
 
 
-def _drop_unpairable(near: "NearFile", own: _Side, other: _Side, k: int, *, inputs: bool) -> int:
-    """Leave the k nearest of each text of one side that may be paired (M5); returns how many may not.
-
-    ``inputs`` says whether ``own`` are the inputs.
-    """
-    left_out = 0
-    for first, part in near.parts():
-        kept, more = pairable_neighbours(part, k, own, other, inputs=inputs, first=first)
-        near.write(first, kept)
-        left_out += more
-    return left_out
-
-
 class NearFile:
     """The nearest neighbours of all texts of one side of a group, in a file, 8 bytes each.
 
@@ -166,10 +122,6 @@ class NearFile:
         """Close it."""
         assert self._file is not None
         self._file.close()
-
-    def __len__(self) -> int:
-        """How many texts have neighbours here."""
-        return self._count
 
     def begin(self, width: int) -> None:
         """Forget what is there: texts of another group come, each with at most ``width`` neighbours."""

@@ -45,7 +45,7 @@ from pairsmith.runs import (
 from pairsmith.runs.folder import TrainingRows, open_training_rows
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
-from pairsmith.steps.mine.judges import (
+from pairsmith.steps.corpora.judges import (
     cue_for,
     judge_examples,
     likelihood_record,

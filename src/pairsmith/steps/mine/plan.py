@@ -14,11 +14,12 @@ from pairsmith.models.text_generator import load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
+from pairsmith.steps.corpora.corpus import Corpus, Unit, cutter, is_styled
+from pairsmith.steps.corpora.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.filter import most_kept
-from pairsmith.steps.mine.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, writer
+from pairsmith.steps.mine.route import corpora
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import (
     NEIGHBOUR_BYTES,

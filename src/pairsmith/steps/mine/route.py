@@ -39,14 +39,14 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, scratch_file
 from pairsmith.search.margin import ScoredCandidates
-from pairsmith.search.selection import PairFile, choose_from_files
+from pairsmith.search.selection import PairFile, select_pairs
+from pairsmith.steps.corpora.corpus import Corpus, cutter, encode_corpus, finder_of, is_styled
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
-from pairsmith.steps.shared import refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Most pairs, and most texts that are copies, in a shard."""
@@ -107,8 +107,9 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
                 f"{settings.k} nearest of each text are counted without them"
             )
         # All of them, or those of a retrieval rule.
-        choose_from_files(
-            forward, backward, settings.retrieval, pairs, run.out, (len(x), len(y)), best=settings.best
+        sizes, rule = (len(x), len(y)), settings.retrieval
+        pairs.extend(
+            select_pairs(forward.parts(), backward.parts(), rule, sizes, best=settings.best, folder=run.out)
         )
         rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
         for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
@@ -133,6 +134,16 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             run.progress.say(f"{what}, which are in no pair: {count:,}")
     counts |= alone | {"left out word for word": left_out, "without a margin": unscored}
     return finished(writer, _card(settings, counts), run)
+
+
+def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
+    """The corpora of the inputs and of the outputs."""
+    one, other, group = settings.inputs, settings.outputs, settings.group_column
+    prefer = ("question",) if settings.kind == "reading" else ()
+    return (
+        Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer),
+        Corpus("outputs", other, settings.output_column, group, hashes("outputs", other)),
+    )
 
 
 def _without_candidates(

@@ -13,8 +13,8 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.judges import JudgeExamples, likelihood_record, load_judge
-from pairsmith.steps.mine.options import JudgeOptions
+from pairsmith.steps.corpora.judges import JudgeExamples, likelihood_record, load_judge
+from pairsmith.steps.corpora.options import JudgeOptions
 
 PAIR_SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SCORES_OF = {

@@ -16,7 +16,7 @@ from pairsmith.core.fields import (
     WorkerSettings,
 )
 from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
-from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
 
 
 class MineSettings(WorkerSettings):

@@ -10,9 +10,10 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
+from pairsmith.methods.retrieval.negatives import lowest_of_queries
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
-from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.pairs import FAULTS, GOOD, PAIRS_AT_ONCE, QueryPairs
 from pairsmith.steps.negatives.search import Nearest
@@ -42,9 +43,7 @@ def choose_negatives(
     chosen = Nearest.empty(len(pairs.fault), settings.negatives, files)
     good, limit = pairs.good, of_rows
     if settings.compare == "lowest":
-        of_query = np.full(len(candidates), np.inf, np.float32)
-        np.minimum.at(of_query, pairs.query[good], of_rows[good])
-        limit = of_query[pairs.query]
+        limit = lowest_of_queries(of_rows[good], pairs.query[good], len(candidates))[pairs.query]
     for rows in in_batches(good, PAIRS_AT_ONCE):
         asking = pairs.query[rows]
         candidate_scores = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])

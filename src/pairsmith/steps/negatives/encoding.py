@@ -18,8 +18,8 @@ from pairsmith.data.schemas import rows_at
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.search.exact import products_with
-from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.negatives.pairs import NO_POSITIVE, QueryPairs
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.vectors import VectorFile

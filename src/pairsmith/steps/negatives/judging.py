@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.mine.encoded import CorpusTexts
+from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.query_judge import judge_shards

@@ -24,7 +24,7 @@ from pairsmith.data.schemas import rows_at, text_schema
 from pairsmith.data.text_keys import TextKeys, copy_keys, keys_of_list
 from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_keys
 from pairsmith.runs.storage import storage_errors
-from pairsmith.steps.mine.encoded import Encoded
+from pairsmith.steps.corpora.encoded import Encoded
 
 PAIRS_AT_ONCE = 2**14
 """Pairs, and texts of the corpus, that are held in memory at once."""

@@ -29,7 +29,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.mine.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
     EncodedPositives,

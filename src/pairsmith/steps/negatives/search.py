@@ -15,32 +15,25 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
-from pairsmith.core.model_files import pick_device
-from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text_keys import TextKeys
-from pairsmith.methods.retrieval.negatives import are_own_or_repeated
-from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
-from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
+from pairsmith.methods.retrieval.negatives import without_own_texts
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import storage_errors
-from pairsmith.runs.work import Advance, Work
-from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
+from pairsmith.search.exact import Neighbours, merged
 from pairsmith.search.faiss_search import needed_vectors
-from pairsmith.search.permitted import SPARE, permitted
-from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.indexes import Indexes, SearchedVectors, train_indexes
+from pairsmith.search.permitted import SPARE
+from pairsmith.steps.corpora.encoded import Encoded
+from pairsmith.steps.corpora.indexes import SideVectors
+from pairsmith.steps.corpora.options import SearchOptions
+from pairsmith.steps.corpora.search import SearchPlan, run_search, search_card
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import (
-    NEAR,
     NO_NEIGHBOUR,
     Part,
     SearchBlock,
     SearchGroup,
-    check_part_count,
     ids_of_stored,
-    neighbour_rows,
     parts_by_index,
-    report_recall,
 )
 from pairsmith.steps.vectors import VectorFile
 
@@ -61,103 +54,39 @@ def find_nearest(
     An index that has to be trained is kept in ``indexes``. ``inputs`` are the fingerprints of the encoded
     queries and of the encoded corpus, by name.
     """
-    group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
+    options, needed = SearchOptions.of(settings), 0
+    neighbours = dict.fromkeys(("x", "y"), neighbours_per_query(settings))
     if settings.index:
+        group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
         needed = needed_vectors(settings.index, queries.width)
-        most = dict.fromkeys(("x", "y"), neighbours_per_query(settings))
-        blocks = [part.blocks[0] for part in parts_by_index([group], settings.index_rows, needed, most)]
-        blocks = [block for block in blocks if block.side == "x"]
+        both_ways = parts_by_index([group], settings.index_rows, needed, neighbours)
+        blocks = [part.blocks[0] for part in both_ways if part.blocks[0].side == "x"]
     else:
-        parts = in_batches(range(len(queries)), settings.search_rows)
-        blocks = [SearchBlock(0, "x", (part.start, part.stop), (0, len(corpus))) for part in parts]
-    todo = [Part(number, (block,)) for number, block in enumerate(blocks)]
-    check_part_count(todo, settings.index)
-    writer = start_part(
-        run.part("search"),
-        step="search",
-        schema=NEAR,
-        settings=settings.model_dump(
-            mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
-        )
-        | {"neighbours": neighbours_per_query(settings)},
-        inputs=inputs,
-        models={},
-        planned=len(todo),
+        batches = in_batches(range(len(queries)), settings.search_rows)
+        blocks = [SearchBlock(0, "x", (rows.start, rows.stop), (0, len(corpus))) for rows in batches]
+    parts = [Part(number, (block,)) for number, block in enumerate(blocks)]
+    decides = options.deciding() | {"neighbours": neighbours["x"]}
+    card = search_card(
+        "Nearest texts of queries",
+        "For each query the numbers of its nearest texts, and their cosines.",
+        settings.encoder,
     )
-    if not writer.finished:
-        remaining = [part for part in todo if not writer.is_done(part.number)]
-        total = sum(part.size for part in todo)
-        trained = None
-        if settings.index and 0 < needed <= len(corpus):
-            of_corpus = {"corpus": inputs["corpus"]}
-            load = partial(_searched, corpus)
-            trained = train_indexes(
-                settings.index,
-                load,
-                [(0, "x")],
-                ExecutorChoice.of(settings),
-                of_corpus,
-                run.part("indexes"),
-            )
-        commit_each(
-            writer,
-            partial(_load_search, queries, corpus, trained, settings),
-            remaining,
-            ExecutorChoice.of(settings),
-            run,
-            title="search",
-            unit="queries",
-            done=total - sum(part.size for part in remaining),
-            total=total,
-        )
-        writer.finish(
-            Card(
-                title=f"Nearest texts of queries under {model_display_name(settings.encoder)}",
-                description="For each query the numbers of its nearest texts, and their cosines.",
-                provenance="The neighbours were computed from the texts' vectors.",
-                tags=("embeddings",),
-                licence="It contains no texts.",
-                sources=sources_of(models=[settings.encoder]),
-            )
-        )
-    folder = writer.folder()
-    if settings.index:
-        report_recall(folder, settings.index, run)
-    return folder
+    return run_search(
+        SearchPlan(parts, neighbours, decides, needed),
+        partial(_open_vectors, queries, corpus),
+        options,
+        inputs,
+        run,
+        indexed={"corpus": inputs["corpus"]},
+        unit="queries",
+        card=card,
+    )
 
 
-def _searched(corpus: Encoded) -> SearchedVectors:
-    """The vectors of the corpus, opened on this machine."""
-    texts = corpus.local().vectors.every()
-    return lambda *_: texts
-
-
-def _load_search(
-    queries: VectorFile,
-    corpus: Encoded,
-    trained: DatasetFolder | None,
-    settings: NegativesSettings,
-    worker: int,  # noqa: ARG001 - all workers are alike
-) -> Work[Part, RowsAndRejects]:
-    """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
-    query_vectors, texts = queries.local().every(), corpus.local().vectors.every()
-    device = torch.device(pick_device(settings.device))
-    memory, most = int(settings.memory * 2**30), neighbours_per_query(settings)
-    indexes = Indexes(settings.index, trained) if settings.index else None
-
-    def search(part: Part, advance: Advance) -> RowsAndRejects:
-        (block,) = part.blocks
-        of_block = query_vectors[slice(*block.queries)]
-        recall = None
-        if indexes:
-            near, recall = indexes.search(
-                of_block, texts, block, most, recall=settings.recall, advance=advance
-            )
-        else:
-            near = one_way_search(of_block, texts, most, memory=memory, device=device, advance=advance)
-        return neighbour_rows(0, "x", block.queries[0], near, recall), to_table([], REJECT)
-
-    return search
+def _open_vectors(queries: VectorFile, corpus: Encoded) -> SideVectors:
+    """Open the vectors on this machine."""
+    of_side = {"x": queries.local().every(), "y": corpus.local().vectors.every()}
+    return lambda _, side: of_side[side]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +152,9 @@ def leave_out(
     query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
     for first in range(0, len(near.ids), QUERIES_AT_ONCE):
         rows = slice(first, min(first + QUERIES_AT_ONCE, len(near.ids)))
-
-        def unusable(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
-            return torch.from_numpy(are_own_or_repeated(who.numpy() + first, whom.numpy(), forbidden, copies))
-
-        def find_more(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
-            return nearest(query_vectors[who + first], texts, more)
-
-        kept, left_out = permitted(near.read(rows), ranks, unusable, find_more, len(texts))
+        kept, left_out = without_own_texts(
+            near.read(rows), ranks, query_vectors, texts, forbidden, copies, first=first
+        )
         near.write(rows, kept)
         total += left_out
     return total

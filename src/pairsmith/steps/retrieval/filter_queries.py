@@ -36,8 +36,8 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.mine.corpus import ReadCorpus, encode_corpus
-from pairsmith.steps.mine.judges import warn_of_equal_scores
+from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
+from pairsmith.steps.corpora.judges import warn_of_equal_scores
 from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries

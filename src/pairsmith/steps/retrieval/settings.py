@@ -24,7 +24,7 @@ from pairsmith.core.settings import (
     refuse,
 )
 from pairsmith.methods.retrieval.query_options import AgainstName, QueryKind, QueryOptions
-from pairsmith.steps.mine.options import EncodingOptions, JudgeOptions
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions
 
 
 class ChunkSettings(WorkerSettings):

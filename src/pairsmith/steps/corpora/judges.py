@@ -22,7 +22,7 @@ from pairsmith.runs.estimate import Before
 from pairsmith.runs.folder import TrainingRows
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance
-from pairsmith.steps.mine.options import JudgeOptions
+from pairsmith.steps.corpora.options import JudgeOptions
 from pairsmith.steps.planning import timed
 from pairsmith.steps.shared import load_options
 

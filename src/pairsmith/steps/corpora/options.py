@@ -1,10 +1,13 @@
 """Options for encoding a corpus and for judging pairs, in every step that does so."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pairsmith.runs.storage import JSON
 
 MiningKind = Literal["pairs", "reading", "summaries"]
 JudgeName = Literal["cross-encoder", "encoder", "likelihood", "likeness"]
@@ -54,6 +57,26 @@ class EncodingOptions(WorkOptions):
     encoder: str
     vector_dtype: Literal["float32", "float16"] = "float32"
     units: UnitOptions = field(default_factory=UnitOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions(Options):
+    """How nearest neighbours are searched, in which parts, and where."""
+
+    device: str
+    memory: float  # gigabytes of similarities held at once
+    index: str | None  # in FAISS's notation; None: an exact search
+    index_rows: int  # most vectors in an index
+    recall: float  # share of neighbours that an index finds at least
+    search_rows: int  # rows that are searched and saved together in an exact search
+    executor: Literal["local", "ray", "array"]
+    workers: int
+    ray_address: str | None
+
+    def deciding(self) -> "dict[str, JSON]":
+        """The options on which the parts and the neighbours depend."""
+        names = ("index", "index_rows", "recall") if self.index else ("search_rows",)
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,10 @@ from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import FaissIndex, faiss_search
-from pairsmith.steps.search_parts import SearchBlock
+from pairsmith.steps.search_parts import OTHER, SearchBlock
 
-SearchedVectors = Callable[[int, str], torch.Tensor]
-"""Given a group and the side of its queries, the vectors of the other side, ``(n, d)``."""
+SideVectors = Callable[[int, str], torch.Tensor]
+"""Given a group and a side, ``x`` or ``y``, the vectors of its texts, ``(n, d)``."""
 
 TRAINED: pa.Schema = pa.schema(
     [("cell", pa.int64()), ("side", pa.string()), ("index", pa.large_binary())]  # in FAISS's own format
@@ -39,13 +39,13 @@ class ToTrain:
 
 def train_indexes(
     name: str,
-    load: Callable[[], SearchedVectors],
+    load: Callable[[], SideVectors],
     searched: Sequence[tuple[int, str]],
     where: ExecutorChoice,
     inputs: Mapping[str, str],
     run: Run,
 ) -> DatasetFolder:
-    """Train an index for each group and side in ``searched``, and save it; those that are there are kept.
+    """Train an index for each group and side of queries in ``searched``, and save it; saved ones are kept.
 
     The indexes are called ``name`` in FAISS's notation. ``load`` opens the vectors on the machine of a
     worker. ``inputs`` are the fingerprints of the encoded corpora, by name.
@@ -86,7 +86,7 @@ def train_indexes(
 
 
 def _load_training(
-    load: Callable[[], SearchedVectors],
+    load: Callable[[], SideVectors],
     name: str,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[ToTrain, RowsAndRejects]:
@@ -94,7 +94,7 @@ def _load_training(
     vectors = load()
 
     def train(to_train: ToTrain, advance: Advance) -> RowsAndRejects:
-        others = vectors(to_train.group, to_train.side)
+        others = vectors(to_train.group, OTHER[to_train.side])
         index = FaissIndex(name, others.shape[1])
         index.train(others)
         advance(1)

@@ -31,10 +31,9 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.encoded import ENCODED_TEXTS, encoded_schema
-from pairsmith.steps.mine.options import EncodingOptions, UnitOptions
-from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.shared import hashes, load_options
+from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
+from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
+from pairsmith.steps.shared import load_options
 
 _DECIDES_BY_SIDE = {
     ("reading", "inputs"): ("style",),
@@ -158,16 +157,6 @@ class ReadCorpus(Corpus):
     def records(self) -> Iterator[Document]:
         """All documents, one at a time."""
         return self.read()
-
-
-def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
-    """The corpora of the inputs and of the outputs."""
-    one, other, group = settings.inputs, settings.outputs, settings.group_column
-    prefer = ("question",) if settings.kind == "reading" else ()
-    return (
-        Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer),
-        Corpus("outputs", other, settings.output_column, group, hashes("outputs", other)),
-    )
 
 
 def is_styled(options: UnitOptions, side: str) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.steps.mine import encoded
-from pairsmith.steps.mine.encoded import Encoded, encoded_schema
+from pairsmith.steps.corpora import encoded
+from pairsmith.steps.corpora.encoded import Encoded, encoded_schema
 
 # Number of the text, its id and its group; rows 2, 4 and 6 repeat a text and a group.
 ROWS = [(0, "a", "mon"), (1, "b", "tue"), (None, "a", "mon"), (2, "a", "tue"), (None, "b", "tue"),

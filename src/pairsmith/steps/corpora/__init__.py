@@ -1,0 +1,1 @@
+"""Corpora that several steps encode, search and judge."""
