@@ -70,8 +70,8 @@ def with_neighbours(
     """Each of n texts, as ``x``, with each of its nearest neighbours, as ``y``, and their margin (M3).
 
     ``nearest`` is ``(n, k)``; an id of -1 stands for no neighbour. ``means`` are the mean cosines of the
-    texts, ``(n,)`` float32, and ``means_of_others``, ``(m,)`` float32, those of the other side. Pairs whose margin
-    of this kind is NaN are left out.
+    texts, ``(n,)`` float32, and ``means_of_others``, ``(m,)`` float32, those of the other side. Pairs whose
+    margin of this kind is NaN are left out.
     """
     margins = margin(nearest.similarities, means[:, None], means_of_others[nearest.ids.clamp(min=0)], kind)
     numbers = torch.arange(len(nearest.ids))[:, None].expand_as(nearest.ids)

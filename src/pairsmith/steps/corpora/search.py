@@ -82,7 +82,7 @@ def run_search(
         models={},
         planned=len(plan.parts),
     )
-    where = ExecutorChoice.of(options)
+    where = ExecutorChoice(options.executor, options.workers, options.ray_address)
     if not writer.finished:
         trained = None
         if options.index and (searched := plan.trained()):
