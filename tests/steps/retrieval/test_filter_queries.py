@@ -508,12 +508,12 @@ def test_a_cross_encoder_reads_as_many_tokens_as_its_folder_says(world, tiny_ber
 
 
 def test_a_run_that_is_stopped_while_it_judges_ends_with_the_same_bytes(world, tiny_gpt2, monkeypatch):
-    from pairsmith.steps import query_judge
+    from pairsmith.steps import judging
 
     tmp_path, settings = world
     given = by_judge(settings, tiny_gpt2, share=0.5)
     whole = run(given, tmp_path / "whole")
-    load, calls = query_judge.load_judge, []
+    load, calls = judging.load_judge, []
 
     def stopping(*args, **rest):
         judge = load(*args, **rest)
@@ -526,7 +526,7 @@ def test_a_run_that_is_stopped_while_it_judges_ends_with_the_same_bytes(world, t
 
         return score
 
-    monkeypatch.setattr(query_judge, "load_judge", stopping)
+    monkeypatch.setattr(judging, "load_judge", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(given, tmp_path / "out")
     again = run(given, tmp_path / "out")
@@ -552,11 +552,11 @@ def test_a_share_of_one_query_is_that_query(world, tiny_gpt2):
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_scores_of_other_queries_are_not_used_again(world, tiny_gpt2, monkeypatch, stopped):
-    from pairsmith.steps import query_judge
+    from pairsmith.steps import judging
 
     tmp_path, settings = world
     wanted = run(by_judge(settings, tiny_gpt2, share=1, within=3), tmp_path / "wanted")
-    load, calls = query_judge.load_judge, []
+    load, calls = judging.load_judge, []
 
     def stopping(*args, **rest):
         judge = load(*args, **rest)
@@ -570,7 +570,7 @@ def test_scores_of_other_queries_are_not_used_again(world, tiny_gpt2, monkeypatc
         return score
 
     with monkeypatch.context() as patched:
-        patched.setattr(query_judge, "load_judge", stopping)
+        patched.setattr(judging, "load_judge", stopping)
         if stopped:
             with pytest.raises(KeyboardInterrupt):
                 run(by_judge(settings, tiny_gpt2, share=1), tmp_path / "out")
@@ -595,11 +595,11 @@ def test_copies_in_the_corpus_and_queries_that_are_held_back_are_judged_too(worl
 
 
 def test_a_judge_that_gives_all_the_same_score_is_told_of(world, tiny_gpt2, monkeypatch):
-    from pairsmith.steps import query_judge
+    from pairsmith.steps import judging
 
     tmp_path, settings = world
     equal = lambda rows, _: np.zeros(rows.num_rows, np.float32)  # noqa: E731
-    monkeypatch.setattr(query_judge, "load_judge", lambda *_: equal)
+    monkeypatch.setattr(judging, "load_judge", lambda *_: equal)
     heard = Heard()
     folder = run(by_judge(settings, tiny_gpt2, share=0.5), tmp_path / "out", heard)
     assert any("the judge gives all 6 queries the same score" in line for line in heard.lines)
@@ -640,7 +640,7 @@ def test_a_plan_counts_what_a_judge_takes(world, tiny_gpt2, monkeypatch):
 
 
 def test_a_plan_tries_a_judge_on_what_there_is(world, tiny_gpt2):
-    from pairsmith.steps.query_judge import seconds_to_judge
+    from pairsmith.steps.judging import seconds_to_judge
 
     how = by_judge(world[1], tiny_gpt2, share=0.5).judging()
     assert seconds_to_judge(how, {}, [], ["a text"]) == seconds_to_judge(how, {}, ["?"], []) == (0, 0)

@@ -53,7 +53,7 @@ from pairsmith.steps.corpora.judges import (
     text_columns,
     warn_of_equal_scores,
 )
-from pairsmith.steps.mine.scoring import SCORES_OF, scores_by_judge
+from pairsmith.steps.judging import SCORES_OF_PAIRS, judge_pairs
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
@@ -138,14 +138,12 @@ def _scores(
     learns_from = None
     if settings.seeds:
         learns_from = partial(judge_examples, pairs, task, settings.seeds, run.progress)
-    return scores_by_judge(
-        pairs.select(["id", *columns]),
-        settings.judging(),
-        learns_from,
-        inputs,
-        models["model"],
-        run.part("scores"),
-    )
+    judged = pairs.select(["id", *columns])
+    folder = judge_pairs(judged, settings.judging(), learns_from, inputs, models["model"], run.part("scores"))
+    if run.rank is not None:
+        return None
+    scores: Float32s = folder.table("train", ["score"])["score"].to_numpy()
+    return scores
 
 
 def _ranked(
@@ -311,7 +309,7 @@ def _judge(settings: FilterSettings) -> str:
 
 
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
-    scores = SCORES_OF[settings.judge][0]
+    scores = SCORES_OF_PAIRS[settings.judge][0]
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
     folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"

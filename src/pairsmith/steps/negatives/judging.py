@@ -12,9 +12,9 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.corpora.encoded import CorpusTexts
+from pairsmith.steps.judging import judge_texts
 from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.query_judge import judge_shards
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 
@@ -73,10 +73,10 @@ def judge_all(
 ) -> DatasetFolder:
     """Score ``ToJudge.rows`` of ``shard_size`` queries a shard; finished shards are kept."""
     count, size = len(todo.candidates), settings.shard_size
-    return judge_shards(
+    texts = (todo.candidates != NO_NEIGHBOUR).sum(axis=1) + np.diff(todo.edges)
+    return judge_texts(
         lambda number: todo.rows(number * size, min((number + 1) * size, count)),
-        -(-count // size),
-        int((todo.candidates != NO_NEIGHBOUR).sum()) + len(todo.pairs),
+        np.add.reduceat(texts, range(0, count, size)).tolist(),
         settings.judging(),
         revision,
         run,

@@ -13,6 +13,7 @@ from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import one_way_search
+from pairsmith.steps.judging import seconds_to_judge
 from pairsmith.steps.negatives.search import neighbours_per_query
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.planning import (
@@ -26,7 +27,6 @@ from pairsmith.steps.planning import (
     sharded,
     timed,
 )
-from pairsmith.steps.query_judge import seconds_to_judge
 
 CALIBRATION_TEXTS = 256
 CALIBRATION_QUERIES = 512

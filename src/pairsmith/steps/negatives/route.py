@@ -30,6 +30,7 @@ from pairsmith.runs import (
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
+from pairsmith.steps.judging import SCORE_OF_TEXT
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import (
     EncodedPositives,
@@ -49,7 +50,6 @@ from pairsmith.steps.negatives.search import (
     neighbours_per_query,
 )
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.query_judge import SCORE_OF
 from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
 from pairsmith.steps.vectors import VectorFile
@@ -210,7 +210,7 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Ca
     lower = " and score lower than that text" if limited else ", whatever their scores"
     score = "cosine under the encoder"
     if settings.judge:
-        score = f"{SCORE_OF[settings.judge_kind]} {model_display_name(settings.judge)}"
+        score = f"{SCORE_OF_TEXT[settings.judge_kind]} {model_display_name(settings.judge)}"
     return Card(
         title="Pairs with hard negatives",
         description=(

@@ -38,7 +38,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
-from pairsmith.steps.query_judge import SCORE_OF
+from pairsmith.steps.judging import SCORE_OF_TEXT
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, Evaluation, read_evaluation
@@ -367,7 +367,9 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
 
 def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation: int) -> Card:
     judge = [settings.judge] if settings.judge else []
-    score = "".join(f"the {SCORE_OF[settings.judge_kind]} {model_display_name(model)}" for model in judge)
+    score = "".join(
+        f"the {SCORE_OF_TEXT[settings.judge_kind]} {model_display_name(model)}" for model in judge
+    )
     return Card(
         title="Queries that lead back to their chunks",
         description=(

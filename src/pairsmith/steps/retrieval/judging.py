@@ -13,7 +13,7 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import hash_bytes, mapped_table
-from pairsmith.steps.query_judge import judge_shards
+from pairsmith.steps.judging import equal_shards, judge_texts
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
@@ -79,10 +79,9 @@ def judge_queries(
         texts_of_queries = pa.array(queries.written.texts_at(some), pa.string())
         return pa.table({"input": texts_of_queries, "output": rows_at(texts(), places)["text"]})
 
-    judged = judge_shards(
+    judged = judge_texts(
         shard,
-        -(-len(rows) // size),
-        len(rows),
+        equal_shards(len(rows), size),
         settings.judging(),
         revision,
         run,

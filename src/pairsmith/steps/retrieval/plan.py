@@ -10,6 +10,7 @@ from pairsmith.data.schemas import CHUNK
 from pairsmith.data.splits import to_train_on
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import nearest
+from pairsmith.steps.judging import seconds_to_judge
 from pairsmith.steps.planning import (
     beyond_samples,
     counted,
@@ -20,7 +21,6 @@ from pairsmith.steps.planning import (
     sharded,
     timed,
 )
-from pairsmith.steps.query_judge import seconds_to_judge
 from pairsmith.steps.retrieval.chunk import document_chunks, documents
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.query_rows import read_evaluation
