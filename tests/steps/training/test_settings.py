@@ -4,6 +4,7 @@ import pytest
 
 from pairsmith.cli.options import in_help_order
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
+from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.settings import Settings
 from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.mining.options import (
@@ -136,3 +137,8 @@ def test_help_begins_with_what_must_be_given_and_ends_with_what_all_have():
     assert [*in_help_order(Step)] == ["needed", "first", "second", "validation", "special", "usual"]
     assert [*in_help_order(Inherited)] == ["needed", "validation", "usual"]
     assert [*in_help_order(STEPS["train-reader"].settings)][:4] == ["base", "seeds", "added", "extra"]
+
+
+@pytest.mark.parametrize("name", ["generate", "chunk"])  # both have a help text of their own for workers
+def test_help_ends_with_where_the_work_runs(name):
+    assert [*in_help_order(STEPS[name].settings)][-5:] == [*WorkerSettings.model_fields]
