@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -162,6 +162,18 @@ def scratch_file(folder: Place, name: str) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+class ScratchFiles(ExitStack):
+    """Files in a folder by their names, as ``scratch_file`` gives them, that are removed at the end."""
+
+    def __init__(self, folder: Place) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __call__(self, name: str) -> Path:
+        """The path for a file; no two of a folder may have the same name."""
+        return self.enter_context(scratch_file(self._folder, name))
 
 
 def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> pa.Table:

@@ -21,7 +21,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing, plan, route
+from pairsmith.steps.negatives import choosing, judging, plan, route
 from pairsmith.steps.negatives.plan import plan_negatives
 from pairsmith.steps.negatives.route import negatives
 
@@ -333,7 +333,7 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 @pytest.mark.parametrize("judged", [False, True])
 def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encoder, monkeypatch, judged):
     tmp, settings, *_ = world
-    for module in (choosing, route):
+    for module in (choosing, judging, route):
         monkeypatch.setattr(module, "PAIRS_AT_ONCE", 5)
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])
@@ -518,7 +518,9 @@ def test_settings_without_effect_or_sense_are_refused(world, given, message):
 
 def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, monkeypatch):
     tmp, settings, *_ = world
-    monkeypatch.setattr("pairsmith.steps.negatives.route.encode_queries", lambda *_: pytest.fail("encoded"))
+    monkeypatch.setattr(
+        "pairsmith.steps.negatives.encoding.encode_queries", lambda *_: pytest.fail("encoded")
+    )
     with pytest.raises(SettingsError, match="IVF4096,Falt"):
         dataset(tmp, settings(index="IVF4096,Falt"))
 

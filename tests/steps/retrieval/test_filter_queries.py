@@ -599,7 +599,7 @@ def test_a_judge_that_gives_all_the_same_score_is_told_of(world, tiny_gpt2, monk
 
     tmp_path, settings = world
     equal = lambda rows, _: np.zeros(rows.num_rows, np.float32)  # noqa: E731
-    monkeypatch.setattr(judging, "load_judge", lambda *_: equal)
+    monkeypatch.setattr(judging, "load_judge", lambda *_, **__: equal)
     heard = Heard()
     folder = run(by_judge(settings, tiny_gpt2, share=0.5), tmp_path / "out", heard)
     assert any("the judge gives all 6 queries the same score" in line for line in heard.lines)

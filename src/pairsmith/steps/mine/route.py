@@ -6,7 +6,6 @@ corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbo
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
-from pairsmith.runs.storage import JSON, scratch_file
+from pairsmith.runs.storage import JSON, ScratchFiles
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.corpus import Corpus, cutter, encode_corpus, finder_of, is_styled
@@ -62,11 +61,10 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)
     both = corpora(settings)
     revision = model_revision(settings.encoder)
-    schema = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
     writer = FolderWriter.start(
         run,
         step="mine",
-        schema=schema,
+        schema=_schema_of(settings),
         settings=_identifying(settings),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
         models={"encoder": revision, **finder_of(settings.units())},
@@ -85,54 +83,26 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     folders = [encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name)) for corpus in both]
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
-    with ExitStack() as stack:
-        scratch = {
-            name: stack.enter_context(scratch_file(run.out, name))
-            for name in ("x", "y", "xs", "ys", "forward", "backward", "chosen")
-        }
-        x, y = (Encoded.of(folder, scratch[name]) for folder, name in zip(folders, ("x", "y"), strict=True))
-        texts = CorpusTexts(x, scratch["xs"]), CorpusTexts(y, scratch["ys"])
-        forward, backward, pairs = (PairFile(scratch[name]) for name in ("forward", "backward", "chosen"))
-        # The nearest neighbours of all texts, both ways.
+    with ScratchFiles(run.out) as scratch:
+        x, y = (Encoded.of(folder, scratch(name)) for folder, name in zip(folders, ("x", "y"), strict=True))
+        texts = CorpusTexts(x, scratch("xs")), CorpusTexts(y, scratch("ys"))
+        forward, backward, pairs = (PairFile(scratch(name)) for name in ("forward", "backward", "chosen"))
+        # The nearest neighbours of all texts, both ways (M3).
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
         near, groups = find_neighbours(x, y, settings, encodings, run)
         # The k nearest that may be paired (M5), with their margins (M3).
         left_out, unscored = scored_candidates(
             near.batches("train"), groups, (x, y), texts, settings, (forward, backward), run.out
         )
-        if left_out:
-            run.progress.say(
-                f"{left_out:,} nearer neighbours are left out, as meant: a pair of which one text (or its "
-                "answer) stands in the other word for word teaches only copying; the "
-                f"{settings.k} nearest of each text are counted without them"
-            )
         # All of them, or those of a retrieval rule.
-        sizes, rule = (len(x), len(y)), settings.retrieval
-        pairs.extend(
-            select_pairs(forward.parts(), backward.parts(), rule, sizes, best=settings.best, folder=run.out)
-        )
-        rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
-        for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
-            if writer.is_done(number):
-                continue
-            first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
-            rows, rejects = split_by_threshold(pairs[first:stop], texts, settings)
-            lost = [
-                to_table(rejects, REJECT),
-                x.copies("inputs", first, stop),
-                y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
-            ]
-            writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
+        both_ways, sizes = (forward.parts(), backward.parts()), (len(x), len(y))
+        pairs.extend(select_pairs(*both_ways, settings.retrieval, sizes, best=settings.best, folder=run.out))
+        _commit(writer, pairs, (x, y), texts, settings)
+        unpaired = _without_candidates(x, y, groups, (forward, backward), settings)
         counts = {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
-        has = forward.has(len(x))
-        if settings.retrieval in ("candidates", "max"):  # which take the candidates of the outputs, too
-            has |= backward.has(len(x))
-        alone = _without_candidates(x, y, groups, has, grouped=bool(settings.group_column))
-    for what, count in alone.items():
-        if count:
-            run.progress.say(f"{what}, which are in no pair: {count:,}")
-    counts |= alone | {"left out word for word": left_out, "without a margin": unscored}
+        counts |= unpaired | {"left out word for word": left_out, "without a margin": unscored}
+    _tell(left_out, unpaired, settings, run)
     return finished(writer, _card(settings, counts), run)
 
 
@@ -146,10 +116,59 @@ def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     )
 
 
+def _commit(
+    writer: FolderWriter,
+    pairs: PairFile,
+    corpora: tuple[Encoded, Encoded],
+    texts: tuple[CorpusTexts, CorpusTexts],
+    settings: MineSettings,
+) -> None:
+    """Write the pairs, and as rejects those below the threshold and the copies in both corpora."""
+    x, y = corpora
+    rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
+    for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
+        if writer.is_done(number):
+            continue
+        first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
+        rows, rejects = split_by_threshold(pairs[first:stop], texts, settings)
+        lost = [
+            to_table(rejects, REJECT),
+            x.copies("inputs", first, stop),
+            y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
+        ]
+        writer.commit(number, {"train": to_table(rows, _schema_of(settings))}, pa.concat_tables(lost))
+
+
+def _schema_of(settings: MineSettings) -> pa.Schema:
+    """The columns of the pairs."""
+    return MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
+
+
+def _tell(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, run: Run) -> None:
+    """Say how many neighbours were left out (M5), and how many texts are in no pair."""
+    if left_out:
+        run.progress.say(
+            f"{left_out:,} nearer neighbours are left out, as meant: a pair of which one text (or its "
+            "answer) stands in the other word for word teaches only copying; the "
+            f"{settings.k} nearest of each text are counted without them"
+        )
+    for what, count in unpaired.items():
+        if count:
+            run.progress.say(f"{what}, which are in no pair: {count:,}")
+
+
 def _without_candidates(
-    x: Encoded, y: Encoded, groups: Sequence[SearchGroup], has: NDArray[np.bool_], *, grouped: bool
+    x: Encoded,
+    y: Encoded,
+    groups: Sequence[SearchGroup],
+    candidates: tuple[PairFile, PairFile],
+    settings: MineSettings,
 ) -> dict[str, int]:
-    """How many texts are in no pair, by the reason; ``has``, ``(n,)``, says which inputs have candidates."""
+    """How many texts are in no pair, by the reason; ``candidates`` are those of inputs and of outputs."""
+    forward, backward = candidates
+    has, grouped = forward.has(len(x)), bool(settings.group_column)
+    if settings.retrieval in ("candidates", "max"):  # which take the candidates of the outputs, too
+        has |= backward.has(len(x))
     inputs = _searched(x, [group.x for group in groups], grouped)
     counts = {"inputs without a candidate": int((inputs & ~has).sum())}
     if grouped:

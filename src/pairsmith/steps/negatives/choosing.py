@@ -23,8 +23,7 @@ from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
 def choose_negatives(
     pairs: QueryPairs,
-    candidates: NDArray[np.uint32],
-    scores: Float32s,
+    candidates: Nearest,
     of_rows: Float32s,
     settings: NegativesSettings,
     files: tuple[Path, Path],
@@ -33,7 +32,7 @@ def choose_negatives(
 
     Args:
         pairs: the rows, and the number of each one's query.
-        candidates: ``(queries, ranks)``, numbers in the corpus or ``NO_NEIGHBOUR``; ``scores`` are theirs.
+        candidates: those of each query, with their scores.
         of_rows: ``(rows,)``, the score of each row's positive.
         settings: the rule, and how negatives are picked.
         files: where the numbers and the scores are written.
@@ -41,12 +40,12 @@ def choose_negatives(
     share = settings.positive_share or None
     rule = NegativesRule(settings.negatives, share, settings.margin, settings.lowest, settings.highest)
     chosen = Nearest.empty(len(pairs.fault), settings.negatives, files)
-    good, limit = pairs.good, of_rows
+    ids, scores, good, limit = candidates.ids, candidates.similarities, pairs.good, of_rows
     if settings.compare == "lowest":
-        limit = lowest_of_queries(of_rows[good], pairs.query[good], len(candidates))[pairs.query]
+        limit = lowest_of_queries(of_rows[good], pairs.query[good], len(ids))[pairs.query]
     for rows in in_batches(good, PAIRS_AT_ONCE):
         asking = pairs.query[rows]
-        candidate_scores = np.where(candidates[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
+        candidate_scores = np.where(ids[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
         draws = None
         if settings.pick == "random":
             streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
@@ -57,7 +56,7 @@ def choose_negatives(
         places = chosen_places(candidate_scores, limit[rows], rule, draws)
         none = places < 0
         at = np.maximum(places, 0)
-        chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(candidates[asking], at, axis=1))
+        chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(ids[asking], at, axis=1))
         chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(candidate_scores, at, axis=1))
     return chosen
 

@@ -15,12 +15,13 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.query_columns import PASSAGES
 from pairsmith.data.schemas import rows_at
-from pairsmith.data.text_keys import text_keys
+from pairsmith.data.text_keys import TextKeys, text_keys
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.exact import products_with
 from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
-from pairsmith.steps.negatives.pairs import NO_POSITIVE, QueryPairs
+from pairsmith.steps.negatives.pairs import NO_POSITIVE, QueryPairs, corpus_keys, places_in
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.vectors import VectorFile
 
@@ -131,3 +132,66 @@ def encode_positives(
     other[lacking] = number[of_row]
     pairs = pairs.without(NO_POSITIVE, (place < 0) & (other < 0))
     return EncodedPositives(pairs, passages, place, other, VectorFile.write(folder, file))
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """The queries, the corpus and the positives as vectors.
+
+    Attributes:
+        queries: the vectors of the distinct queries.
+        corpus: the vectors of the corpus's distinct texts, ``passages`` the texts.
+        copies: their ``copy_keys``, ``(texts, 2)``.
+        positives: the pairs, and the text and the vector of each one's positive.
+        fingerprints: of the folders of queries and corpus, by name.
+    """
+
+    queries: VectorFile
+    corpus: Encoded
+    passages: CorpusTexts
+    copies: TextKeys
+    positives: EncodedPositives
+    fingerprints: Mapping[str, str]
+
+    @property
+    def pairs(self) -> QueryPairs:
+        """The rows that were read, with the faults that encoding found."""
+        return self.positives.pairs
+
+
+def encode_all(
+    pairs: QueryPairs,
+    corpus: Sequence[str],
+    inputs: tuple[Mapping[str, str], Mapping[str, str]],
+    settings: NegativesSettings,
+    revision: str,
+    scratch: ScratchFiles,
+    run: Run,
+) -> EncodedTexts | None:
+    """Encode the queries, the corpus and the positives, with this revision of the encoder.
+
+    ``inputs`` are the hashes of the pairs' source and of the corpus's. None for a rank of an array job, as
+    what follows needs the vectors of all ranks.
+    """
+    of_pairs, of_corpus = inputs
+    query_folder = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
+    corpus_folder = encode_texts_of(corpus, settings, of_corpus, revision, run.part("corpus"))
+    if run.rank is not None:
+        return None
+    pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
+    queries = VectorFile.write(query_folder, scratch("queries"))
+    texts = Encoded.of(corpus_folder, scratch("corpus"))
+    passages = CorpusTexts(texts, scratch("texts"))
+    copies = corpus_keys(texts, scratch("keys"))
+    positives = encode_positives(
+        pairs,
+        places_in(copies, pairs),
+        passages,
+        settings,
+        {**of_pairs, **of_corpus},
+        revision,
+        run.part("positives"),
+        scratch("positives"),
+    )
+    fingerprints = {folder.path.name: folder.manifest.fingerprint for folder in (query_folder, corpus_folder)}
+    return EncodedTexts(queries, texts, passages, copies, positives, fingerprints)

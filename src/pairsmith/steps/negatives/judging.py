@@ -9,11 +9,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
+from pairsmith.core.batches import in_batches
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.storage import ScratchFiles
 from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.judging import judge_texts
-from pairsmith.steps.negatives.encoding import EncodedPositives
+from pairsmith.steps.negatives.encoding import EncodedPositives, EncodedTexts
+from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE
+from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR
 
@@ -83,3 +87,31 @@ def judge_all(
         deciding={"first_rank": settings.first_rank, "last_rank": settings.last_rank},
         inputs=inputs,
     )
+
+
+def score(
+    texts: EncodedTexts,
+    candidates: Nearest,
+    search: DatasetFolder,
+    settings: NegativesSettings,
+    revision: str,
+    scratch: ScratchFiles,
+    run: Run,
+) -> tuple[Nearest, Float32s]:
+    """The candidates with their scores, and the score of each row's positive, ``(rows,)``.
+
+    A score is the cosine with the query, or that of the judge, whose ``revision`` it is. Rows that are no
+    pairs have the score NaN. ``search`` is the folder in which the candidates were found.
+    """
+    positives, pairs = texts.positives, texts.pairs
+    of_rows = np.full(len(pairs.fault), np.nan, np.float32)
+    for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
+        of_rows[rows] = positives.similarities(rows, texts.queries, texts.corpus)
+    if not settings.judge:
+        return candidates, of_rows
+    todo = ToJudge.of(positives, texts.passages, candidates.ids)
+    searched = {**texts.fingerprints, "search": search.manifest.fingerprint}
+    judged = judge_all(todo, settings, revision, searched, run.part("scores"))
+    scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.ids.shape)
+    todo.unpack(judged, settings.shard_size, scores, of_rows)
+    return Nearest(candidates.ids, scores), of_rows

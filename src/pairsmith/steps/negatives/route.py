@@ -4,8 +4,7 @@ pairs and corpus -> vectors -> the nearest texts of each query, without its posi
 there is one -> the negatives that score lower than the positive -> rows
 """
 
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.beir import in_beir
-from pairsmith.data.query_pairs import read_query_pairs
+from pairsmith.data.query_pairs import QueryPair, read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
 from pairsmith.data.text_keys import TextKeys
@@ -28,31 +27,17 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
-from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
+from pairsmith.runs.storage import ScratchFiles
 from pairsmith.steps.judging import SCORE_OF_TEXT
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
-from pairsmith.steps.negatives.encoding import (
-    EncodedPositives,
-    encode_positives,
-    encode_queries,
-    encode_texts_of,
-    have_vector,
-)
+from pairsmith.steps.negatives.encoding import EncodedPositives, encode_all
 from pairsmith.steps.negatives.false_negatives import LabelledQueries
-from pairsmith.steps.negatives.judging import ToJudge, judge_all
-from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs, corpus_keys, places_in
-from pairsmith.steps.negatives.search import (
-    Nearest,
-    find_nearest,
-    gather,
-    leave_out,
-    neighbours_per_query,
-)
+from pairsmith.steps.negatives.judging import score
+from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs
+from pairsmith.steps.negatives.search import Nearest, find_candidates
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
-from pairsmith.steps.vectors import VectorFile
 
 SHARD_ROWS = 10_000
 """Most pairs in a shard."""
@@ -67,8 +52,8 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled or [])
     source = to_train_on(settings.pairs, "taken", run.progress.say)
-    texts = [in_beir(path) for path in settings.corpus]
-    of_pairs, of_corpus = hashes("pairs", [source]), hashes("corpus", texts)
+    corpus = [in_beir(path) for path in settings.corpus]
+    of_pairs, of_corpus = hashes("pairs", [source]), hashes("corpus", corpus)
     of_labelled = hashes("labelled", [settings.labelled]) if settings.labelled else {}
     revision = model_revision(settings.encoder)
     judge = model_revision(settings.judge) if settings.judge else ""
@@ -84,82 +69,48 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer, run)
     if settings.index:
         check_index(settings.index)  # before hours of encoding
-    with ExitStack() as stack:
-
-        def scratch(name: str) -> Path:
-            return stack.enter_context(scratch_file(run.out, name))
-
-        columns = {"query_column": settings.query_column, "positive_column": settings.positive_column}
-        pairs = collect_pairs(read_query_pairs(source, **columns), scratch("pairs"), source)
-
-        def labelled() -> LabelledQueries | None:
-            path = settings.labelled
-            return LabelledQueries.of(read_query_pairs(path, **columns), pairs, path) if path else None
-
-        labelled()  # what is wrong with it is told before hours of encoding
-        # Encode the queries, the corpus and the positives.
-        query_folder = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
-        held = encode_texts_of(texts, settings, of_corpus, revision, run.part("corpus"))
-        if run.rank is not None:
-            return writer.folder()  # what follows needs the vectors of all ranks
-        pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
-        queries = VectorFile.write(query_folder, scratch("queries"))
-        corpus = Encoded.of(held, scratch("corpus"))
-        passages = CorpusTexts(corpus, scratch("texts"))
-        copies = corpus_keys(corpus, scratch("keys"))
-        positives = encode_positives(
-            pairs,
-            places_in(copies, pairs),
-            passages,
-            settings,
-            {**of_pairs, **of_corpus},
-            revision,
-            run.part("positives"),
-            scratch("positives"),
-        )
-        pairs = positives.pairs
+    with ScratchFiles(run.out) as scratch:
+        pairs = collect_pairs(_query_pairs(source, settings), scratch("pairs"), source)
+        _labelled(pairs, settings)  # what is wrong with them is told before hours of encoding
+        texts = encode_all(pairs, corpus, (of_pairs, of_corpus), settings, revision, scratch, run)
+        if texts is None:
+            return writer.folder()
+        pairs = texts.pairs
         if not len(pairs.good):
             raise InputError(
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
-        # Find the texts nearest to each query that may be its negatives, at the ranks that are set.
-        encodings = {folder.path.name: folder.manifest.fingerprint for folder in (query_folder, held)}
-        search_folder = find_nearest(queries, corpus, settings, encodings, run)
-        files = scratch("ids"), scratch("cosines")
-        near = gather(search_folder, len(queries), min(neighbours_per_query(settings), len(corpus)), files)
-        left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
-        ranks = slice(settings.first_rank - 1, settings.last_rank)
-        candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
-        if not candidates.size or (candidates[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
-            raise InputError(
-                f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
-                f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
-            )
-        # Score these texts and the positives, by their cosine with the query or by a judge.
-        of_rows = np.full(len(pairs.fault), np.nan, np.float32)
-        for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
-            of_rows[rows] = positives.similarities(rows, queries, corpus)
-        if settings.judge:
-            todo = ToJudge.of(positives, passages, candidates)
-            searched = encodings | {"search": search_folder.manifest.fingerprint}
-            judged = judge_all(todo, settings, judge, searched, run.part("scores"))
-            scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.shape)
-            todo.unpack(judged, settings.shard_size, scores, of_rows)
-        # Choose the negatives of each pair: texts with a clearly lower score than its positive.
+        # The texts nearest to each query that may be its negatives, at the ranks that are set.
+        candidates, left_out, search = find_candidates(texts, settings, scratch, run)
+        # Their scores and those of the positives: the cosine with the query, or a judge's.
+        candidates, of_rows = score(texts, candidates, search, settings, judge, scratch, run)
+        # The negatives of each pair: texts with a clearly lower score than its positive.
         files = scratch("chosen"), scratch("chosen-scores")
-        chosen = choose_negatives(pairs, candidates, scores, of_rows, settings, files)
-        counts = _counts(positives, chosen, len(corpus), left_out, settings)
+        chosen = choose_negatives(pairs, candidates, of_rows, settings, files)
+        counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false = ""
-        if labelled_pairs := labelled():
-            false = _false_negatives(labelled_pairs, pairs, candidates, chosen, copies)
+        if labelled := _labelled(pairs, settings):
+            false = _false_negatives(labelled, pairs, candidates.ids, chosen, texts.copies)
             run.progress.say(false)
         for number in range(-(-len(pairs.fault) // SHARD_ROWS)):
             if not writer.is_done(number):
-                rows_of = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(pairs.fault)))
-                writer.commit(number, *shard_of_rows(rows_of, positives, chosen, of_rows, passages, settings))
+                rows = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(pairs.fault)))
+                shard = shard_of_rows(rows, texts.positives, chosen, of_rows, texts.passages, settings)
+                writer.commit(number, *shard)
     return finished(writer, _card(settings, counts, false), run)
+
+
+def _query_pairs(source: str, settings: NegativesSettings) -> Iterator[QueryPair]:
+    query, positive = settings.query_column, settings.positive_column
+    return read_query_pairs(source, query_column=query, positive_column=positive)
+
+
+def _labelled(pairs: QueryPairs, settings: NegativesSettings) -> LabelledQueries | None:
+    """The queries of which all positives are labelled; None where no labels are given."""
+    source = settings.labelled
+    return LabelledQueries.of(_query_pairs(source, settings), pairs, source) if source else None
 
 
 def _counts(

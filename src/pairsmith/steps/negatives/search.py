@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
+from pairsmith.core.errors import InputError
 from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.negatives import without_own_texts
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import ScratchFiles, storage_errors
 from pairsmith.search.exact import Neighbours, merged
 from pairsmith.search.faiss_search import needed_vectors
 from pairsmith.search.permitted import SPARE
@@ -26,6 +27,7 @@ from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
 from pairsmith.steps.corpora.options import SearchOptions
 from pairsmith.steps.corpora.search import SearchPlan, run_search, search_card
+from pairsmith.steps.negatives.encoding import EncodedTexts
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import (
     NO_NEIGHBOUR,
@@ -44,6 +46,29 @@ QUERIES_AT_ONCE = 4_096
 def neighbours_per_query(settings: NegativesSettings) -> int:
     """How many nearest texts of each query are searched for."""
     return settings.last_rank + SPARE
+
+
+def find_candidates(
+    texts: EncodedTexts, settings: NegativesSettings, scratch: ScratchFiles, run: Run
+) -> tuple["Nearest", int, DatasetFolder]:
+    """The texts nearest to each query that may be its negatives, at the ranks that are set.
+
+    Returned are also how many nearer ones were left out, and the folder of the search.
+    """
+    queries, corpus = texts.queries, texts.corpus
+    folder = find_nearest(queries, corpus, settings, texts.fingerprints, run)
+    files = scratch("ids"), scratch("cosines")
+    near = gather(folder, len(queries), min(neighbours_per_query(settings), len(corpus)), files)
+    own = texts.pairs.forbidden()
+    left_out = leave_out(near, own, texts.copies, queries, corpus, settings.last_rank)
+    ranks = slice(settings.first_rank - 1, settings.last_rank)
+    candidates = Nearest(near.ids[:, ranks], near.similarities[:, ranks])
+    if not candidates.ids.size or (candidates.ids[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
+        raise InputError(
+            f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
+            f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
+        )
+    return candidates, left_out, folder
 
 
 def find_nearest(
