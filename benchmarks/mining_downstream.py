@@ -74,7 +74,7 @@ TASKS = {
     "news": Downstream(
         "summaries",
         ("rouge1", "rouge2", "rougeL"),
-        {"learning_rate": [5e-5], "steps": 100, "batch_size": 8, "attention_dropout": 0.0},
+        {"learning_rate": [5e-5], "steps": 100, "batch_size": 8, "attention_dropout": 0.0, "max_length": 512},
         {"dtype": "auto", "batch_size": 32},
     ),
 }

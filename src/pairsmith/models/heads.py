@@ -150,7 +150,7 @@ def load_with_head(
         _keep_no_states(network)
     if labels is not None and dtype != "float32":
         score_in_float32(network, labels)
-    positions = _positions(network)
+    positions = positions_of(network)
     longest = min(max_length or int(tokenizer.model_max_length), positions)
     return network.to(chosen).eval(), tokenizer, longest
 
@@ -291,7 +291,7 @@ def _check_weights(name: str, network: Any, task: HeadTask, missing: list[str], 
         )
 
 
-def _positions(network: Any) -> int:
+def positions_of(network: Any) -> int:
     """The longest input in tokens that the model has positions for."""
     # In a pair of models the encoder reads the input.
     body = network.encoder if network.config.model_type == "encoder-decoder" else network.base_model

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import beginning, moved, padded_inputs, results_by_length
-from pairsmith.models.heads import Loading, TextModel, load_with_head, writes_as
+from pairsmith.models.heads import Loading, TextModel, load_with_head, positions_of, writes_as
 
 BEAMS = 6
 SUMMARY_TOKENS = 62
@@ -74,10 +74,13 @@ def load_text_generator(
     """
     from transformers import GenerationConfig
 
-    max_length = how.pop("max_length", None)
     continues = writes_as(model) == "decoder"
-    network, tokenizer, context = load_with_head(
-        model, "continuation" if continues else "summarization", fresh_head=fresh_decoder, seed=seed, **how
+    network, tokenizer, longest = load_with_head(
+        model,
+        "continuation" if continues else "summarization",
+        fresh_head=fresh_decoder,
+        seed=seed,
+        **how,
     )
     own = network.generation_config
     network.generation_config = GenerationConfig(**{name: getattr(own, name, None) for name in _TOKENS})
@@ -89,8 +92,9 @@ def load_text_generator(
             f"model {model}: does not say which token a summary starts from; add decoder_start_token_id "
             "to its config.json"
         )
-    longest = min(max_length or context, context)
-    return TextGenerator(network, tokenizer, longest, context, CUES[kind] if continues else None)
+    return TextGenerator(
+        network, tokenizer, longest, positions_of(network), CUES[kind] if continues else None
+    )
 
 
 def _ends(model: str, own: int | list[int] | None, taught: int | None) -> list[int]:

@@ -85,6 +85,15 @@ def test_the_folder_opens_with_transformers_and_writes_as_it_was_measured(learne
     assert model.model.shared.num_embeddings == len(tokenizer) == 331
 
 
+def test_documents_are_cut_as_they_were_learned_unless_told_otherwise(bart, files, tmp_path):
+    train_summarizer(settings(bart, files, max_length=16), Run(tmp_path / "out", Silent()))
+    summarizer = load_text_generator(str(tmp_path / "out"), device="cpu")
+    assert (summarizer.max_length, summarizer.context) == (16, 64)
+    ids = AutoTokenizer.from_pretrained(tmp_path / "out")(document(0) * 9, truncation=True)["input_ids"]
+    assert len(ids) == 16  # as the card says
+    assert load_text_generator(str(tmp_path / "out"), device="cpu", max_length=64).max_length == 64
+
+
 def test_the_marker_is_one_special_token_of_the_saved_tokenizer(learned):
     tokenizer = AutoTokenizer.from_pretrained(learned)
     ids = tokenizer("<mined>" + document(4))["input_ids"]
@@ -371,4 +380,4 @@ def test_defaults_are_those_of_the_paper_and_of_bart_for_xsum():
     evaluation = EvaluateSummariesSettings(model="m", data="d")
     assert (training.steps, training.marker, training.label_smoothing) == (200, "<mined>", 0.0)
     for given in (training, evaluation):
-        assert (given.beams, given.summary_tokens, given.max_length) == (BEAMS, SUMMARY_TOKENS, 512)
+        assert (given.beams, given.summary_tokens, given.max_length) == (BEAMS, SUMMARY_TOKENS, None)

@@ -115,10 +115,10 @@ class SummarizerOptions(FewShotOptions):
         "differ from that of the seeds. Empty: none.",
     )
     max_length: int | None = Field(
-        default=512,
+        default=None,
         ge=8,
         description="Longest document in tokens; the rest is cut off. It is never more than the base can "
-        "read, beside the summary if the base is a decoder-only model.",
+        "read, beside the summary if the base is a decoder-only model. Unset: the base's own limit.",
     )
     summary_tokens: int = Field(
         default=62,

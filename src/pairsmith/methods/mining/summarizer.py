@@ -83,6 +83,7 @@ def train_summarizer_on(
 
     trained = train_at_each_rate(make, options, progress, checkpoints)
     best = trained.model.generator
+    best.tokenizer.model_max_length = best.max_length  # saved: documents are cut as they were learned
     best.model.generation_config = search_settings(
         best, options.beams, options.summary_tokens, shortest_of(options.kind)
     )

@@ -208,10 +208,10 @@ class EvaluateSummariesSettings(Settings):
     )
     beams: int = Field(default=6, ge=1, description="Number of beams in the search for each summary.")
     max_length: int | None = Field(
-        default=512,
+        default=None,
         ge=8,
         description="Longest document in tokens; the rest is cut off. It is never more than the model can "
-        "read.",
+        "read. Unset: as many as train-summarizer cut them to, else the model's own limit.",
     )
     summary_tokens: int = Field(default=62, ge=4, description="Longest summary in tokens.")
     batch_size: int = Field(

@@ -318,7 +318,10 @@ class RewriteSettings(WorkerSettings):
     device: Device = "auto"
     dtype: Dtype = "float32"
     max_length: int | None = Field(
-        default=512, ge=8, description="Longest input text in tokens; the rest is cut off."
+        default=None,
+        ge=8,
+        description="Longest input text in tokens; the rest is cut off. Unset: as many as train-summarizer "
+        "cut them to, else the model's own limit.",
     )
     batch_size: int = Field(
         default=8,

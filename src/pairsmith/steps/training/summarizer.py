@@ -25,7 +25,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
+inputs = tokenizer("{text}", truncation=True, return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 ```"""
 _CONTINUE = """```python
@@ -34,7 +34,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-read = tokenizer("{text}", truncation=True, max_length=512)["input_ids"]
+read = tokenizer("{text}", truncation=True)["input_ids"]
 read += tokenizer({cue}, add_special_tokens=False)["input_ids"]
 ids = torch.tensor([read])
 written = model.generate(ids, attention_mask=torch.ones_like(ids))[0, len(read) :]
