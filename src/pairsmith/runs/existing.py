@@ -63,9 +63,19 @@ def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
 
-def has_parts(out: Place) -> bool:
-    """Whether ``out`` contains folders for parts of the work (see ``mapped.start_part``)."""
-    return any(is_folder(folder) and size_of(folder / MANIFEST) is not None for folder in inside(out))
+def has_saved_parts(out: Place) -> bool:
+    """Whether ``out`` contains folders for parts of the work (``mapped.start_part``) with a saved shard."""
+    parts = (folder for folder in inside(out) if is_folder(folder) and size_of(folder / MANIFEST) is not None)
+    return any(_has_shards(part) for part in parts)
+
+
+def _has_shards(part: Place) -> bool:
+    try:
+        manifest = read_manifest(part)
+    except FolderError:
+        return True  # it is damaged, so nobody knows what would be lost
+    journal = Journal.read(part)
+    return manifest.complete or bool(journal.entries) or journal.bad > 0
 
 
 def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:

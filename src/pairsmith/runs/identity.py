@@ -108,7 +108,9 @@ def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 
 def _label(key: tuple[str, ...]) -> str:
     section, rest = key[0], ".".join(key[1:])
-    return {"inputs": f"input {rest}", "models": f"model {rest}"}.get(section, rest)
+    if section == "models":
+        return "the model" if rest == "model" else f"model {rest}"
+    return f"input {rest}" if section == "inputs" else rest
 
 
 def _source(value: Any) -> str:

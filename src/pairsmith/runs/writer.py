@@ -26,7 +26,7 @@ from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.existing import (
     clear_strays,
     entries_of,
-    has_parts,
+    has_saved_parts,
     made_before,
     read_or_mend,
     remove_rank_folders,
@@ -359,7 +359,7 @@ def _extends(
     """Whether the work to be done includes all that an earlier run of other work has left in the folder."""
     entries = entries_of(earlier, journal()).values()
     if earlier.step == identity.step and not earlier.complete and not entries and not journal().bad:
-        return not has_parts(run.out)  # nothing would be lost
+        return not has_saved_parts(run.out)  # nothing would be lost
     if growth is None or not only_adds(earlier, identity, growth.settings):
         return False
     return all(map(growth.holds, entries))

@@ -280,7 +280,7 @@ def test_a_run_that_was_stopped_while_writing_goes_on(reader, data, tmp_path, mo
     [
         ("seed", "seed: 0 there, 3 here"),
         ("data", "input data is another, or has changed: "),
-        ("model", "model model is another, or was trained again: "),
+        ("model", "the model is another, or was trained again: "),
     ],
 )
 def test_results_of_other_settings_are_kept(evaluated, reader, data, tmp_path, change, message):

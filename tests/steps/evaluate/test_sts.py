@@ -122,7 +122,7 @@ def test_results_that_were_not_finished_are_computed_again(evaluated, tiny_bert,
     [
         ("seed", "seed: 0 there, 3 here"),
         ("data", "input data is another, or has changed: "),
-        ("model", "model model is another, or was trained again: sha256"),
+        ("model", "the model is another, or was trained again: sha256"),
     ],
 )
 def test_results_of_other_settings_are_kept(evaluated, tiny_bert, graded, tmp_path, change, message):

@@ -269,7 +269,7 @@ def test_fresh_computes_again(evaluated, bart, data):
     ("change", "message"),
     [
         ({"beams": 3}, "beams: 2 there, 3 here"),
-        ({"model": "lead:2"}, "model model is another, or was trained again: sha256"),
+        ({"model": "lead:2"}, "the model is another, or was trained again: sha256"),
         ({"limit": 3}, "input data is another, or has changed: "),
     ],
 )

@@ -488,6 +488,16 @@ def test_what_cannot_be_filtered_is_said(world, tiny_bert):
         filter_pairs(settings(model=str(tiny_bert)), Run(tmp / "other", Silent()))
 
 
+def test_a_judge_that_cannot_be_loaded_leaves_the_folder_to_another(world, tiny_bert, judge):
+    tmp, settings = world
+    with pytest.raises(ModelError, match="has no head for classification"):
+        filter_pairs(settings(model=str(tiny_bert)), Run(tmp / "out", Silent()))
+    assert (tmp / "out" / "scores" / "manifest.json").exists()
+    assert filter_pairs(settings(), Run(tmp / "out", Silent())).rows == len(ROWS)
+    with pytest.raises(OtherWorkError, match="holds a finished run of filter with other settings: the model"):
+        filter_pairs(settings(model=str(tiny_bert)), Run(tmp / "out", Silent()))
+
+
 def test_by_likelihood_the_output_after_the_input(world, tiny_gpt2):
     tmp, settings = world
     folder = filter_pairs(settings(judge="likelihood", model=str(tiny_gpt2)), Run(tmp / "out", Silent()))

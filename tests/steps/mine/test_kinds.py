@@ -1,6 +1,7 @@
 """Mining of each kind: answers in passages, sentences of documents; groups, style, indexes, parts of the search."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from contextlib import suppress
@@ -229,7 +230,7 @@ def test_questions_are_taken_from_rows_that_have_passages_too(world):
     assert inputs == [row["question"] for row in rows]
 
 
-def test_short_documents_and_those_without_a_day_are_rejected(world):
+def test_short_documents_and_those_without_a_day_are_rejected(world, capsys):
     tmp, settings = world
     rows = [{"document": document(n), "day": "2020-01-01"} for n in range(4)]
     write(
@@ -237,11 +238,13 @@ def test_short_documents_and_those_without_a_day_are_rejected(world):
         [*rows, {"document": "Too short.", "day": "2020-01-01"}, {"document": document(5), "day": None}],
     )
     given = settings("summaries", "mixed.jsonl", "mixed.jsonl", group_column="day", k=2)
-    mine(given, Run(tmp / "out", Silent()))
+    mine(given, Run(tmp / "out", Progress()))
     assert sorted(name for name, _ in rejects(DatasetFolder.open(tmp / "out" / "inputs"))) == [
         "no group",
         "too short",
     ]
+    assert "inputs: 2 of 6 texts are left out before the search (1 no group: " in capsys.readouterr().err
+    assert re.search(r"\| inputs left out, too short: .* \| 1 \|", (tmp / "out" / "README.md").read_text())
 
 
 def test_corpora_without_a_common_day_and_a_column_that_is_not_there(world):
@@ -262,7 +265,7 @@ def test_corpora_without_a_common_day_and_a_column_that_is_not_there(world):
 
 
 @pytest.mark.parametrize(("kind", "side"), [("reading", "inputs"), ("summaries", "outputs")])
-def test_another_style_is_pruned_before_the_search(world, tmp_path, kind, side):
+def test_another_style_is_pruned_before_the_search(world, tmp_path, kind, side, capsys):
     tmp, settings = world
     encoder = make_bert(tmp_path / "encoder")
     weight = np.random.default_rng(1).normal(size=16).astype(np.float32)
@@ -271,10 +274,13 @@ def test_another_style_is_pruned_before_the_search(world, tmp_path, kind, side):
     for threshold in (0.0, 0.5):
         given = settings(kind, inputs, outputs, encoder=str(encoder), style=threshold, dtype="float32")
         with suppress(InputError):  # all but one are pruned
-            mine(given, Run(tmp / f"out{threshold}", Silent()))
+            mine(given, Run(tmp / f"out{threshold}", Progress()))
+        messages = capsys.readouterr().err
         folder = DatasetFolder.open(tmp / f"out{threshold}" / side)
         lost = [row for row in folder.rejects().to_pylist() if row["filter"] == "style"]
         assert bool(lost) == (threshold > 0)
+        much = len(lost) > 0.2 * (len(lost) + folder.rows)
+        assert (f"with --style 0, {side} of every style are kept" in messages) == much
         assert all(json.loads(row["row"])["likelihood"] < threshold for row in lost)
         if threshold:
             assert lost

@@ -134,7 +134,7 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(world):
         assert not (tmp / "out").exists()
 
     refusal("--reuse .*old: its queries were made otherwise: decay: 100.0 there, 5.0 here", decay=5.0)
-    refusal("its queries were made otherwise: model model is another", model="pairsmith:tiny")
+    refusal("its queries were made otherwise: the model is another", model="pairsmith:tiny")
     examples = lines(tmp / "examples.jsonl", [{"query": "who is it"}])
     refusal("input examples 1 .*absent there", examples=examples)
     refusal("is not a dataset folder", reuse=str(tmp))

@@ -35,6 +35,9 @@ from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
 from pairsmith.steps.shared import load_options
 
+STYLE = "style"
+"""The filter of rejects that are unlike the seeds (M4)."""
+
 _DECIDES_BY_SIDE = {
     ("reading", "inputs"): ("style",),
     ("reading", "outputs"): ("answers", "window"),
@@ -275,7 +278,7 @@ def encoded_rows(
         elif style_probability is not None:
             reason = f"probability below {options.units.style} of being in the style of the seeds"
             likelihood = {"likelihood": float(style_probability[place])}
-            lost.append(Reject.of(text_id(unit.text), "style", reason, row | likelihood))
+            lost.append(Reject.of(text_id(unit.text), STYLE, reason, row | likelihood))
     kept = list(compress(units, scaled.kept))
     columns = {
         "id": [text_id(unit.text) for unit in kept],

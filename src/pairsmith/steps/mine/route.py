@@ -39,7 +39,7 @@ from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, ScratchFiles
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, select_pairs
-from pairsmith.steps.corpora.corpus import Corpus, cutter, encode_corpus, finder_of, is_styled
+from pairsmith.steps.corpora.corpus import STYLE, Corpus, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.neighbours import find_neighbours
@@ -49,6 +49,9 @@ from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Most pairs, and most texts that are copies, in a shard."""
+
+_MUCH = 0.2
+"""Of a corpus. Where more of it is in another style than the seeds, the option that says so is named."""
 
 
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
@@ -81,6 +84,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
 
     # Units of text are encoded, and those that are unlike the seeds left out (M4).
     folders = [encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name)) for corpus in both]
+    unencoded = _without_vector(folders, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ScratchFiles(run.out) as scratch:
@@ -99,7 +103,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         pairs.extend(select_pairs(*both_ways, settings.retrieval, sizes, best=settings.best, folder=run.out))
         _commit(writer, pairs, (x, y), texts, settings)
         unpaired = _without_candidates(x, y, groups, (forward, backward), settings)
-        counts = {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
+        counts = unencoded | {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
         counts |= unpaired | {"left out word for word": left_out, "without a margin": unscored}
     _tell(left_out, unpaired, settings, run)
@@ -114,6 +118,25 @@ def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
         Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer),
         Corpus("outputs", other, settings.output_column, group, hashes("outputs", other)),
     )
+
+
+def _without_vector(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
+    """How many texts were left out before the search, by corpus and reason; this is said, too."""
+    left_out = {}
+    for folder in folders:
+        name, totals = folder.path.name, folder.manifest.counts
+        texts = totals.rows + totals.rejects
+        left_out |= {f"{name} left out, {reason}": n for reason, n in totals.rejects_by_reason.items()}
+        if totals.rejects:
+            reasons = ", ".join(f"{n:,} {reason}" for reason, n in totals.rejects_by_reason.items())
+            run.progress.say(
+                f"{name}: {totals.rejects:,} of {texts:,} texts are left out before the "
+                f"search ({reasons}); they are in {folder.path}/rejects"
+            )
+        of_style = sum(n for reason, n in totals.rejects_by_reason.items() if reason.startswith(f"{STYLE}:"))
+        if of_style > _MUCH * texts:
+            run.progress.say(f"with --style 0, {name} of every style are kept")
+    return left_out
 
 
 def _commit(
