@@ -4,15 +4,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import torch
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.models.encode import encode_texts
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
@@ -20,6 +18,9 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.shared import load_options
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,7 +52,9 @@ def load_text_encoder(
     settings: ClassifySettings | EvaluateClassificationSettings,
 ) -> Callable[[Sequence[str]], object]:
     """What encodes texts as a classifier does; the head on top of the vectors takes little."""
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+    # Imported here, as it takes seconds.
+    from pairsmith.models.encode import encode_texts
+    from pairsmith.models.sentence_encoder import load_sentence_encoder
 
     encoder = load_sentence_encoder(settings.model, **load_options(settings))
     return partial(encode_texts, encoder, batch_size=settings.batch_size)
@@ -62,7 +65,9 @@ def load_search_encoder(
 ) -> tuple[Callable[[Sequence[str]], Float32s], int, float]:
     """What encodes the texts of a search, the width of its vectors, and the seconds that loading it took."""
     begun = time.monotonic()
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+    # Imported here, as it takes seconds.
+    from pairsmith.models.encode import encode_texts
+    from pairsmith.models.sentence_encoder import load_sentence_encoder
 
     encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
     encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
@@ -70,7 +75,7 @@ def load_search_encoder(
 
 
 def search_seconds(
-    search: Callable[[torch.Tensor, torch.Tensor, int], object],
+    search: "Callable[[Tensor, Tensor, int], object]",
     k: int,
     width: int,
     queries: int,
@@ -80,6 +85,8 @@ def search_seconds(
 
     ``search`` finds the k nearest of each query, ``(queries, width)`` float32, among ``(others, width)``.
     """
+    import torch
+
     x, y = (torch.nn.functional.normalize(torch.randn(n, width), dim=1) for n in (queries, others))
     search(x[:1024], y[:1024], k)
     begun = time.monotonic()

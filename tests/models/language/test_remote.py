@@ -102,7 +102,7 @@ def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, conne
 @pytest.mark.parametrize("way", ["plain", pytest.param("certified", marks=pytest.mark.long), "reranked"])
 def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
     if fault == "timeout":
-        monkeypatch.setattr("pairsmith.models.language.remote.RESPONSE_SECONDS", 1.0)
+        monkeypatch.setattr("pairsmith.models.language.remote.RESPONSE_SECONDS", 2.0)
     expected = remotely(connect(way=way), sentences=SENTENCES[:1])
     server.faults.extend([fault, "", fault, fault])
     done = remotely(connect(way=way), sentences=SENTENCES[:1])
