@@ -122,7 +122,7 @@ def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
 
 def _without_vector(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
     """How many texts were left out before the search, by corpus and reason; this is said, too."""
-    left_out = {}
+    left_out: dict[str, int] = {}
     for folder in folders:
         name, totals = folder.path.name, folder.manifest.counts
         texts = totals.rows + totals.rejects
