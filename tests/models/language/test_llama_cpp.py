@@ -11,7 +11,6 @@ from tests.tiny_gguf import make_gguf
 
 from pairsmith.core.errors import RemoteError
 from pairsmith.core.progress import Silent
-from pairsmith.models.language import servers
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.runs import Run
@@ -100,9 +99,7 @@ def test_its_tokens_are_the_models(there, local, text):
     assert there.decode(there.encode(text)) == text
 
 
-@pytest.mark.parametrize("listed_first", [1000, 20], ids=["ends are listed", "ends are searched"])
-def test_its_likeliest_tokens_are_the_models_without_the_end(there, local, listed_first, monkeypatch):
-    monkeypatch.setattr(servers, "LIKELIEST_TOKENS", listed_first)
+def test_its_likeliest_tokens_are_the_models_without_the_end(there, local):
     prompts = [tuple(local.encode(text)) for text in TEXTS]
     for prompt, listed in zip(prompts, there.likeliest(prompts, 20), strict=True):
         expected = likelihoods(local, prompt, ends=False)[-1]

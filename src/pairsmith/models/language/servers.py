@@ -13,14 +13,11 @@ Ask = Callable[[str, dict[str, Any]], Any]
 LIKELIEST_TOKENS = 1000
 """How many of the likeliest tokens are searched for a token whose probability the server does not report."""
 
-ALL_TOKENS = 300_000
-"""More tokens than models have: the list of likeliest ones is then of all of them."""
-
-NO_SHARE = 1e-6
-"""An end of the text that is at most so probable has no share that could be told from rounding."""
-
 CERTAIN = 1000.0
 """Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
+
+_NEARLY_ONE = 1 - 1e-9
+"""The largest probability of an end: some of it is left for the other tokens."""
 
 
 class OpenAIServer:
@@ -113,7 +110,8 @@ class LlamaCppServer(OpenAIServer):
     def __init__(self, ask: Ask, properties: Mapping[str, Any]) -> None:
         super().__init__(ask)
         self.context = int(properties["default_generation_settings"].get("n_ctx") or self.context)
-        self._ends = set(self.encode(properties.get("eos_token") or "", special=False))
+        ends = self.encode(properties.get("eos_token") or "", special=False)
+        self._end = ends[0] if len(ends) == 1 else None
         self._letter = self.encode("a", special=False)[-1]
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
@@ -137,36 +135,22 @@ class LlamaCppServer(OpenAIServer):
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        lists = self._lists(prompts, max(count + len(self._ends), LIKELIEST_TOKENS))
-        # An end is never drawn (D4), so its share goes to the other tokens: it has to be known.
-        unknown = [row for row, listed in enumerate(lists) if self._unlisted_end(listed) > NO_SHARE]
-        longer = self._lists([prompts[row] for row in unknown], ALL_TOKENS) if unknown else []
-        for row, listed in zip(unknown, longer, strict=True):
-            lists[row] = listed
-        return [self._without_ends(listed, count) for listed in lists]
-
-    def _lists(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
-        """The likeliest next tokens of prompts, ends of the text too, and their log-probabilities."""
-        # A list is left out where what is drawn is an end, or a part of a character: so a letter is drawn.
-        draws = self._drawn([list(prompt) for prompt in prompts], self._letter, count)
+        # The end of the text is drawn, so that its probability is said, however small.
+        token = self._letter if self._end is None else self._end
         lists = []
-        for draw in draws:
-            if draw is None:
+        for drawn in self._drawn([list(prompt) for prompt in prompts], token, count + 1):
+            if drawn is None or drawn["id"] != token:
                 raise ModelError(
-                    "the server does not take logit_bias, which pairsmith needs; update llama.cpp"
+                    "the server does not take logit_bias, or says nothing of an end that is drawn, which "
+                    "pairsmith needs; update llama.cpp"
                 )
-            lists.append({int(token["id"]): float(token["logprob"]) for token in draw["top_logprobs"]})
+            listed = {int(token["id"]): float(token["logprob"]) for token in drawn["top_logprobs"]}
+            others = 0.0
+            if self._end is not None:  # no text goes on with it (D4), so its share goes to the other tokens
+                listed.pop(self._end, None)
+                others = math.log1p(-min(math.exp(drawn["logprob"]), _NEARLY_ONE))
+            lists.append({token: p - others for token, p in list(listed.items())[:count]})
         return lists
-
-    def _unlisted_end(self, listed: Mapping[int, float]) -> float:
-        """How probable the ends that a list leaves out can be together: each at most as its last token."""
-        return len(self._ends - listed.keys()) * math.exp(min(listed.values(), default=0.0))
-
-    def _without_ends(self, listed: Mapping[int, float], count: int) -> dict[int, float]:
-        """The first ``count`` tokens of a list that are no ends, which share the ends' probability."""
-        tokens = [(token, p) for token, p in listed.items() if token not in self._ends]
-        others = math.log1p(-sum(math.exp(listed[end]) for end in self._ends & listed.keys()))
-        return {token: p - others for token, p in tokens[:count]}
 
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
         """The log-probability of the tokens of ``text`` after each prompt.
