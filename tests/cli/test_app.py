@@ -210,6 +210,16 @@ def test_stopping_says_how_to_go_on(invoke, demo):
     )
 
 
+def test_a_model_that_is_not_there_is_told_before_the_data_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unreadable.jsonl").write_text("{")
+    command = ["relabel", "--data", "unreadable.jsonl", "--model", "teacher", "--out", "o"]
+    result = CliRunner().invoke(make_app(), command)
+    assert result.exit_code == 2
+    assert "model teacher: there is no such folder here and no bundled or embedded model" in result.stderr
+    assert "unset" not in result.stderr
+
+
 def test_a_bug_keeps_its_traceback(invoke, demo):
     demo.error = ZeroDivisionError("ours")
     assert isinstance(invoke("demo", "--source", "x", "--out", "o").exception, ZeroDivisionError)
@@ -420,8 +430,10 @@ def test_the_commands_that_others_rely_on(monkeypatch, tmp_path):
         7,
     )
     assert run.out == Path("d")
-    settings, run = parsed(monkeypatch, "evaluate", "sts", "--model", "m", "--data", "d", "--out", "o")
-    assert (settings.model, settings.data, run.out) == ("m", "d", Path("o"))
+    settings, run = parsed(monkeypatch, "evaluate", "sts", "--model", "org/m", "--data", "d", "--out", "o")
+    assert (settings.model, settings.data, run.out) == ("org/m", "d", Path("o"))
+    settings, _ = parsed(monkeypatch, "ask", "--inputs", "f.txt", "--model", "cloze", "--out", "o")
+    assert settings.model == "cloze"
 
 
 def test_the_options_of_generate(monkeypatch):
