@@ -379,6 +379,39 @@ def test_the_option_that_names_the_texts_is_said(pairsmith, tmp_path):
     for command in (("generate", "--task", "sts"), ("ask",)):
         said = pairsmith(*command, *given).stderr
         assert "name the column with the texts with --column; it has: id, note" in said
+    texts, out = tmp_path / "texts.txt", ("--out", f"{tmp_path}/out")
+    texts.write_text("a\n")
+    for options, named in {
+        ("mine", "--inputs", inputs, "--outputs", texts, "--encoder", "pairsmith:tiny"): "input-column",
+        ("mine", "--inputs", texts, "--outputs", inputs, "--encoder", "pairsmith:tiny"): "output-column",
+        ("chunk", "--documents", inputs): "column",
+        ("queries", "--chunks", inputs, "--model", "pairsmith:tiny"): "column",
+    }.items():
+        said = pairsmith(*map(str, options), *out, "--fresh").stderr
+        assert f"name the column with the texts with --{named}; it has: id, note" in said, options
+
+
+def test_the_columns_that_seeds_of_a_kind_need_are_said(pairsmith, tmp_path):
+    seeds = tmp_path / "seeds.tsv"
+    seeds.write_text("doc\tsummary\nA b.\tA.\n")
+    given = (
+        "--base",
+        "pairsmith:tiny",
+        "--seeds",
+        str(seeds),
+        "--outputs",
+        str(seeds),
+        "--out",
+        f"{tmp_path}/out",
+    )
+    said = pairsmith("train-biencoder", "--kind", "summaries", *given).stderr
+    assert said.endswith(
+        "; the kind summaries needs the columns document and summary, so rename those that hold the documents "
+        "and their summaries; it has: doc, summary\n"
+    )
+    seeds.write_text("document\tabstract\nA b.\tA.\n")
+    said = pairsmith("train-biencoder", "--kind", "summaries", *given).stderr
+    assert "the summary is blank or missing; give one, in the column summary, or drop the row" in said
 
 
 def test_the_tasks_are_listed(pairsmith):
