@@ -342,6 +342,11 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
             "error: --window has no effect with --kind summaries; it is for passages; leave it out",
         ),
         (
+            ["export", "--data", "d", "--form", "parquet"],
+            "--form: a dataset folder needs no export as Parquet: the files in its data/ are Parquet, and "
+            "datasets.load_dataset(FOLDER) opens them",
+        ),
+        (
             ["filter", "--pairs", "p", "--model", "m"],
             "error: a filter keeps the best, so say how many: give --best or --share, or a --threshold",
         ),

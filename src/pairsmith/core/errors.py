@@ -181,7 +181,10 @@ def near_names(name: str, options: Iterable[str]) -> list[str]:
 
 
 def nearby(path: Path) -> str:
-    """The end of a "no such file" message: the most similar name in the same folder; may be empty."""
+    """The end of a "no such file" message: what the name is instead, or the most similar one in its folder.
+
+    May be empty.
+    """
     if path.is_symlink():
         try:
             path.stat()
