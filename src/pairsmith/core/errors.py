@@ -195,8 +195,8 @@ def nearby(path: Path) -> str:
     if _DESCRIPTOR.fullmatch(str(path)):
         return "; the shell gives such a file, as in <(COMMAND), to the command that it is written in alone"
     if count := len(glob(str(path))):  # noqa: PTH207 - Path.glob takes no absolute patterns
-        names = "the name" if count == 1 else f"each of the {count:,} names"
-        return f"; it is a pattern, which is not expanded: give {names} that it matches"
+        which = "the name" if count == 1 else f"each of the {count:,} names"
+        return f"; it is a pattern, which is not expanded: give {which} that it matches"
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     try:

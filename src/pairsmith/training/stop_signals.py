@@ -15,20 +15,21 @@ def stop_signals(deferred: bool) -> Iterator[list[int]]:
     """The numbers of the signals that asked the training inside the context to stop; at first there are none.
 
     The first one stops the process after the context, a second one at once. If not ``deferred``, or outside
-    the main thread, the first does too, and so does one that the process ignores or leaves to the system.
+    the main thread, signals do what they usually do; so do those that the process has no handler for.
     """
     received: list[int] = []
     handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
     if deferred and threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if callable(handler := signal.getsignal(number)):
-                handlers[number] = handler
+        for stop in (signal.SIGINT, signal.SIGTERM):
+            if callable(handler := signal.getsignal(stop)):
+                handlers[stop] = handler
 
     def receive(number: int, frame: FrameType | None) -> None:
         received.append(number)
         if len(received) > 1:
             handlers[number](number, frame)
-        os.write(2, _SAID)  # as printing may be what the signal interrupted
+        else:
+            os.write(2, _SAID)  # as printing may be what the signal interrupted
 
     try:
         for number in handlers:
