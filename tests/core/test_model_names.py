@@ -167,6 +167,8 @@ def test_a_missing_model_is_told_without_the_librarys_advice_and_with_a_similar_
         )
     with pytest.raises(ModelError, match=rf"no such folder; did you mean {MINILM}\?"):
         check_model(MINILM.replace("dd", "d"))
+    with pytest.raises(ModelError, match=r"model \*\*x: no such folder$"):
+        check_model("**x")
 
 
 def test_a_name_without_a_slash_may_be_a_model_of_the_hub(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ heavy: settings use it.
 
 import importlib
 import re
+from glob import escape
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
@@ -212,7 +213,9 @@ def _similar(model: str) -> str:
     """The end of a message: the built-in model or folder that a name without ``/`` may mean; may be empty."""
     if "/" in model:
         return ""
-    paths = chain(Path().glob("*"), Path().glob(f"*/{model}"))  # none of a folder that may not be listed
+    paths = chain(
+        Path().glob("*"), Path().glob(f"*/{escape(model)}")
+    )  # none of a folder that may not be listed
     folders = [path for path in paths if path.is_dir()]
     names = {name.casefold(): name for name in [*map(str, folders), TINY, MINILM, SMOLLM2]}
     nearest = near_names(model.casefold(), names)
