@@ -210,6 +210,16 @@ def test_stopping_says_how_to_go_on(invoke, demo):
     )
 
 
+def test_a_model_that_is_not_there_is_told_before_the_data_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unreadable.jsonl").write_text("{")
+    command = ["relabel", "--data", "unreadable.jsonl", "--model", "teacher", "--out", "o"]
+    result = CliRunner().invoke(make_app(), command)
+    assert result.exit_code == 2
+    assert "model teacher: there is no such folder here and no bundled or embedded model" in result.stderr
+    assert "unset" not in result.stderr
+
+
 def test_a_bug_keeps_its_traceback(invoke, demo):
     demo.error = ZeroDivisionError("ours")
     assert isinstance(invoke("demo", "--source", "x", "--out", "o").exception, ZeroDivisionError)
@@ -332,6 +342,11 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
             "error: --window has no effect with --kind summaries; it is for passages; leave it out",
         ),
         (
+            ["export", "--data", "d", "--form", "parquet"],
+            "--form: a dataset folder needs no export as Parquet: the files in its data/ are Parquet, and "
+            "datasets.load_dataset(FOLDER) opens them",
+        ),
+        (
             ["filter", "--pairs", "p", "--model", "m"],
             "error: a filter keeps the best, so say how many: give --best or --share, or a --threshold",
         ),
@@ -369,6 +384,54 @@ def test_the_option_that_names_the_texts_is_said(pairsmith, tmp_path):
     for command in (("generate", "--task", "sts"), ("ask",)):
         said = pairsmith(*command, *given).stderr
         assert "name the column with the texts with --column; it has: id, note" in said
+    texts, out = tmp_path / "texts.txt", ("--out", f"{tmp_path}/out")
+    texts.write_text("a\n")
+    for options, named in {
+        ("mine", "--inputs", inputs, "--outputs", texts, "--encoder", "pairsmith:tiny"): "input-column",
+        ("mine", "--inputs", texts, "--outputs", inputs, "--encoder", "pairsmith:tiny"): "output-column",
+        ("chunk", "--documents", inputs): "column",
+        ("queries", "--chunks", inputs, "--model", "pairsmith:tiny"): "column",
+    }.items():
+        said = pairsmith(*map(str, options), *out, "--fresh").stderr
+        assert f"name the column with the texts with --{named}; it has: id, note" in said, options
+
+
+def test_a_pattern_is_told_as_one(pairsmith, tmp_path):
+    given = ("ask", "--model", "cloze", "--out", f"{tmp_path}/out", "--inputs")
+    for number in range(2):
+        (tmp_path / f"p{number}.txt").touch()
+    said = pairsmith(*given, f"{tmp_path}/*.txt").stderr
+    assert said == (
+        f"pairsmith: error: {tmp_path}/*.txt does not exist; it is a pattern, which is not expanded: give each of "
+        "the 2 names that it matches, or cut its documents into a dataset folder first: "
+        f"pairsmith chunk --documents {tmp_path} --out chunks\n"
+    )
+    (tmp_path / "in.jsonl").touch()
+    said = pairsmith(*given, f"{tmp_path}/[i]n.jsonl").stderr
+    assert said.endswith("it is a pattern, which is not expanded: give the name that it matches\n")
+
+
+def test_the_columns_that_seeds_of_a_kind_need_are_said(pairsmith, tmp_path):
+    seeds = tmp_path / "seeds.tsv"
+    seeds.write_text("doc\tsummary\nA b.\tA.\n")
+    given = (
+        "--base",
+        "pairsmith:tiny",
+        "--seeds",
+        str(seeds),
+        "--outputs",
+        str(seeds),
+        "--out",
+        f"{tmp_path}/out",
+    )
+    said = pairsmith("train-biencoder", "--kind", "summaries", *given).stderr
+    assert said.endswith(
+        "; the kind summaries needs the columns document and summary, so rename those that hold the documents "
+        "and their summaries; it has: doc, summary\n"
+    )
+    seeds.write_text("document\tabstract\nA b.\tA.\n")
+    said = pairsmith("train-biencoder", "--kind", "summaries", *given).stderr
+    assert "the summary is blank or missing; give one, in the column summary, or drop the row" in said
 
 
 def test_the_tasks_are_listed(pairsmith):
@@ -420,8 +483,10 @@ def test_the_commands_that_others_rely_on(monkeypatch, tmp_path):
         7,
     )
     assert run.out == Path("d")
-    settings, run = parsed(monkeypatch, "evaluate", "sts", "--model", "m", "--data", "d", "--out", "o")
-    assert (settings.model, settings.data, run.out) == ("m", "d", Path("o"))
+    settings, run = parsed(monkeypatch, "evaluate", "sts", "--model", "org/m", "--data", "d", "--out", "o")
+    assert (settings.model, settings.data, run.out) == ("org/m", "d", Path("o"))
+    settings, _ = parsed(monkeypatch, "ask", "--inputs", "f.txt", "--model", "cloze", "--out", "o")
+    assert settings.model == "cloze"
 
 
 def test_the_options_of_generate(monkeypatch):

@@ -9,6 +9,7 @@ from pairsmith.core import model_names as names
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
 from pairsmith.core.model_names import (
     MINILM,
+    check_model,
     check_name,
     file_of,
     glove_path,
@@ -145,6 +146,47 @@ def test_a_hub_model_out_of_reach_is_an_error_in_one_line(tmp_path, monkeypatch)
     with pytest.raises(ModelError, match="there is no such folder here, and it could not be") as error:
         model_revision("nobody/nothing-of-this-name")
     assert "\n" not in str(error.value)
+
+
+def test_a_missing_model_is_told_without_the_librarys_advice_and_with_a_similar_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "teacher").mkdir(parents=True)
+    for name, nearest in [
+        ("teacher", "runs/teacher"),
+        ("run", "runs"),
+        ("all-MiniLM-L6-v2", MINILM),
+        ("smollm2-135m", "embedded:smollm2-135m-instruct"),
+    ]:
+        with pytest.raises(ModelError) as error:
+            check_model(name)
+        assert str(error.value) == (
+            f"model {name}: there is no such folder here and no bundled or embedded model of this name, and it "
+            "could not be fetched from the Hugging Face Hub; the Hub cannot be reached (HF_HUB_OFFLINE is set), "
+            f"so only what was fetched before can be used; did you mean {nearest}? `pairsmith doctor` lists the "
+            "models that are here"
+        )
+    with pytest.raises(ModelError, match=rf"no such folder; did you mean {MINILM}\?"):
+        check_model(MINILM.replace("dd", "d"))
+    with pytest.raises(ModelError, match=r"model \*\*x: no such folder$"):
+        check_model("**x")
+
+
+def test_a_name_without_a_slash_may_be_a_model_of_the_hub(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    monkeypatch.chdir(tmp_path)
+    cached = tmp_path / "snapshots" / "abc123" / "config.json"
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda model, file: str(cached))
+    check_model("gpt2")
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
+    monkeypatch.setattr("pairsmith.core.model_names.why_unreachable", str)
+    monkeypatch.setattr(
+        huggingface_hub.HfApi, "model_info", lambda self, model: types.SimpleNamespace(sha="abc123")
+    )
+    check_model("gpt2")
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda self, model: 1 / 0)
+    with pytest.raises(ModelError, match=r"Hub \(division by zero\); .* here$"):
+        check_model("gpt2")
 
 
 def test_a_hub_model_in_the_cache_has_its_commit_as_revision(tmp_path, monkeypatch):

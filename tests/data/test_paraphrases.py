@@ -25,11 +25,19 @@ def test_rows_without_labels_are_paraphrases_that_nobody_labelled(tmp_path):
     assert read(path) == [Paraphrase("Why?", "How come?", None)]
 
 
-def test_the_file_of_mrpc_is_a_table_though_it_is_called_text(tmp_path):
-    path = tmp_path / "msr_paraphrase_test.txt.gz"
+@pytest.mark.parametrize("name", ["msr_paraphrase_test.txt.gz", "mrpc100.txt", "MRPC.TXT"])
+def test_the_file_of_mrpc_is_a_table_though_it_is_called_text(tmp_path, name):
+    path = tmp_path / name
     rows = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tHe said "no.\tHe said no.\r\n'
-    path.write_bytes(gzip.compress(rows.encode()))
+    path.write_bytes(gzip.compress(rows.encode()) if path.suffix == ".gz" else rows.encode())
     assert read(path) == [Paraphrase('He said "no.', "He said no.", True)]
+
+
+def test_a_text_file_without_a_header_holds_no_pairs(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("A text.\tAnother one.\n")
+    with pytest.raises(InputError, match=r"it has: text$"):
+        read(path)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
 from pairsmith.cli.step import Step, StepTable, command_of
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
+from pairsmith.core.model_names import check_model, check_name
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import Settings, option_name
+from pairsmith.methods.quip.options import CLOZE
 from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
 from pairsmith.steps.search.settings import SearchSettings
 
@@ -142,6 +144,10 @@ def step_command(step: Step) -> Callable[..., None]:
             for source in sources if isinstance(sources, list) else [sources]:
                 if isinstance(source, str):
                     check_there(source)
+        for name, check in step.all_checks().items():
+            model = getattr(settings, name)
+            if check is check_name and isinstance(model, str) and model != CLOZE:
+                check_model(model)
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         if out is not None and not getattr(settings, "world_size", None):

@@ -153,6 +153,10 @@ STEPS: StepTable = {
         "pairsmith.steps.questions.ask:ask",
         "Generate questions on passages.",
         plan="pairsmith.steps.questions.plan:plan_ask",
+        next_commands=(
+            "pairsmith relabel --data {out} --model TEACHER --out {out}-answered",
+            "pairsmith infuse --data {out} --base ENCODER --labels answers --out {out}-student",
+        ),
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
@@ -164,6 +168,7 @@ STEPS: StepTable = {
         "pairsmith.steps.questions.relabel:relabel",
         "Have a teacher predict the answers to questions.",
         plan="pairsmith.steps.questions.plan:plan_relabel",
+        next_commands=("pairsmith infuse --data {out} --base ENCODER --out {out}-student",),
     ),
     "infuse": Step(
         InfuseSettings,
@@ -175,7 +180,10 @@ STEPS: StepTable = {
         "pairsmith.steps.retrieval.chunk:chunk",
         "Cut documents into chunks for retrieval.",
         plan="pairsmith.steps.retrieval.plan:plan_chunk",
-        next_commands=("pairsmith queries --chunks {out} --out {out}-queries",),
+        next_commands=(
+            "pairsmith queries --chunks {out} --out {out}-queries",
+            "pairsmith ask --inputs {out} --model GENERATOR --out {out}-asked",
+        ),
     ),
     "queries": Step(
         QueriesSettings,

@@ -22,6 +22,7 @@ import errno
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,10 @@ def near_names(name: str, options: Iterable[str]) -> list[str]:
 
 
 def nearby(path: Path) -> str:
-    """The end of a "no such file" message: the most similar name in the same folder; may be empty."""
+    """The end of a "no such file" message: what the name is instead, or the most similar one in its folder.
+
+    May be empty.
+    """
     if path.is_symlink():
         try:
             path.stat()
@@ -190,6 +194,9 @@ def nearby(path: Path) -> str:
         return f"; it is a link to {path.readlink()}, which is not there"
     if _DESCRIPTOR.fullmatch(str(path)):
         return "; the shell gives such a file, as in <(COMMAND), to the command that it is written in alone"
+    if count := len(glob(str(path))):  # noqa: PTH207 - Path.glob takes no absolute patterns
+        which = "the name" if count == 1 else f"each of the {count:,} names"
+        return f"; it is a pattern, which is not expanded: give {which} that it matches"
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     try:

@@ -8,15 +8,17 @@ heavy: settings use it.
 
 import importlib
 import re
+from glob import escape
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pairsmith.core.bundled import is_bundled, model_path
-from pairsmith.core.errors import MissingExtra, ModelError, first_line, known_names_hint, nearby
+from pairsmith.core.bundled import TINY, is_bundled, model_path
+from pairsmith.core.errors import MissingExtra, ModelError, first_line, known_names_hint, near_names, nearby
 from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
-from pairsmith.core.hub import hub_or_cache, only_cache
+from pairsmith.core.hub import hub_or_cache, only_cache, why_unreachable
 from pairsmith.core.model_files import hash_file, hash_files, weight_files
 from pairsmith.core.paths import expanded_path, fetched, is_folder, is_url, place, reaching
 
@@ -61,7 +63,7 @@ def resolve_model(model: str) -> str:
             f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file"
         )
     if not is_hub_id(model):
-        raise ModelError(f"model {model}: no such folder{nearby(path)}")
+        raise ModelError(f"model {model}: no such folder{_similar(model) or nearby(path)}")
     return model
 
 
@@ -73,6 +75,16 @@ def check_name(model: str) -> None:
         check_gguf(model)
     elif not is_url(model):
         resolve_model(model)
+
+
+def check_model(model: str) -> None:
+    """Check a model's name as ``check_name`` does, and that there is a model called so if it has no ``/``.
+
+    Such a name is rather that of a folder which is not there than a Hub id.
+    """
+    check_name(model)
+    if "/" not in model and is_hub_id(model):
+        model_revision(model)
 
 
 def is_hub_id(name: str) -> bool:
@@ -143,14 +155,16 @@ def _hub_revision(model: str) -> str:
     """The commit of a Hub model, from the Hub, or from the local cache if the Hub cannot be reached."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
-    try:
-        with hub_or_cache():
+    cause: Exception | None = None
+    if not why_unreachable():
+        try:
             return str(HfApi().model_info(model).sha)
-    except Exception as error:  # its errors for no network, no such model and no access have no common base
-        cached = try_to_load_from_cache(model, "config.json")
-        if isinstance(cached, str):
-            return Path(cached).parent.name
-        raise ModelError(not_on_hub(model, error)) from error
+        except Exception as error:  # those for no network, no such model and no access have no common base
+            cause = error
+    cached = try_to_load_from_cache(model, "config.json")
+    if isinstance(cached, str):
+        return Path(cached).parent.name
+    raise ModelError(not_on_hub(model, cause)) from cause
 
 
 def file_of(resolved: str, name: str) -> Path | None:
@@ -177,9 +191,32 @@ def file_of(resolved: str, name: str) -> Path | None:
         raise ModelError(not_on_hub(resolved, error)) from error
 
 
-def not_on_hub(model: str, error: Exception) -> str:
-    """The message for a name that is neither a local folder nor an available Hub model."""
+def not_on_hub(model: str, error: Exception | None) -> str:
+    """The message for a name that is neither a local folder nor an available Hub model.
+
+    ``error`` is why not, None where the Hub was not asked.
+    """
+    from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    # These two say how to set the library up; that the Hub cannot be reached, and why, is said below.
+    told = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled) and why_unreachable()
+    cause = f" ({first_line(error)})" if error and not told else ""
+    built_in = "" if "/" in model else " and no bundled or embedded model of this name"
     return (
-        f"model {model}: there is no such folder here, and it could not be fetched from the Hugging Face Hub "
-        f"({first_line(error)}){only_cache()}; `pairsmith doctor` lists the models that are here"
+        f"model {model}: there is no such folder here{built_in}, and it could not be fetched from the "
+        f"Hugging Face Hub{cause}{only_cache()}{_similar(model) or ';'} `pairsmith doctor` lists the models "
+        "that are here"
     )
+
+
+def _similar(model: str) -> str:
+    """The end of a message: the built-in model or folder that a name without ``/`` may mean; may be empty."""
+    if "/" in model:
+        return ""
+    paths = chain(
+        Path().glob("*"), Path().glob(f"*/{escape(model)}")
+    )  # none of a folder that may not be listed
+    folders = [path for path in paths if path.is_dir()]
+    names = {name.casefold(): name for name in [*map(str, folders), TINY, MINILM, SMOLLM2]}
+    nearest = near_names(model.casefold(), names)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""

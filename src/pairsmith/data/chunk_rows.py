@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pairsmith.core.paths import Place
 from pairsmith.data.documents import TitledText, read_titled
 from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, column_texts, positive_column
-from pairsmith.data.readers import at_least_one, column_text, with_names
+from pairsmith.data.readers import NAME_COLUMN, NAME_TEXTS, at_least_one, column_text, with_names
 from pairsmith.data.sources import Source, open_source
 
 
@@ -38,7 +38,7 @@ def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chun
         column: the column with the texts; by default as for ``read_passages``.
     """
     opened = open_source(source)
-    rows = at_least_one(read_passages(opened, column), f"{opened.name} holds no texts")
+    rows = at_least_one(read_passages(opened, column, NAME_COLUMN), f"{opened.name} holds no texts")
     before: TitledText | None = None
     now = next(rows)
     while now is not None:
@@ -48,15 +48,18 @@ def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chun
         before, now = now, after  # type: ignore[assignment]  # None ends the loop
 
 
-def read_passages(source: str | Place | Source, column: str | None = None) -> Iterator[TitledText]:
+def read_passages(
+    source: str | Place | Source, column: str | None = None, remedy: str = NAME_TEXTS
+) -> Iterator[TitledText]:
     """Read texts that may answer a query, one at a time; blank ones are skipped.
 
     Args:
         source: as for ``read_chunks``.
         column: the column with the texts; by default the first of ``PASSAGES``, or else of
             ``DOCUMENT_COLUMNS``, that exists.
+        remedy: as for ``pick_column``.
     """
-    return (row for row in read_titled(source, column=column, prefer=PASSAGES) if row.text)
+    return (row for row in read_titled(source, column=column, prefer=PASSAGES, remedy=remedy) if row.text)
 
 
 def read_query_examples(source: str | Place) -> list[QueryExample]:

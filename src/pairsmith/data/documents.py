@@ -147,6 +147,7 @@ def read_titled(
     column: str | None = None,
     title_column: str | None = None,
     prefer: Sequence[str] = (),
+    remedy: str = NAME_TEXTS,
 ) -> Iterator[TitledText]:
     """Read texts with their titles one at a time, stripped of white space; blank texts are read too.
 
@@ -156,13 +157,14 @@ def read_titled(
             exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
         title_column: the column with the titles; by default ``title``, if it exists.
         prefer: see ``column``.
+        remedy: as for ``pick_column``.
     """
     opened = open_source(source)
     wanted: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
     if title_column:
         wanted.append([title_column])
     title_name = title_column
-    for number, (where, row, names) in enumerate(with_names(opened, *wanted, remedy=NAME_TEXTS)):
+    for number, (where, row, names) in enumerate(with_names(opened, *wanted, remedy=remedy)):
         if not number:
             title_name = names[1] if title_column else "title" if "title" in row else None
         text = _joined(row, names[0], where)

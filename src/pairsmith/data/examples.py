@@ -13,6 +13,11 @@ ExampleKind = Literal["pairs", "reading", "summaries", "scored"]
 """pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
 summary; scored: two texts and a score of how well they match."""
 
+_SUMMARIES = (
+    "the kind summaries needs the columns document and summary, so rename those that hold the documents and "
+    "their summaries"
+)
+
 FEW = 10
 """Fewer seeds than this are hardly enough to learn from."""
 
@@ -52,10 +57,11 @@ def each_example(source: str, kind: ExampleKind) -> Iterator[Example]:
             output = answer_in_passage(answer.text, question.context)
             yield Example(question.question, output, question.context, answer.text, answer.start)
     elif kind == "summaries":
-        for document in read_documents(source):
+        for document in read_documents(source, remedy=_SUMMARIES):
             if not document.summary:
                 raise InputError(
-                    f"{document.where}: the summary is blank or missing; give one or drop the row"
+                    f"{document.where}: the summary is blank or missing; give one, in the column summary, or "
+                    "drop the row"
                 )
             yield Example(document.document, document.summary)
     elif kind == "scored":

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place, display_name, place
+from pairsmith.core.paths import Place, place, reaching, size_of
 from pairsmith.data.readers import at_least_one, find_column, given_id, two_texts, with_names
-from pairsmith.data.sources import Columns, Source, open_source, open_table
+from pairsmith.data.sources import Columns, Source, data_suffix, open_source, open_table, read_lines
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
 _LABELS = ("label", "is_duplicate", "Quality")
-_MRPC = "msr_paraphrase_"
 _NEAR = 50
 """Number of most similar texts from which a negative is drawn."""
 _AT_ONCE = 100
@@ -40,14 +39,22 @@ def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
     """Read pairs of texts with labels: 0 or 1, true or false; a file without labels has only paraphrases.
 
     ``source`` is as for ``read_texts``; the texts are called sentence1 and sentence2, or question1 and
-    question2, and the label label or is_duplicate. Also MRPC's ``msr_paraphrase_test.txt``. The pairs come in
-    the order of the source, all with a label or all without.
+    question2, and the label label or is_duplicate. Also MRPC's text files, which are known by their header.
+    The pairs come in the order of the source, all with a label or all without.
     """
     path = place(source)
-    name = display_name(path)
-    table = name.startswith(_MRPC) and name.removesuffix(".gz").endswith(".txt")
-    opened = open_table(path) if table else open_source(source)
+    opened = open_table(path) if _is_table(path) else open_source(source)
     return at_least_one(_paraphrases(opened), f"{opened.name} holds no pairs of texts")
+
+
+def _is_table(path: Place) -> bool:
+    """Whether a text file begins with a header that names two columns of texts, as those of MRPC do."""
+    with reaching(path, InputError):
+        if data_suffix(path) != ".txt" or size_of(path) is None:
+            return False
+    _, first = next(read_lines(path), (1, ""))
+    header = dict.fromkeys(name.strip() for name in first.split("\t"))
+    return None not in (find_column(header, _FIRST), find_column(header, _SECOND))
 
 
 def _paraphrases(source: Source) -> Iterator[Paraphrase]:

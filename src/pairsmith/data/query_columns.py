@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.readers import NAME_TEXTS, column_text, find_column, pick_column
+from pairsmith.data.readers import RENAME, column_text, find_column, pick_column
 from pairsmith.data.sources import Columns
 
 QUERY_COLUMNS = ("query", "question", "anchor", "input", "sentence1")
@@ -33,16 +33,21 @@ def _positives_beside(query: str) -> Sequence[str]:
 
 
 def pick_pair(
-    row: Columns, source: str, *, query: str | None = None, positive: str | None = None
+    row: Columns,
+    source: str,
+    *,
+    query: str | None = None,
+    positive: str | None = None,
+    remedy: str = RENAME,
 ) -> tuple[str, str]:
     """The columns of a query and of a text that answers it, in the first row of a source.
 
     Pairs of sentences with a grade are refused, unless their columns are given: of some of them the second
-    sentence is no answer to the first.
+    sentence is no answer to the first. ``remedy`` is as for ``pick_column``.
     """
-    query_column = pick_column(row, [query] if query else QUERY_COLUMNS, source, NAME_TEXTS)
+    query_column = pick_column(row, [query] if query else QUERY_COLUMNS, source, remedy)
     wanted = [positive] if positive else _positives_beside(query_column)
-    right = pick_column(row, wanted, source, NAME_TEXTS)
+    right = pick_column(row, wanted, source, remedy)
     graded = [name for name in row if name.casefold() in ("score", "label")]
     if not positive and right.casefold() == "sentence2" and graded:
         raise InputError(

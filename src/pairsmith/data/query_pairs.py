@@ -8,6 +8,7 @@ from pairsmith.data.query_columns import column_texts, pick_pair
 from pairsmith.data.readers import column_text, given_id
 from pairsmith.data.sources import open_source
 
+_NAME_COLUMNS = "name the columns with the texts with --query-column and --positive-column"
 ID_COLUMNS = ("query_id", "query-id", "qid")
 
 
@@ -34,7 +35,9 @@ def read_query_pairs(
     names: tuple[str, str, str | None] | None = None
     for where, row in opened.rows():
         if names is None:
-            both = pick_pair(row, opened.name, query=query_column, positive=positive_column)
+            both = pick_pair(
+                row, opened.name, query=query_column, positive=positive_column, remedy=_NAME_COLUMNS
+            )
             names = *both, next((name for name in ID_COLUMNS if name in row), None)
         query_id = given_id(row, where, names[2]) if names[2] else ""
         title = row.get("title")

@@ -30,7 +30,10 @@ ID_LENGTH = 16
 
 NAME_TEXTS = "name the column with the texts"
 """What to do about a missing column, where the user can say which column has the texts."""
-_RENAME = "rename the column that holds them to one of these"
+NAME_COLUMN = f"{NAME_TEXTS} with --column"
+"""The same for the readers of steps whose option for that is ``--column``."""
+RENAME = "rename the column that holds them to one of these"
+"""What to do about a missing column, where the user cannot."""
 
 
 def text_id(text: str) -> str:
@@ -101,7 +104,7 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
 
 
 def with_names(
-    source: Source, *wanted: Sequence[str], remedy: str = _RENAME
+    source: Source, *wanted: Sequence[str], remedy: str = RENAME
 ) -> Iterator[tuple[str, Columns, list[str]]]:
     """The rows of a source, and for each list of ``wanted`` columns the one that the first row has.
 
@@ -147,7 +150,7 @@ def find_column(row: Columns, wanted: Iterable[str]) -> str | None:
 
 
 def pick_columns(
-    row: Columns, wanted: Sequence[Sequence[str]], source: str, remedy: str = _RENAME
+    row: Columns, wanted: Sequence[Sequence[str]], source: str, remedy: str = RENAME
 ) -> list[str]:
     """For each list of ``wanted`` columns the one that ``find_column`` finds.
 
@@ -156,14 +159,14 @@ def pick_columns(
     names = [find_column(row, columns) for columns in wanted]
     missing = [" or ".join(columns) for columns, name in zip(wanted, names, strict=True) if name is None]
     if len(missing) > 1:
-        advice = "rename those that hold them to these names" if remedy == _RENAME else remedy
+        advice = "rename those that hold them to these names" if remedy == RENAME else remedy
         raise InputError(
             f"{source} lacks the columns {', '.join(missing)}; {advice}; it has: {', '.join(row)}"
         )
     return [pick_column(row, columns, source, remedy) for columns in wanted]
 
 
-def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = _RENAME) -> str:
+def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = RENAME) -> str:
     """The column that ``find_column`` finds; an ``InputError`` if there is none.
 
     ``remedy`` says in the error what the user can do where several columns were looked for.

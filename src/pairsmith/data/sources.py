@@ -41,7 +41,7 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
-from pairsmith.data.splits import folder_files, split_files, split_of
+from pairsmith.data.splits import chunk_first, folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
@@ -120,7 +120,8 @@ def missing(path: Place) -> InputError:
                 "(e.g. with curl -LO) and give its path"
             )
         return InputError(f"{path} does not exist; check the name")
-    return InputError(f"{path} does not exist{nearby(path) or '; check the path'}")
+    instead = chunk_first(path.parent, "a dataset folder") if "*" in path.name else ""
+    return InputError(f"{path} does not exist{nearby(path) or '; check the path'}{instead}")
 
 
 def check_there(source: str) -> None:

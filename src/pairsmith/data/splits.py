@@ -126,13 +126,16 @@ def folder_files(path: Place) -> list[Place]:
     files = sorted(paths, key=lambda file: file.name)
     if not files:
         raise InputError(
-            f"{path} is a folder without data/*.parquet; give a file or a dataset folder{_chunk_first(path)}"
+            f"{path} is a folder without data/*.parquet; give a file or a dataset folder{chunk_first(path)}"
         )
     return files
 
 
-def _chunk_first(path: Place) -> str:
-    """What to do with a folder that holds documents, or whose first folders do; else empty."""
+def chunk_first(path: Place, into: str = "one") -> str:
+    """What to do with a folder that holds documents, or whose first folders do; else empty.
+
+    ``into`` stands for the dataset folder that they become.
+    """
     try:
         entries = inside(path)
         below = list(chain.from_iterable(inside(entry) for entry in entries[:_FIRST_FOLDERS]))
@@ -145,4 +148,4 @@ def _chunk_first(path: Place) -> str:
     ):
         return ""
     command = f"pairsmith chunk --documents {shlex.quote(str(path))} --out chunks"
-    return f", or cut its documents into one first: {command}"
+    return f", or cut its documents into {into} first: {command}"

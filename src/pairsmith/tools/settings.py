@@ -129,6 +129,16 @@ class ExportSettings(Settings):
         "with the rows' own labels as suggestions."
     )
 
+    @field_validator("form", mode="before")
+    @classmethod
+    def _no_parquet(cls, form: object) -> object:
+        if form == "parquet":
+            raise ValueError(
+                "a dataset folder needs no export as Parquet: the files in its data/ are Parquet, and "
+                "datasets.load_dataset(FOLDER) opens them"
+            )
+        return form
+
 
 class PushSettings(Settings):
     """Upload a dataset folder or a model folder to the Hugging Face Hub in one commit."""

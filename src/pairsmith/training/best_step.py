@@ -24,15 +24,13 @@ from pairsmith.training.logs import Logs, steps_between
 from pairsmith.training.options import FEW_STEPS, TrainingOptions
 from pairsmith.training.processes import Processes
 from pairsmith.training.quick import quick_training
+from pairsmith.training.stop_signals import stop_signals
 
 _TRIMMED = 10
 """Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
 
 SAVE_SECONDS = 600.0
-"""A checkpoint is also saved this many seconds after the one before, where steps take long.
-
-Only in a single process: several would not agree on the moment.
-"""
+"""A checkpoint is also saved this many seconds after the one before, where steps take long."""
 
 TRAIN = "train"
 """Label of a training's progress bar."""
@@ -122,6 +120,7 @@ class BestStepCallback(TrainerCallback):
     started: float = field(default_factory=time.monotonic)
     saved: float = field(default_factory=time.monotonic)
     processes: Processes = field(default_factory=Processes.current)
+    stopped_by: list[int] = field(default_factory=list)
 
     @property
     def training(self) -> TrainingHistory:
@@ -172,20 +171,27 @@ class BestStepCallback(TrainerCallback):
         unneeded = unsaid("transformers.trainer_utils", "mtime may not be", "do not match the ones in the")
         with quiet_loading(), unneeded, warnings.catch_warnings(), _checkpoint_errors(kept):
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
-            trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
+            with stop_signals(deferred=self._saves_at_any_step) as self.stopped_by:
+                trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After each step: count it, and evaluate when it is time."""
         self.bar.advance()
-        alone = self.processes.size == 1 and self.checkpoints is not None
-        if alone and time.monotonic() - self.saved >= SAVE_SECONDS:
-            control.should_save = True
-        if state.global_step >= state.max_steps:
-            control.should_save = False  # nothing would resume from the last step
         if state.global_step % _TRIMMED == 0:
             trim()
         if state.global_step % self.options.eval_steps == 0:
             self.evaluate(state.global_step)
+        control.should_training_stop |= bool(self.stopped_by)
+        due = self.stopped_by or time.monotonic() - self.saved >= SAVE_SECONDS
+        if due and self._saves_at_any_step:
+            control.should_save = True
+        if state.global_step >= state.max_steps:
+            control.should_save = False  # nothing would resume from the last step
+
+    @property
+    def _saves_at_any_step(self) -> bool:
+        """Whether a checkpoint may be saved after any step; several processes would not agree on one."""
+        return self.processes.size == 1 and self.checkpoints is not None
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After a checkpoint was written: add the validation results so far."""

@@ -1,5 +1,6 @@
 import json
 import math
+import signal
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tests.heard import Heard
 
+from pairsmith.__main__ import main
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
@@ -271,6 +273,55 @@ def test_where_steps_take_long_checkpoints_are_saved_by_the_clock(
     assert "resuming from checkpoint-6" in capsys.readouterr().err
     whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def signalled(monkeypatch, *numbers):
+    """Have the next training receive these signals in its third step."""
+    real = BestStepCallback.on_step_begin
+
+    def stopping(self, args, state, control, **kwargs):
+        if state.global_step == 2:
+            for number in numbers:
+                signal.raise_signal(number)
+        real(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(BestStepCallback, "on_step_begin", stopping)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_is_stopped_keeps_the_step_that_it_makes(
+    tiny_bert, data, tmp_path, monkeypatch, capsys, number, code
+):
+    command = ["train-encoder", "--base", tiny_bert, "--data", data, "--device", "cpu", "--batch-size", "8"]
+    command += ["--max-steps", "5", "--eval-steps", "3", "--out"]
+    before = signal.getsignal(signal.SIGTERM)
+
+    def exit_code(out):
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, command), str(tmp_path / out)])
+        signal.signal(signal.SIGTERM, before)
+        return end.value.code or 0
+
+    assert exit_code("whole") == 0
+    with monkeypatch.context() as patch:
+        signalled(patch, number)
+        assert exit_code("stopped") == code
+    assert "stopped; finished parts are kept" in capsys.readouterr().err
+    assert exit_code("stopped") == 0
+    assert "resuming from checkpoint-3" in capsys.readouterr().err
+    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    records = [json.loads((tmp_path / name / "training.json").read_text()) for name in ("whole", "stopped")]
+    assert records[0]["validation"] == records[1]["validation"]
+
+
+def test_a_second_signal_stops_a_training_at_once(tiny_bert, data, tmp_path, monkeypatch):
+    given = settings(tiny_bert, data, max_steps=5)
+    signalled(monkeypatch, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train_encoder(given, Run(tmp_path / "stopped", Silent()))
+    assert not list((tmp_path / "stopped").glob(".pairsmith*/checkpoint-*"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize("damage", [b"half", None])

@@ -321,6 +321,15 @@ def test_on_the_command_line(library, tmp_path):
     assert DatasetFolder.open(tmp_path / "out").rows == 4
 
 
+def test_questions_may_be_asked_about_chunks_as_the_command_says(library, tmp_path):
+    out = tmp_path / "out"
+    said = CliRunner().invoke(make_app(), ["chunk", "--documents", str(library), "--out", str(out)]).stderr
+    (ask,) = [line.removeprefix("or:   pairsmith ") for line in said.splitlines() if "smith ask" in line]
+    said = CliRunner().invoke(make_app(), ask.replace("GENERATOR", "cloze").split()).stderr
+    assert f"pairsmith relabel --data {out}-asked --model TEACHER --out {out}-asked-answered" in said
+    assert said.splitlines()[-1].startswith(f"or:   pairsmith infuse --data {out}-asked --base ENCODER")
+
+
 def test_a_plan_extrapolates_from_a_sample(library, tmp_path):
     settings = ChunkSettings(documents=[str(library)], words=4)
     estimate = plan_chunk(settings, {})

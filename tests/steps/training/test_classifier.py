@@ -259,6 +259,12 @@ def test_one_label_is_warned_of(trained, tmp_path):
         (ROWS, {"map": ["0=bad"]}, InputError, "--map 0=bad: no row of .* has this label"),
         (ROWS, {"map": ["good=god"]}, InputError, "--map good=god: did you mean"),
         (ROWS, {"name": ["good=x", "bad=y"]}, SettingsError, "--name is for an encoder"),
+        (
+            ROWS,
+            {"model": "pairsmith:tiny", "name": ["pos=good", "neg=bad"]},
+            InputError,
+            "--name describes pos, neg; .* --map bad=LABEL, or name them in --name as the data do$",
+        ),
         (ROWS, {"model": "pairsmith:tiny"}, ModelError, "pairsmith:tiny is no classifier; .* --name good="),
         (ROWS, {"model": "no/such/folder"}, ModelError, "no/such/folder"),
     ],

@@ -15,6 +15,7 @@ from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadab
 from pairsmith.data.files.pdf import read_pdf
 from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
+from pairsmith.data.readers import NAME_COLUMN
 from pairsmith.data.sources import data_suffix, is_hub_data, missing
 from pairsmith.data.splits import split_of
 
@@ -108,7 +109,7 @@ def source_documents(
                     _under(name, printable_name(path), source), printable_name(str(file)), file
                 )
         else:
-            for row in read_titled(source, column=column, title_column=title_column):
+            for row in read_titled(source, column=column, title_column=title_column, remedy=NAME_COLUMN):
                 yield SourceDocument(
                     f"{name}/{row.id}" if name else row.id, row.where, None, row.title, row.text
                 )

@@ -33,7 +33,7 @@ from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import load_options, naming_texts
 
 STYLE = "style"
 """The filter of rejects that are unlike the seeds (M4)."""
@@ -145,8 +145,15 @@ class Corpus:
 
     def records(self) -> Iterator[Document]:
         """All documents of the corpus, one at a time."""
+        remedy = naming_texts(f"{self.name.removesuffix('s')}_column")
         return chain.from_iterable(
-            read_documents(source, column=self.column, group_column=self.group_column, prefer=self.prefer)
+            read_documents(
+                source,
+                column=self.column,
+                group_column=self.group_column,
+                prefer=self.prefer,
+                remedy=remedy,
+            )
             for source in self.sources
         )
 

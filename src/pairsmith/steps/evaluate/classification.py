@@ -70,7 +70,10 @@ def _unknown(settings: EvaluateClassificationSettings, unknown: Sequence[str], k
     if unknown[0] in mapped:
         return f"{said}--map {mapped[unknown[0]]}={unknown[0]}: {known_names_hint(unknown[0], known)}"
     knows = "--name describes" if settings.name else "it knows"
-    return f"{said}{knows} {', '.join(known)}; say for each which it is, as --map {unknown[0]}=LABEL"
+    described = ", or name them in --name as the data do" if settings.name else ""
+    return (
+        f"{said}{knows} {', '.join(known)}; say for each which it is, as --map {unknown[0]}=LABEL{described}"
+    )
 
 
 def classification_table(results: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.negatives.pairs import NO_POSITIVE, QueryPairs, corpus_keys, places_in
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.shared import naming_texts
 from pairsmith.steps.vectors import VectorFile
 
 
@@ -47,8 +48,10 @@ def encode_texts_of(
     column = settings.corpus_column
 
     def read() -> Iterator[Document]:
+        remedy = naming_texts("corpus_column")
         return chain.from_iterable(
-            read_documents(source, column=column, prefer=PASSAGES, titles=True) for source in corpus
+            read_documents(source, column=column, prefer=PASSAGES, titles=True, remedy=remedy)
+            for source in corpus
         )
 
     texts = ReadCorpus("outputs", corpus, column, None, inputs, read=read)

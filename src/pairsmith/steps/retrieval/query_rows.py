@@ -20,6 +20,7 @@ from pairsmith.data.text_keys import TextKeys
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries, distinct_documents, keys_of
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import places_of
+from pairsmith.steps.shared import naming_texts
 
 _AT_ONCE = 10_000
 """Chunks that are held in memory at once."""
@@ -80,7 +81,8 @@ class ChunkTexts:
 
 def _chunks(settings: FilterQueriesSettings) -> Iterator[TitledText]:
     return chain.from_iterable(
-        read_passages(in_beir(source, "corpus.jsonl"), settings.corpus_column) for source in settings.corpus
+        read_passages(in_beir(source, "corpus.jsonl"), settings.corpus_column, naming_texts("corpus_column"))
+        for source in settings.corpus
     )
 
 
@@ -112,7 +114,9 @@ def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:
     texts = []
     for source in sources:
         opened = open_source(source)
-        rows = with_names(opened, [column] if column else QUERIES_ALONE)
+        rows = with_names(
+            opened, [column] if column else QUERIES_ALONE, remedy=naming_texts("evaluation_column")
+        )
         queries = [text for where, row, (name,) in rows if (text := column_text(row, name, where))]
         if not queries:
             raise InputError(f"{opened.name} holds no queries")

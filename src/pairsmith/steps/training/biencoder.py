@@ -11,6 +11,7 @@ from pairsmith.data.text import count_words, finder_revision, split_sentences, w
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import reservoir_sample
+from pairsmith.steps.shared import naming_texts
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.settings import TrainBiencoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
@@ -77,12 +78,8 @@ train_biencoder = TrainingStep(
 def corpus_sample(settings: TrainBiencoderSettings) -> CorpusSample:
     """A sample of the corpora that the settings name."""
     prefer = ("question",) if settings.kind == "reading" else ()
-    inputs = reservoir_sample(
-        _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed, "inputs"
-    )
-    records = reservoir_sample(
-        _texts(settings.outputs, settings.output_column), settings.sample, settings.seed, "outputs"
-    )
+    inputs = reservoir_sample(_texts(settings, "input", prefer), settings.sample, settings.seed, "inputs")
+    records = reservoir_sample(_texts(settings, "output"), settings.sample, settings.seed, "outputs")
     if settings.kind == "summaries":
         sentences = [sentence.text for record in records for sentence in split_sentences(record)]
         outputs = reservoir_sample(sentences, settings.sample, settings.seed, "sentences")
@@ -93,7 +90,9 @@ def corpus_sample(settings: TrainBiencoderSettings) -> CorpusSample:
     return CorpusSample((), records)
 
 
-def _texts(sources: Sequence[str], column: str | None, prefer: Sequence[str] = ()) -> Iterator[str]:
-    for source in sources:
-        for record in read_documents(source, column=column, prefer=prefer):
+def _texts(settings: TrainBiencoderSettings, side: str, prefer: Sequence[str] = ()) -> Iterator[str]:
+    """The texts of the corpus on one side, ``input`` or ``output``."""
+    column, remedy = getattr(settings, f"{side}_column"), naming_texts(f"{side}_column")
+    for source in getattr(settings, f"{side}s"):
+        for record in read_documents(source, column=column, prefer=prefer, remedy=remedy):
             yield record.document
