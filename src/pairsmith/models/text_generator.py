@@ -159,15 +159,26 @@ def encode_inputs(
     if generator.cue is None:
         return _encode(generator, text=list(inputs), max_length=generator.max_length)
     cue = generator.tokenizer(generator.cue, add_special_tokens=False)["input_ids"]
-    room = generator.context - len(cue) - written
-    if room < _LEAST_READ:
-        raise ModelError(
-            f"the model reads {generator.context} tokens, of which its cue takes {len(cue)} and what it "
-            f"writes {written}; have it write fewer tokens, or give a model that reads more"
-        )
-    rows = _encode(generator, text=list(inputs), max_length=min(generator.max_length, room))
+    rows = _encode(generator, text=list(inputs), max_length=longest_input(generator, written))
     end = generator.tokenizer.eos_token_id
     return [[*(row[:-1] if row[-1:] == [end] else row), *cue] for row in rows]
+
+
+def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> int:
+    """The most tokens of an input that are read, where an output has at most ``written`` tokens.
+
+    That is ``max_length``, and never more than cue and output leave of a decoder-only model's context.
+    """
+    if generator.cue is None:
+        return generator.max_length
+    cue = len(generator.tokenizer(generator.cue, add_special_tokens=False)["input_ids"])
+    room = generator.context - cue - written
+    if room < _LEAST_READ:
+        raise ModelError(
+            f"the model reads {generator.context} tokens, of which its cue takes {cue} and what it "
+            f"writes {written}; have it write fewer tokens, or give a model that reads more"
+        )
+    return min(generator.max_length, room)
 
 
 def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int) -> list[list[int]]:

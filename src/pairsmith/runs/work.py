@@ -1,4 +1,4 @@
-"""Types shared by all executors: an item of work, its loader, its result."""
+"""What all executors share: types of an item of work, of its loader and result; the loop over a pool."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

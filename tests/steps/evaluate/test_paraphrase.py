@@ -221,6 +221,12 @@ def test_lists_of_ids_may_be_compressed_and_begin_with_a_mark(tmp_path):
     assert [pair.sentence1 for pair in splits.pairs[21]] == ["a0", "a1"]
 
 
+def test_what_is_finished_reads_no_pairs_again(tmp_path, tiny_bert, data, monkeypatch):
+    results = run(tmp_path, tiny_bert, data=data)
+    monkeypatch.setattr(paraphrase, "paraphrase_pairs", pytest.fail)
+    assert run(tmp_path, tiny_bert, data=data) == results
+
+
 def test_changed_splits_are_another_evaluation(tmp_path, tiny_bert, data):
     def rows(split):
         yield "sentence1\tsentence2\tlabel\n"

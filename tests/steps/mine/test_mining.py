@@ -235,14 +235,11 @@ def test_the_reason_is_named_where_nothing_is_left_of_a_corpus(world):
         mine(settings(kind="summaries", min_sentences=9), Run(tmp / "out", Silent()))
 
 
-@pytest.mark.parametrize("most", [2**31 - 1, 7, 1])
-@pytest.mark.parametrize(("count", "width"), [(5, 3), (0, 3), (1, 2)])
-def test_vectors_become_lists_in_as_many_arrays_as_it_takes(count, width, most, monkeypatch):
-    monkeypatch.setattr(corpora, "_MOST_NUMBERS", most)
-    vectors = np.arange(count * width, dtype=np.float32).reshape(count, width)
-    lists = corpora.vector_lists(vectors)
-    assert lists.to_pylist() == vectors.tolist()
-    assert lists.num_chunks == max(1, -(-count // max(1, most // width)))
+def test_a_shard_of_more_numbers_than_arrow_counts_is_refused_with_what_to_do(world, monkeypatch):
+    tmp, settings = world
+    monkeypatch.setattr(corpora, "_MOST_NUMBERS", 40)
+    with pytest.raises(SettingsError, match=r"vectors of 16 numbers are more than a shard can hold \(2\)"):
+        mine(settings(), Run(tmp / "out", Silent()))
 
 
 def test_vectors_without_direction_and_numbers():

@@ -239,6 +239,9 @@ def test_a_model_learns_four_documents_by_heart_and_reads_the_marker_as_one_toke
     tokenizer = AutoTokenizer.from_pretrained(learned)
     assert tokenizer("<mined>" + document(4))["input_ids"][0] == 301
     assert AutoModelForCausalLM.from_pretrained(learned).config.vocab_size == 302
+    cue = tokenizer(model.cue, add_special_tokens=False)["input_ids"]
+    # Documents leave room for the cue and the summary, also where the card's example cuts them.
+    assert tokenizer.model_max_length == model.context - len(cue) - 62
     assert "| marker before their input | `<mined>` |" in (learned / "README.md").read_text()
 
 

@@ -19,6 +19,7 @@ from pairsmith.models.text_generator import (
     add_marker,
     generate_outputs,
     load_text_generator,
+    longest_input,
     search_settings,
     shortest_of,
 )
@@ -83,7 +84,8 @@ def train_summarizer_on(
 
     trained = train_at_each_rate(make, options, progress, checkpoints)
     best = trained.model.generator
-    best.tokenizer.model_max_length = best.max_length  # saved: documents are cut as they were learned
+    # Saved, so that documents are cut as they were learned.
+    best.tokenizer.model_max_length = longest_input(best, options.summary_tokens)
     best.model.generation_config = search_settings(
         best, options.beams, options.summary_tokens, shortest_of(options.kind)
     )

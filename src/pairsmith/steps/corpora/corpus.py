@@ -12,10 +12,9 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.filters import NO_ANSWER, TOO_SHORT, ZERO_VECTOR
@@ -47,7 +46,7 @@ _DECIDES_BY_SIDE = {
 """Options of units on which those of one side depend."""
 
 _MOST_NUMBERS = 2**31 - 1
-"""In one of Arrow's arrays of lists, which counts with 32 bits."""
+"""In a column of vectors of one shard, as Arrow counts them with 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,27 +286,21 @@ def encoded_rows(
             likelihood = {"likelihood": float(style_probability[place])}
             lost.append(Reject.of(text_id(unit.text), STYLE, reason, row | likelihood))
     kept = list(compress(units, scaled.kept))
+    width = max(1, vectors.shape[1])
+    if scaled.vectors.size > _MOST_NUMBERS:
+        raise SettingsError(
+            f"{options.encoder}: {len(kept):,} vectors of {width} numbers are more than a shard can hold "
+            f"({_MOST_NUMBERS // width:,}); give a smaller --shard-size"
+        )
+    offsets = np.arange(0, scaled.vectors.size + 1, width, dtype=np.int32)[: len(kept) + 1]
     columns = {
         "id": [text_id(unit.text) for unit in kept],
         **{name: [getattr(unit, name) for unit in kept] for name in ENCODED_TEXTS.names if name != "id"},
-        "vector": vector_lists(scaled.vectors.astype(options.vector_dtype)),
+        "vector": pa.ListArray.from_arrays(
+            offsets, pa.array(scaled.vectors.ravel().astype(options.vector_dtype))
+        ),
     }
     return pa.table(columns, schema=encoded_schema(options.vector_dtype)), to_table(lost, REJECT)
-
-
-def vector_lists(vectors: NDArray[np.floating]) -> pa.ChunkedArray:
-    """Vectors, ``(n, d)`` floating, as lists, in chunks whose numbers 32 bits can count as Arrow does."""
-    width = max(1, vectors.shape[1])
-    rows = max(1, _MOST_NUMBERS // width)
-    parts = [vectors[start : start + rows] for start in range(0, max(1, len(vectors)), rows)]
-    return pa.chunked_array(
-        [
-            pa.ListArray.from_arrays(
-                np.arange(0, part.size + 1, width, dtype=np.int32)[: len(part) + 1], pa.array(part.ravel())
-            )
-            for part in parts
-        ]
-    )
 
 
 def _card(corpus: Corpus, options: EncodingOptions) -> Card:

@@ -1,4 +1,4 @@
-"""What scores pairs in the step ``filter``: a cross-encoder (M6), an encoder or a language model."""
+"""What scores pairs: a cross-encoder (M6), an encoder or a language model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ earlier step will train; so a plan times the work on what the readers yield, not
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.model_names import model_revision
@@ -38,7 +38,8 @@ class Evaluation(Generic[S, D]):
         compute: evaluates the model of the settings on them.
         table: makes of the results what is shown to the user.
         planner: says what the step will cost, given settings with a split for each folder.
-        inputs: hashes of what was read, by name.
+        hashes: hashes of what is read, by name, given a function that reads it, as the hash of some files
+            does not need their rows.
         revision: the revision of a model by its name.
     """
 
@@ -47,20 +48,20 @@ class Evaluation(Generic[S, D]):
     compute: Callable[[S, D, Progress], Evaluated]
     table: Callable[[Mapping[str, Any]], str]
     planner: Callable[[S, Before], Estimate]
-    inputs: Callable[[S, D], Mapping[str, str]] = _hash_of_data
+    hashes: Callable[[S, Callable[[], D]], Mapping[str, str]] = _hash_of_data
     revision: Callable[[str], str] = model_revision
 
     def __call__(self, settings: S, run: Run) -> dict[str, Any]:
         """Evaluate, write the results into the run's folder, and show a table."""
         settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
-        data, model = self.read(settings), getattr(settings, "model", "")
+        data, model = cache(partial(self.read, settings)), getattr(settings, "model", "")
         return evaluate_once(
             run,
             self.name,
             settings,
-            inputs=self.inputs(settings, data),
+            inputs=self.hashes(settings, data),
             models={"model": self.revision(model)},
-            compute=partial(self.compute, settings, data, run.progress),
+            compute=lambda: self.compute(settings, data(), run.progress),
             table=self.table,
         )
 

@@ -56,9 +56,9 @@ def _read(settings: EvaluateQaSettings) -> list[Question]:
     return list(read_questions(settings.data))
 
 
-def _hash(_: EvaluateQaSettings, questions: Sequence[Question]) -> dict[str, str]:
+def _hash(_: EvaluateQaSettings, read: Callable[[], Sequence[Question]]) -> dict[str, str]:
     rows: JSON = [
-        [question.id, question.context, question.question, list(question.golds)] for question in questions
+        [question.id, question.context, question.question, list(question.golds)] for question in read()
     ]
     return {"data": hash_rows(rows)}
 

@@ -27,8 +27,8 @@ def _read(settings: EvaluateSummariesSettings) -> list[Document]:
     return labelled_documents(settings.data, settings.limit)
 
 
-def _hash(_: EvaluateSummariesSettings, documents: Sequence[Document]) -> dict[str, str]:
-    return {"data": hash_rows([[document.id, document.document, document.summary] for document in documents])}
+def _hash(_: EvaluateSummariesSettings, read: Callable[[], Sequence[Document]]) -> dict[str, str]:
+    return {"data": hash_rows([[document.id, document.document, document.summary] for document in read()])}
 
 
 def _revision(model: str) -> str:

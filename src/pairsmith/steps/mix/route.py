@@ -179,7 +179,7 @@ def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def shares(available: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
-    """The number of rows to take from each source, which has ``there``, in proportion to the weights.
+    """The number of rows to take from each source, which has ``available``, in proportion to the weights.
 
     Weights are above 0; without any, the proportion is that of the sources' sizes. Together the numbers are
     ``rows``, or as many as the proportion allows, which is also what None stands for.
