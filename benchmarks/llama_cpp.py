@@ -1,13 +1,14 @@
 """Models behind llama.cpp's real server: what is certified, what equals the exact decoder, what kills cost.
 
     pip install --only-binary :all: xllamacpp
-    python benchmarks/llama_cpp.py --work DIR --json FILE
+    python benchmarks/llama_cpp.py --work DIR --json FILE [--ways]
 
 The embedded model is unpacked from 4 bits, rounded to bfloat16 and written as a GGUF file in float32, so that
 the server and the decoder of this process have the same weights. For 50 sentences (300 texts): how many the
 server's lists certify, and how many of these are, token by token, what the exact decoder draws in float32.
 Then ``generate`` writes 300 texts in each way of steering, while the server is killed twice and started anew:
-is every request answered as often as it was asked? Seconds are those of a server with one thread.
+is every request answered as often as it was asked? Seconds are those of a server with one thread. ``--ways``
+names the ways; without a name behind it, only the lists are compared.
 """
 
 import argparse
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--sentences", type=int, default=50)
+    parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     inputs = args.work / "inputs.txt"
@@ -69,8 +71,9 @@ def main() -> None:
         unpack(embedded_file(), file)
     results: dict[str, Any] = {"exactness": exactness(file, first)}
     print(results, flush=True)
-    for way, given in WAYS.items():
-        results[way] = killed(embedded_file(), inputs, given, args.work / way)
+    write(args.json, {"sentences": args.sentences, "results": results})
+    for way in args.ways:
+        results[way] = killed(embedded_file(), inputs, WAYS[way], args.work / way)
         print(way, results[way], flush=True)
         write(args.json, {"sentences": args.sentences, "results": results})
 
