@@ -288,6 +288,15 @@ def signalled(monkeypatch, *numbers):
     monkeypatch.setattr(BestStepCallback, "on_step_begin", stopping)
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, also where the tests run in the background, which begins without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_command_that_is_stopped_keeps_the_step_that_it_makes(
     tiny_bert, data, tmp_path, monkeypatch, capsys, number, code
@@ -315,6 +324,7 @@ def test_a_command_that_is_stopped_keeps_the_step_that_it_makes(
     assert records[0]["validation"] == records[1]["validation"]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_signal_stops_a_training_at_once(tiny_bert, data, tmp_path, monkeypatch):
     given = settings(tiny_bert, data, max_steps=5)
     signalled(monkeypatch, signal.SIGINT, signal.SIGINT)
