@@ -5,7 +5,7 @@ finished folder of questions -> its questions and rejects by passage -> texts wi
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pairsmith.data.documents import Document
@@ -18,7 +18,6 @@ from pairsmith.steps.reuse import EarlierRows, open_earlier
 
 _CHOOSING = {"column", "sample", "shard_size"}
 """Settings that decide which passages there are and how they are saved, but no question."""
-
 
 PassagesOf = Callable[[Sequence[Document]], tuple[list[list[Passage]], list[Reject]]]
 
@@ -79,7 +78,7 @@ class EarlierQuestions:
             return passage
         questions = generated_questions_in((self._path, row) for row in rows)
         by_text = {question.question.casefold(): question for question in questions}
-        return Passage(passage.id, passage.text, by_text, rejects)
+        return replace(passage, questions=by_text, rejects=rejects)
 
 
 def _passage(name: str) -> str:
