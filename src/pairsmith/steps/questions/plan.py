@@ -54,7 +54,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     cut_passages(generator, documents)
     cutting = (time.monotonic() - begun) * count / len(documents)
     begun = time.monotonic()
-    rejects = generator.generate(passages)
+    generator.generate(passages)
     text_count = float(count)  # texts
     if settings.sample:
         text_count *= min(
@@ -63,6 +63,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         loading += cutting  # to draw passages
     shared = (time.monotonic() - begun) * text_count / len(documents)
     if untrained and isinstance(generator, CausalGenerator):
+        rejects = [reject for passage in passages for reject in passage.rejects]
         shared *= _were_all_asked(rejects, sum(passage.outputs for passage in passages))
     questions = [question for passage in passages for question in passage.questions.values()]
     if untrained or not questions:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
@@ -98,6 +98,12 @@ class AskSettings(WorkerSettings):
         "causal language model 64.",
     )
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
+    reuse: str | None = Field(
+        default=None,
+        description="A finished folder of questions, generated with the same settings and model. Passages of "
+        "texts that were asked about there keep their questions; only others are asked about.",
+        json_schema_extra=NO_EFFECT,
+    )
     device: Device = "auto"
     dtype: Dtype = "float32"
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
