@@ -42,7 +42,7 @@ class Document:
 
 
 def read_documents(
-    source: str | Place,
+    source: str | Place | Source,
     *,
     column: str | None = None,
     group_column: str | None = None,
