@@ -225,3 +225,19 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(asking, tmp_path):
     manifest = tmp_path / "old/manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
     refusal("is unfinished")
+
+
+@pytest.mark.parametrize("kind", ["cloze", "drawn"])
+def test_columns_that_are_kept_are_those_of_the_records_now(kind, asking, asked_about, tmp_path):
+    def records(name, texts, column):
+        rows = [{"text": text, column: f"{column} {number}"} for number, text in enumerate(texts)]
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return {"inputs": [str(tmp_path / name)], "keep_column": [column]}
+
+    asking("old", OLD, kind=kind, **records("old.jsonl", OLD, "date"))
+    new = records("new.jsonl", NEW, "url")
+    asking("plain", NEW, kind=kind, **new)
+    asked_about.clear()
+    asking("again", NEW, kind=kind, reuse=str(tmp_path / "old"), **new)
+    assert {text for _, text in asked_about} & set(NEW) == {document(3), document(4)}
+    assert files(tmp_path / "again") == files(tmp_path / "plain")

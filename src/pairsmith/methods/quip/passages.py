@@ -1,6 +1,6 @@
 """Passages (Q1), and the selection of the questions that are generated for them (Q2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,13 +19,14 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is made from the document's text and the offset of the passage in it. ``questions`` holds the
-    kept questions by their case-folded text, ``rejects`` what was not kept; ``outputs`` is the number of
-    outputs so far, kept or not.
+    The ``id`` is made from the document's text and the offset of the passage in it; ``kept`` is the
+    document's. ``questions`` holds the kept questions by their case-folded text, ``rejects`` what was not
+    kept; ``outputs`` is the number of outputs so far, kept or not.
     """
 
     id: str
     text: str
+    kept: Mapping[str, str | None] = field(default_factory=dict)
     questions: dict[str, GeneratedQuestion] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     outputs: int = 0
@@ -71,11 +72,11 @@ def cut_passages(
         for window in windows(document.document, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.document}")
             if not is_within(window.text, generator.limit, generator.length):
-                row = {"context": window.text, "where": document.where}
+                row = {**document.kept, "context": window.text, "where": document.where}
                 detail = f"a word of more than {generator.limit} tokens"
                 rejects.append(Reject.of(name, TOO_LONG, detail, row))
             else:
-                of_document.append(Passage(name, window.text))
+                of_document.append(Passage(name, window.text, document.kept))
         passages.append(of_document)
     return passages, rejects
 
@@ -95,7 +96,9 @@ def keep(passage: Passage, written: WrittenQuestion) -> None:
         place = find_answer(written.answer, passage.text)
     else:
         place = written.start, written.start + len(written.answer)
-    question = GeneratedQuestion(name, passage.text, written.question, written.answer, place, place)
+    question = GeneratedQuestion(
+        name, passage.text, written.question, written.answer, place, place, kept=passage.kept
+    )
     fault = written.fault
     if not fault and written.question.casefold() in passage.questions:
         fault = DUPLICATE, "the passage already has this question"

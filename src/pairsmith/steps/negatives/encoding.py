@@ -184,7 +184,7 @@ def encode_all(
     pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
     queries = VectorFile.write(query_folder, scratch("queries"))
     texts = Encoded.of(corpus_folder, scratch("corpus"))
-    passages = CorpusTexts(texts, scratch("texts"))
+    passages = CorpusTexts(texts.texts(), scratch("texts"))
     copies = corpus_keys(texts, scratch("keys"))
     positives = encode_positives(
         pairs,

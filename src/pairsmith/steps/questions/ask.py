@@ -21,7 +21,8 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.questions import GENERATED_QUESTION
+from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
+from pairsmith.data.questions import GENERATED_QUESTION, RELABELLED
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
@@ -88,6 +89,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     where = ExecutorChoice.of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
     refuse_sources(run, inputs=settings.inputs, reuse=settings.reuse or [], **given)
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
     count, twice = _counts(settings)
     if twice:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
@@ -108,7 +110,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     writer = FolderWriter.start(
         run,
         step="ask",
-        schema=GENERATED_QUESTION,
+        schema=schema_of(settings),
         settings=deciding,
         inputs=inputs,
         models=models,
@@ -171,9 +173,20 @@ def _inputs(settings: AskSettings) -> Iterator[TextInput]:
 
 def _every(settings: AskSettings) -> Iterator[Document]:
     """All texts, each with the number of its input as its group."""
+    remedy, keep = naming_texts("column"), _kept(settings)
     for number, source in enumerate(settings.inputs):
-        for document in read_documents(source, column=settings.column, remedy=naming_texts("column")):
+        for document in read_documents(source, column=settings.column, keep=keep, remedy=remedy):
             yield replace(document, group=str(number))
+
+
+def _kept(settings: AskSettings) -> dict[str, str]:
+    """The columns to keep, each with its name in the rows, which is none of those that ``relabel`` adds."""
+    return kept_names(settings.keep_column, RELABELLED.names)
+
+
+def schema_of(settings: AskSettings) -> pa.Schema:
+    """The columns of the questions."""
+    return kept_schema(GENERATED_QUESTION, _kept(settings))
 
 
 def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSON], run: Run) -> list[int]:
@@ -244,7 +257,7 @@ def _question_rows(
     share.finish()
     rows = [question.columns() for passage in passages for question in passage.questions.values()]
     rejects = [*lost, *(reject for passage in passages for reject in passage.rejects)]
-    return pa.Table.from_pylist(rows, schema=GENERATED_QUESTION), to_table(rejects, REJECT)
+    return pa.Table.from_pylist(rows, schema=schema_of(settings)), to_table(rejects, REJECT)
 
 
 def _passages(
@@ -332,7 +345,8 @@ def _card(settings: AskSettings) -> Card:
             "context": "the passage",
             "written": "the answer, as it was written before the question",
             "answers": "where the answer occurs in the passage; empty if it does not",
-        },
+        }
+        | {name: f"the column {column} of the texts" for column, name in _kept(settings).items()},
         provenance="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",

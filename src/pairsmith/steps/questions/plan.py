@@ -10,7 +10,6 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import (
-    GENERATED_QUESTION,
     GeneratedQuestion,
     read_generated_questions,
 )
@@ -26,8 +25,8 @@ from pairsmith.models.reader import load_reader
 from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import counted, evenly_spaced, first_items, sharded, timed
-from pairsmith.steps.questions.ask import load_generator, texts
-from pairsmith.steps.questions.relabel import relabelled_rows
+from pairsmith.steps.questions.ask import load_generator, schema_of, texts
+from pairsmith.steps.questions.relabel import kept, relabelled_rows
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import load_options
 
@@ -70,7 +69,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         questions = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    sample = pa.Table.from_pylist([question.columns() for question in questions], schema=GENERATED_QUESTION)
+    sample = pa.Table.from_pylist([question.columns() for question in questions], schema=schema_of(settings))
     question_count = round(len(questions) * text_count / len(documents))
     return sharded(
         loading=loading,
@@ -126,7 +125,7 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     """Estimate ``relabel`` on some questions."""
     questions, count = list[GeneratedQuestion](), 0
     for source in settings.data:
-        source_questions = read_generated_questions(to_train_on(source, "answered"))
+        source_questions = read_generated_questions(to_train_on(source, "answered"), kept(settings))
         first, number = first_items(source_questions, MOST_QUESTIONS)
         questions += first
         count += counted(source, before, number)
@@ -142,7 +141,7 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
 
     sample = evenly_spaced(questions, CALIBRATION_QUESTIONS)
     loading, per_question, labelled = timed(load, sample, few=4)
-    rows = relabelled_rows([question for question in labelled if question.answer])
+    rows = relabelled_rows([question for question in labelled if question.answer], settings)
     return sharded(
         loading=loading,
         shared=per_question * count,

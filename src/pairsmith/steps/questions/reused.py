@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pairsmith.data.documents import Document
-from pairsmith.data.questions import generated_questions_in
+from pairsmith.data.questions import GENERATED_QUESTION, generated_questions_in
 from pairsmith.data.schemas import Reject
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import Records
 from pairsmith.steps.reuse import EarlierRows, open_earlier
 
-_CHOOSING = {"column", "sample", "shard_size"}
+_CHOOSING = {"column", "keep_column", "sample", "shard_size"}
 """Settings that decide which passages there are and how they are saved, but no question."""
 
 PassagesOf = Callable[[Sequence[Document]], tuple[list[list[Passage]], list[Reject]]]
@@ -76,9 +76,21 @@ class EarlierQuestions:
         }
         if contexts != {passage.text}:
             return passage
-        questions = generated_questions_in((self._path, row) for row in rows)
-        by_text = {question.question.casefold(): question for question in questions}
-        return replace(passage, questions=by_text, rejects=rejects)
+        questions = generated_questions_in(((self._path, row) for row in rows), {})
+        by_text = {
+            question.question.casefold(): replace(question, kept=passage.kept) for question in questions
+        }
+        return replace(passage, questions=by_text, rejects=[_of(passage, reject) for reject in rejects])
+
+
+def _of(passage: Passage, reject: Reject) -> Reject:
+    """A reject with the columns that the passage keeps of its document now."""
+    row = json.loads(reject.row)
+    own = {name: row[name] for name in GENERATED_QUESTION.names if name in row}
+    columns = (
+        own if reject.id == passage.id else {**own, **passage.kept}
+    )  # a passage without answers keeps none
+    return Reject.of(reject.id, reject.filter, reject.reason, columns)
 
 
 def _passage(name: str) -> str:

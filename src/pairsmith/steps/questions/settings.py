@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
@@ -21,6 +21,12 @@ class AskSettings(WorkerSettings):
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column that holds the texts.")
+    keep_column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --inputs, such as url, that the questions keep as a text. Of records with the "
+        "same text the first counts.",
+        json_schema_extra=ADDED,
+    )
     sample: int | None = Field(
         default=None,
         ge=1,
@@ -148,6 +154,11 @@ class RelabelSettings(WorkerSettings):
         description="Questions on passages: a folder that ask wrote, a SQuAD file, or rows with the columns "
         "question and context. If a folder has several splits, train is used; FOLDER:SPLIT selects another.",
         json_schema_extra=BY_CONTENT,
+    )
+    keep_column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --data, such as one that ask kept, to keep as a text.",
+        json_schema_extra=ADDED,
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "
