@@ -39,6 +39,6 @@ def test_a_column_that_one_of_the_sources_or_a_later_row_has_is_not_missing(tmp_
     (tmp_path / "a.txt").write_text("one\n")
     (tmp_path / "b.jsonl").write_text('{"text": "two"}\n{"text": "three", "by": "Ann"}\n')
     sources = [str(tmp_path / "a.txt"), str(tmp_path / "b.jsonl")]
-    refuse_missing_columns(("--keep-column", sources, ["by", "text"]))
+    refuse_missing_columns(("--keep-column", sources, ["by", "text"]), ("--other", ["nowhere.csv"], []))
     with pytest.raises(InputError, match=r"has no column 'url'; it has: text, by$"):
         refuse_missing_columns(("--keep-column", sources, ["by", "url"]))

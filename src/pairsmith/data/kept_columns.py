@@ -35,28 +35,27 @@ def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -
     return names
 
 
-def refuse_missing_columns(*wanted: tuple[str, Sequence[str], Iterable[str]]) -> None:
+def refuse_missing_columns(*wanted: tuple[str, Sequence[str], Sequence[str]]) -> None:
     """Refuse columns that no source has, all of them at once.
 
-    ``wanted`` are options, each with the sources that it is about and the columns that it names.
+    ``wanted`` are options, each with the sources that it is about and the columns that it names. Where it
+    names none, its sources are not read.
     """
-    faults = [_missing(*some) for some in wanted]
+    faults = [_missing(*some) for some in wanted if some[2]]
     if any(faults):
         raise InputError("\n".join(filter(None, faults)))
 
 
-def _missing(option: str, sources: Sequence[str], columns: Iterable[str]) -> str:
+def _missing(option: str, sources: Sequence[str], columns: Sequence[str]) -> str:
     """What is wrong with the columns that an option names; empty where nothing is."""
     present: dict[str, Any] = {}
-    missing = list(columns)
+    missing = columns
     for source in sources:
         for _, row in islice(open_source(source).rows(), _FIRST_ROWS):
             present |= row
             missing = [column for column in missing if find_column(row, [column]) is None]
             if not missing:
                 return ""
-    if not missing:
-        return ""
     hints = " ".join(filter(None, (did_you_mean(column, present) for column in missing)))
     return (
         f"{option}: {', '.join(sources)} has no column {', '.join(map(repr, missing))}; "

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pyarrow as pa
 import torch
 
-from pairsmith.core.batches import in_batches
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import GeneratedRows, write
@@ -53,7 +52,8 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     labels = len(task.written_names)
     request_count = items * labels
     size = settings.shard_size or settings.shard_bounds.pick(items)
-    shards = [Shard(number, some, (), (), "") for number, some in enumerate(in_batches(texts, size))]
+    starts = range(0, len(texts), size)
+    shards = [Shard(i, texts[first : first + size], (), (), "") for i, first in enumerate(starts)]
     # The first few warm up the libraries, and are not timed.
     few = itertools.islice(shards[0].requests(task, decoding), labels)
     write(task, model, few, decoding, settings.seed, settings.rows)

@@ -9,10 +9,8 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
-from pairsmith.data.questions import (
-    GeneratedQuestion,
-    read_generated_questions,
-)
+from pairsmith.data.kept_columns import refuse_missing_columns
+from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
@@ -42,6 +40,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     An untrained model writes up to the token limit, which is more than a trained one does.
     """
     started = time.monotonic()
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
     documents, count = _first_texts(settings, before)
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
@@ -123,6 +122,7 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
 
 def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     """Estimate ``relabel`` on some questions."""
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column))
     questions, count = list[GeneratedQuestion](), 0
     for source in settings.data:
         source_questions = read_generated_questions(to_train_on(source, "answered"), kept(settings))
