@@ -84,7 +84,7 @@ def _questions(source: str) -> Iterator[Row]:
 
 def _documents(source: str) -> Iterator[Row]:
     for document in read_documents(source, column="document"):
-        yield {"id": document.id, "document": document.document, "summary": document.summary}
+        yield {"id": document.id, "document": document.text, "summary": document.summary}
 
 
 def _plain(schema: pa.Schema) -> Callable[[str], Iterator[Row]]:

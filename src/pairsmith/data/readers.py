@@ -219,6 +219,11 @@ def given_id(row: Columns, where: str, name: str = "id") -> str:
     return "" if value is None else str(value)
 
 
+def row_id(row: Columns, text: str, where: str) -> str:
+    """The id that a row has in the column ``id``; if the row gives none, the id of ``text``."""
+    return given_id(row, where) or text_id(text)
+
+
 def parse_score(value: object, where: str) -> float:
     """``value`` as a finite number."""
     try:
