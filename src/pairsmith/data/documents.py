@@ -130,7 +130,7 @@ def with_title(title: str, text: str) -> str:
 def _joined(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``, or a list's items, one per line; empty if there is none."""
     value = row.get(name)
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         return column_text(row, name, where)
     items = (column_text({name: item}, name, where) for item in value)
     return "\n".join(item for item in items if item)

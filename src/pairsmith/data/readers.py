@@ -118,12 +118,12 @@ def with_names(
 
 def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
     """The items; an ``InputError`` with the message ``none`` where there are none."""
-    empty = True
-    for item in items:
-        empty = False
-        yield item
-    if empty:
-        raise InputError(none)
+    remaining = iter(items)
+    for first in remaining:
+        yield first
+        yield from remaining
+        return
+    raise InputError(none)
 
 
 def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]:
