@@ -84,7 +84,7 @@ def questions(data: Path) -> Iterator[str]:
 
 def news(data: Path) -> Iterator[str]:
     for document in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz"):
-        for sentence in split_sentences(document.document):
+        for sentence in split_sentences(document.text):
             if 5 <= len(sentence.text.split()) <= 25:
                 yield " ".join(sentence.text.split())
 

@@ -295,7 +295,7 @@ def right_summaries(rows: Sequence[Mapping[str, Any]], documents: Sequence[Docum
     ``of known``: the share of the first rows whose document's summary is known; ``unrelated``: document and
     sentence are both of BBC and Reuters, and whether they fit is not known.
     """
-    gold = {document.document: document.summary for document in documents}
+    gold = {document.text: document.summary for document in documents}
     summaries = set(gold.values())
     figures = shares("summary", [gold.get(row["input"]) == row["output"] for row in rows])
     known = [row for row in rows if row["input"] in gold]

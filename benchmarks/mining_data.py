@@ -89,7 +89,7 @@ def unrelated_questions(file: Path) -> Iterable[str]:
 def unrelated_passages(data: Path) -> Iterable[str]:
     """News of some length, cut to passages like SQuAD's."""
     for document in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz"):
-        words = document.document.split()
+        words = document.text.split()
         for start in range(0, len(words) - 60, 120):
             yield " ".join(words[start : start + 120])
 
@@ -191,14 +191,14 @@ def news_corpora(data: Path, reuters: int = 5_000) -> NewsCorpora:
     every: dict[str, Document] = {}
     for file in sorted((data / "xsum").glob("*.jsonl.gz")):
         for document in read_documents(file):
-            every.setdefault(document.document, document)
+            every.setdefault(document.text, document)
     documents = list(every.values())
     order = np.random.default_rng(0).permutation(len(documents))
-    other = [document.document for document in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")]
+    other = [document.text for document in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")]
     wires = [
-        unwrapped(document.document)
+        unwrapped(document.text)
         for document in read_documents(data / "reuters-21578" / "reuters21578.jsonl.gz", column="body")
-        if len(document.document) > 400
+        if len(document.text) > 400
     ]
     picked = np.random.default_rng(1).permutation(len(wires))[:reuters]
     other += [wires[i] for i in sorted(picked.tolist())]
@@ -250,7 +250,7 @@ def write_news(corpora: NewsCorpora, seed: int, out: Path) -> dict[str, str]:
     """The files of one set of seeds; their paths by name."""
     order = np.random.default_rng(100 + seed).permutation(len(corpora.mining))
     seeds, rest = ([corpora.mining[i] for i in part] for part in (order[:SEEDS], order[SEEDS:]))
-    inputs = sorted([document.document for document in rest] + list(corpora.other))
+    inputs = sorted([document.text for document in rest] + list(corpora.other))
     outputs = sorted([document.summary for document in rest] + list(corpora.other))
     files = {
         "seeds": write_lines(out / "seeds.jsonl", map(with_summary, seeds)),
@@ -264,7 +264,7 @@ def write_news(corpora: NewsCorpora, seed: int, out: Path) -> dict[str, str]:
 
 
 def with_summary(document: Document) -> dict[str, str]:
-    return {"id": document.id, "document": document.document, "summary": document.summary}
+    return {"id": document.id, "document": document.text, "summary": document.summary}
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def write_quip(
     }
     for name, questions in files.items():
         write_questions(out / f"{name}.jsonl", questions)
-    texts += [article.document for article in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")][:news]
+    texts += [article.text for article in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")][:news]
     write_lines(out / "texts.jsonl", ({"text": text} for text in texts))
     write_lines(out / "many.jsonl", ({"text": text} for text in (*texts, *more_texts(data))))
     for source, target in COPIED.items():

@@ -95,7 +95,7 @@ def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
     corpus = news_corpora(data, 0).mining
     summaries = [document.summary for document in corpus]
     rows = [
-        RankingRow(document.document, [document.summary, *summaries[documents + 8 * number :][:8]])
+        RankingRow(document.text, [document.summary, *summaries[documents + 8 * number :][:8]])
         for number, document in enumerate(corpus[:documents])
     ]
     shared = load_cross_encoder(SMOLLM2, device="cpu", fresh_head=True, seed=1, max_length=256)

@@ -39,8 +39,8 @@ def test_documents_with_summaries_and_where_they_stood(put):
         {"id": 8, "document": "Other.", "summary": None},
     ]
     assert list(read_documents(put(*rows))) == [
-        Document("7", "First line.\nSecond.", "Two lines.", "", "news.jsonl:1"),
-        Document("8", "Other.", "", "", "news.jsonl:2"),
+        Document("First line.\nSecond.", "news.jsonl:1", "7", summary="Two lines."),
+        Document("Other.", "news.jsonl:2", "8"),
     ]
 
 
@@ -48,8 +48,8 @@ def test_plain_text_has_one_document_a_line(tmp_path):
     path = tmp_path / "news.txt.gz"
     path.write_bytes(gzip.compress(b"One.\n\nTwo.\n"))
     assert list(read_documents(path)) == [
-        Document(text_id("One."), "One.", "", "", "news.txt.gz:1"),
-        Document(text_id("Two."), "Two.", "", "", "news.txt.gz:3"),
+        Document("One.", "news.txt.gz:1"),
+        Document("Two.", "news.txt.gz:3"),
     ]
 
 
@@ -65,13 +65,13 @@ def test_a_row_number_of_zero_is_an_id(put):
 @pytest.mark.parametrize("first", range(len(DOCUMENT_COLUMNS)))
 def test_the_first_of_the_usual_columns_is_taken(put, first):
     row = {name: f"In {name}." for name in reversed(DOCUMENT_COLUMNS[first:])}
-    assert next(read_documents(put(row))).document == f"In {DOCUMENT_COLUMNS[first]}."
+    assert next(read_documents(put(row))).text == f"In {DOCUMENT_COLUMNS[first]}."
 
 
 def test_a_named_column_comes_before_the_usual_ones(put):
     path = put({"document": "a", "body": "b", "summary": "d"})
     document = next(read_documents(path, column="body"))
-    assert (document.document, document.summary) == ("b", "d")
+    assert (document.text, document.summary) == ("b", "d")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_column_of_the_documents_is_not_that_of_the_summaries(put):
 def test_paragraphs_are_joined_by_line_breaks(put):
     row = {"title": "Head", "paragraphs": [" One. ", "", None, "Two."], "highlights": ["a", "b"]}
     document = next(read_documents(put(row)))
-    assert (document.document, document.summary) == ("One.\nTwo.", "a\nb")
+    assert (document.text, document.summary) == ("One.\nTwo.", "a\nb")
 
 
 def test_blank_documents_are_skipped(put):
@@ -150,7 +150,7 @@ def test_reading_is_a_stream(tmp_path):
     path = tmp_path / "news.jsonl"
     path.write_text('{"text": "One."}\nnonsense\n')
     documents = read_documents(path)
-    assert next(documents).document == "One."
+    assert next(documents).text == "One."
     with pytest.raises(InputError, match=r"news\.jsonl:2: not JSON"):
         next(documents)
 
@@ -186,19 +186,19 @@ def test_a_dataset_folder_of_the_schema(tmp_path):
     (tmp_path / "data").mkdir()
     table = pa.table({"id": ["a"], "document": ["One."], "summary": ["1"]}, schema=DOCUMENT)
     pq.write_table(table, tmp_path / "data" / "train-00000.parquet")
-    assert list(read_documents(tmp_path)) == [Document("a", "One.", "1", "", "train-00000.parquet:1")]
+    assert list(read_documents(tmp_path)) == [Document("One.", "train-00000.parquet:1", "a", summary="1")]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), min_size=1))
 def test_no_character_but_white_space_is_lost(tmp_path_factory, paragraphs):
     path = tmp_path_factory.mktemp("t") / "news.jsonl"
     path.write_text(json.dumps({"text": ["x", *paragraphs]}) + "\n", encoding="utf-8")
-    assert next(read_documents(path)).document.split() == " ".join(["x", *paragraphs]).split()
+    assert next(read_documents(path)).text.split() == " ".join(["x", *paragraphs]).split()
 
 
 def test_a_column_of_parquet_can_be_named(tmp_path):
     table = pa.table({"text": ["not this"], "body": ["this"], "feed": ["a"]})
     pq.write_table(table, tmp_path / "news.parquet")
     (document,) = read_documents(tmp_path / "news.parquet", column="body", group_column="feed")
-    assert (document.document, document.group) == ("this", "a")
+    assert (document.text, document.group) == ("this", "a")
     assert "bdy" in fault(tmp_path / "news.parquet", column="bdy")

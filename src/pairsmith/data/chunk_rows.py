@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairsmith.core.paths import Place
-from pairsmith.data.documents import TitledText, read_titled
+from pairsmith.data.documents import Document, read_titled
 from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, column_texts, positive_column
 from pairsmith.data.readers import NAME_COLUMN, NAME_TEXTS, at_least_one, column_text, with_names
 from pairsmith.data.sources import Source, open_source
@@ -39,18 +39,18 @@ def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chun
     """
     opened = open_source(source)
     rows = at_least_one(read_passages(opened, column, NAME_COLUMN), f"{opened.name} holds no texts")
-    before: TitledText | None = None
+    before: Document | None = None
     now = next(rows)
     while now is not None:
         after = next(rows, None)
-        beside = [other.text for other in (before, after) if other and now.document == other.document != ""]
+        beside = [other.text for other in (before, after) if other and now.part_of == other.part_of != ""]
         yield ChunkRow(now.id, now.title, now.text, tuple(beside))
         before, now = now, after  # type: ignore[assignment]  # None ends the loop
 
 
 def read_passages(
     source: str | Place | Source, column: str | None = None, remedy: str = NAME_TEXTS
-) -> Iterator[TitledText]:
+) -> Iterator[Document]:
     """Read texts that may answer a query, one at a time; blank ones are skipped.
 
     Args:

@@ -63,7 +63,7 @@ def each_example(source: str, kind: ExampleKind) -> Iterator[Example]:
                     f"{document.where}: the summary is blank or missing; give one, in the column summary, or "
                     "drop the row"
                 )
-            yield Example(document.document, document.summary)
+            yield Example(document.text, document.summary)
     elif kind == "scored":
         for pair in read_pairs(source):
             if not 0 <= pair.score <= 1:

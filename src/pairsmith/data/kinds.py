@@ -99,7 +99,7 @@ def _questions(source: str | Source) -> Iterator[Row]:
 
 def _documents(source: str | Source) -> Iterator[Row]:
     for document in read_documents(source, column="document"):
-        yield {"id": document.id, "document": document.document, "summary": document.summary}
+        yield {"id": document.id, "document": document.text, "summary": document.summary}
 
 
 def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:

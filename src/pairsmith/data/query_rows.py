@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_beir
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.documents import TitledText
+from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import QUERIES_ALONE, column_texts, positive_column
 from pairsmith.data.readers import column_text, given_id, text_id, with_names
 from pairsmith.data.sources import open_source
 
 
-def read_corpus(corpus: Sequence[str]) -> dict[str, TitledText]:
+def read_corpus(corpus: Sequence[str]) -> dict[str, Document]:
     """Read the documents that may answer queries, by their ids, each once; blank ones are skipped.
 
     An id stands for one title and text.
@@ -20,7 +20,7 @@ def read_corpus(corpus: Sequence[str]) -> dict[str, TitledText]:
     Args:
         corpus: chunks or documents, as ``read_passages`` reads them, or folders in BEIR's layout.
     """
-    documents: dict[str, TitledText] = {}
+    documents: dict[str, Document] = {}
     for source in corpus:
         for passage in read_passages(in_beir(source)):
             if documents.setdefault(passage.id, passage).whole != passage.whole:

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
-from pairsmith.data.documents import row_id
 from pairsmith.data.kept_columns import kept_values
-from pairsmith.data.readers import column_text, pick_columns
+from pairsmith.data.readers import column_text, pick_columns, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.squad import (

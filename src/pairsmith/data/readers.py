@@ -118,12 +118,12 @@ def with_names(
 
 def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
     """The items; an ``InputError`` with the message ``none`` where there are none."""
-    empty = True
-    for item in items:
-        empty = False
-        yield item
-    if empty:
-        raise InputError(none)
+    remaining = iter(items)
+    for first in remaining:
+        yield first
+        yield from remaining
+        return
+    raise InputError(none)
 
 
 def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]:
@@ -217,6 +217,11 @@ def given_id(row: Columns, where: str, name: str = "id") -> str:
     if isinstance(value, str):
         return column_text(row, name, where)
     return "" if value is None else str(value)
+
+
+def row_id(row: Columns, text: str, where: str) -> str:
+    """The id that a row has in the column ``id``; if the row gives none, the id of ``text``."""
+    return given_id(row, where) or text_id(text)
 
 
 def parse_score(value: object, where: str) -> float:

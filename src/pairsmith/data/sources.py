@@ -214,19 +214,20 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+    name = display_name(path)
     for number, line in read_lines(path):
-        yield f"{display_name(path)}:{number}", {"text": line}
+        yield f"{name}:{number}", {"text": line}
 
 
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+    name = display_name(path)
     for number, line in read_lines(path):
-        if not line.strip():
+        if not (beginning := line.lstrip()):
             continue
-        where = f"{display_name(path)}:{number}"
-        if line.lstrip().startswith("["):
+        where = f"{name}:{number}"
+        if beginning[0] == "[":
             raise InputError(
-                f"{where}: a JSON array; one object per line is expected "
-                f"(e.g. jq -c '.[]' {display_name(path)})"
+                f"{where}: a JSON array; one object per line is expected (e.g. jq -c '.[]' {name})"
             )
         try:
             value = json.loads(line)
@@ -242,12 +243,12 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
 
 def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
     """The rows of a file with a header; for quoting and separators see the module's docstring."""
-    lines = read_lines(path)
+    name, lines = display_name(path), read_lines(path)
     number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
     if "\r" in first.strip().partition('"')[0]:
         raise InputError(
-            f"{display_name(path)}:{number}: the lines end with a carriage return alone, as on old Macs; "
-            f"give them line feeds (e.g. tr '\\r' '\\n' < {display_name(path)} > new)"
+            f"{name}:{number}: the lines end with a carriage return alone, as on old Macs; "
+            f"give them line feeds (e.g. tr '\\r' '\\n' < {name} > new)"
         )
     lines = chain([(number, first)] if number else [], lines)
     if not tabs:
@@ -258,7 +259,7 @@ def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
         fields = ((number, line.split("\t")) for number, line in lines)
     header: list[str] | None = None
     for number, values in fields:
-        where = f"{display_name(path)}:{number}"
+        where = f"{name}:{number}"
         if not any(value.strip() for value in values):
             continue
         if header is None:
@@ -324,7 +325,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
     import pyarrow as pa
 
     for path in paths:
-        number = 0
+        name, number = display_name(path), 0
         with reaching(path, InputError):
             try:
                 with open_parquet(path) as file:
@@ -332,7 +333,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
                     for batch in file.iter_batches(batch_size=1024):
                         for row in _python_rows(batch, path, number):
                             number += 1
-                            yield f"{display_name(path)}:{number}", row
+                            yield f"{name}:{number}", row
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
                     f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"

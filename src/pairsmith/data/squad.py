@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
-from pairsmith.data.documents import row_id
-from pairsmith.data.readers import column_text, pick_columns
+from pairsmith.data.readers import column_text, pick_columns, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
 

@@ -38,9 +38,10 @@ def copy_keys(texts: Sequence[str]) -> tuple[TextKeys, TextKeys]:
     They are ``(n,)`` each, of the texts without case, spaces and punctuation. The first line is that of a
     title, where there is one; a text of one line has the same key twice.
     """
-    rests = [text.partition("\n")[2].strip() or text for text in texts]
-    keys, keys_of_rests = (keys_of_list([folded(text) for text in version]) for version in (texts, rests))
-    return keys, keys_of_rests
+    rests = [text.partition("\n")[2].strip() for text in texts]
+    plain = [folded(text) for text in texts]
+    plain_rests = [folded(rest) if rest else whole for rest, whole in zip(rests, plain, strict=True)]
+    return keys_of_list(plain), keys_of_list(plain_rests)
 
 
 def _chunk_keys(texts: pa.Array) -> TextKeys:

@@ -4,23 +4,30 @@ A part is computed and saved as a whole: ranges of queries, each searched in a r
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import SettingsError
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.storage import storage_errors
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import needed_vectors
 
 SAVED_QUERIES = 2**24
 """Most queries that are searched in an index and saved together."""
+PAIRS_AT_ONCE = 2**20
+"""Neighbours of a file that are held in memory at once; each needs up to 200 bytes meanwhile."""
 SAVED = 2**26
 """Most neighbours that are saved together in a search by an index; each takes about 40 bytes of memory."""
 
@@ -146,6 +153,50 @@ def report_recall(folder: DatasetFolder, index: str, run: Run) -> None:
 def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Ids as ``Neighbours`` has them, in the same shape: -1 in the place of ``NO_NEIGHBOUR``."""
     return np.where(stored == NO_NEIGHBOUR, -1, stored.astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourFile:
+    """The nearest neighbours of n texts: numbers and similarities, ``(n, width)``, mapped from a file.
+
+    Where a text has fewer, the last have the number ``NO_NEIGHBOUR`` and the similarity minus infinity.
+    """
+
+    ids: NDArray[np.uint32]
+    similarities: Float32s
+
+    @classmethod
+    def empty(cls, count: int, width: int, file: Path) -> Self:
+        """Room for the neighbours of ``count`` texts, 8 bytes each, in a new file."""
+        # A full disk is an error in a file that is written, and would end the process in one that is mapped.
+        with storage_errors(file), file.open("wb") as out:
+            for nothing in (np.uint32(NO_NEIGHBOUR), np.float32(-np.inf)):
+                for some in in_batches(range(count * width), PAIRS_AT_ONCE):
+                    np.full(len(some), nothing).tofile(out)
+        ids, bits = np.memmap(file, np.uint32, "r+", shape=(2, count, width))
+        return cls(ids, bits.view(np.float32))
+
+    def read(self, first: int, stop: int) -> Neighbours:
+        """Those of some texts; the id -1 stands where there is none."""
+        ids = torch.from_numpy(ids_of_stored(self.ids[first:stop]))
+        return Neighbours(ids, torch.tensor(self.similarities[first:stop]))
+
+    def parts(self, most: int | None = None) -> Iterator[tuple[int, Neighbours]]:
+        """The ``most`` nearest of all texts in parts, each with the number of its first text."""
+        count, width = self.ids.shape
+        for texts in in_batches(range(count), max(1, PAIRS_AT_ONCE // width)):
+            near = self.read(texts.start, texts.stop)
+            yield (
+                texts.start,
+                Neighbours(*(tensor[:, :most].contiguous() for tensor in (near.ids, near.similarities))),
+            )
+
+    def write(self, first: int, near: Neighbours) -> None:
+        """Put these, or the first ``width`` of them, in the place of those of a part of the texts."""
+        rows, width = slice(first, first + len(near.ids)), min(near.ids.shape[1], self.ids.shape[1])
+        self.ids[rows], self.similarities[rows] = NO_NEIGHBOUR, -np.inf
+        self.ids[rows, :width] = near.ids[:, :width].numpy().astype(np.uint32)  # -1 becomes ``NO_NEIGHBOUR``
+        self.similarities[rows, :width] = near.similarities[:, :width].numpy()
 
 
 def neighbour_rows(

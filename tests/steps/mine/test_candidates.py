@@ -12,10 +12,10 @@ from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candid
 from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, pairs_of
-from pairsmith.steps.mine import candidates
-from pairsmith.steps.mine.candidates import NearFile, scored_candidates
+from pairsmith.steps import search_parts
+from pairsmith.steps.mine.candidates import add_pass, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import SearchGroup, neighbour_rows
+from pairsmith.steps.search_parts import NeighbourFile, SearchGroup, neighbour_rows
 
 
 def settings(**changes):
@@ -49,7 +49,7 @@ def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, a
     group = SearchGroup(np.arange(len(x)) + 100, np.arange(len(y)) + 2**32 - 10)
     files = PairFile(folder / "ahead"), PairFile(folder / "back")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(candidates, "PAIRS_AT_ONCE", at_once)
+        patched.setattr(search_parts, "PAIRS_AT_ONCE", at_once)
         _, unscored = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
     near = [NeighboursInMemory(of_side) for of_side in two_way_search(x, y, k)]
     in_memory = [], []
@@ -78,25 +78,23 @@ def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
 
 @pytest.mark.parametrize(("width", "texts"), [(3, 2), (6, 1), (1024, 1)])
 def test_parts_are_cut_by_their_neighbours(tmp_path, monkeypatch, width, texts):
-    monkeypatch.setattr(candidates, "PAIRS_AT_ONCE", 6)
-    with NearFile(tmp_path / "near") as near:
-        near.begin(width)
-        near.add(0, Neighbours(torch.arange(width).expand(5, -1), torch.zeros(5, width)))
-        parts = list(near.parts())
+    monkeypatch.setattr(search_parts, "PAIRS_AT_ONCE", 6)
+    near = NeighbourFile.empty(5, width, tmp_path / "near")
+    near.write(0, Neighbours(torch.arange(width).expand(5, -1), torch.zeros(5, width)))
+    parts = list(near.parts())
     assert [first for first, _ in parts] == list(range(0, 5, texts))
     assert max(part.ids.numel() for _, part in parts) == texts * width
 
 
 def test_passes_over_stretches_that_hold_fewer_than_k(tmp_path):
-    with NearFile(tmp_path / "near") as near:
-        near.begin(3)
-        near.add(0, Neighbours(torch.tensor([[0], [0]]), torch.tensor([[0.5], [0.1]])))
-        ((_, part),) = near.parts()
-        assert part.ids.tolist() == [[0, -1, -1], [0, -1, -1]]
-        near.add(0, Neighbours(torch.tensor([[2, 1]]), torch.tensor([[0.9, 0.5]])))
-        near.add(1, Neighbours(torch.tensor([[1, 2]]), torch.tensor([[0.3, 0.2]])))
-        ((_, part),) = near.parts(2)
-        assert part.ids.tolist() == [[2, 0], [1, 2]]  # of ties the smaller id
-        assert part.similarities.equal(torch.tensor([[0.9, 0.5], [0.3, 0.2]]))
-        near.begin(1)
-        assert list(near.parts()) == []
+    near = NeighbourFile.empty(2, 3, tmp_path / "near")
+    add_pass(near, 0, Neighbours(torch.tensor([[0], [0]]), torch.tensor([[0.5], [0.1]])))
+    ((_, part),) = near.parts()
+    assert part.ids.tolist() == [[0, -1, -1], [0, -1, -1]]
+    add_pass(near, 0, Neighbours(torch.tensor([[2, 1]]), torch.tensor([[0.9, 0.5]])))
+    add_pass(near, 1, Neighbours(torch.tensor([[1, 2]]), torch.tensor([[0.3, 0.2]])))
+    ((_, part),) = near.parts(2)
+    assert part.ids.tolist() == [[2, 0], [1, 2]]  # of ties the smaller id
+    assert part.similarities.equal(torch.tensor([[0.9, 0.5], [0.3, 0.2]]))
+    ((_, part),) = NeighbourFile.empty(1, 1, tmp_path / "near").parts()  # for texts of another group
+    assert part.ids.tolist() == [[-1]]

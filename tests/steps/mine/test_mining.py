@@ -261,5 +261,5 @@ def test_shards_are_read_in_order_and_finished_ones_skipped(world):
         shards = list(record_shards(records, 3, numbers))
         assert [shard.number for shard in shards] == numbers
         for shard in shards:
-            texts = [record.document for record in shard.records]
+            texts = [record.text for record in shard.records]
             assert texts == every[3 * shard.number : 3 * shard.number + 3]

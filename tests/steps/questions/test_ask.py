@@ -277,7 +277,7 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     asking = load_generator(some)
     assert asking.limit == 30
     text = "1" * 30  # each a token of its own
-    (((passage,),), lost) = cut_passages(asking, [Document("here", text, "", "", "here")])
+    (((passage,),), lost) = cut_passages(asking, [Document(text, "here")])
     assert (passage.text, lost) == (text, [])
     (read,) = encode_inputs(asking.model, [passage.text])
     assert len(read) == 32
@@ -287,7 +287,7 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
 
 
 def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
-    texts = [Document("here", " ".join(document(number) for number in range(4)), "", "", "here")]
+    texts = [Document(" ".join(document(number) for number in range(4)), "here")]
     for model, most in ((asker, 20), (asker, None), ("pairsmith:tiny", None)):
         some = settings(model, tmp_path, max_length=most)
         without, loaded = load_generator(some.model_copy(update={"device": META})), load_generator(some)

@@ -257,7 +257,7 @@ def test_columns_of_tables_may_be_named(tmp_path):
 
 def test_steps_that_read_documents_read_the_texts_of_chunks(library, tmp_path):
     folder = run(library, tmp_path / "out")
-    assert [document.document for document in read_documents(folder.path)] == [
+    assert [document.text for document in read_documents(folder.path)] == [
         row["text"] for row in rows(folder)
     ]
 

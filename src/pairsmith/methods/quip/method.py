@@ -20,7 +20,6 @@ from pairsmith.core.progress import Progress
 from pairsmith.core.validation import option_error, refuse_options_of_steps
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GeneratedQuestion
-from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.training_options import StudentOptions
@@ -44,7 +43,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
         in the passage. Words of more tokens than the generator's limit, and outputs that are no new question,
         are left out; the step ``ask`` keeps them as rejects.
     """
-    documents = [Document(text_id(text), text, "", "", "") for text in dict.fromkeys(texts)]
+    documents = [Document(text, "") for text in dict.fromkeys(texts)]
     of_texts, _ = cut_passages(generator, documents)
     every = [passage for of_text in of_texts for passage in of_text]
     generator.generate(every)

@@ -69,8 +69,8 @@ def cut_passages(
     rejects = []
     for document in documents:
         of_document = []
-        for window in windows(document.document, generator.limit, generator.length):
-            name = text_id(f"{window.start}:{document.document}")
+        for window in windows(document.text, generator.limit, generator.length):
+            name = text_id(f"{window.start}:{document.text}")
             if not is_within(window.text, generator.limit, generator.length):
                 row = {**document.kept, "context": window.text, "where": document.where}
                 detail = f"a word of more than {generator.limit} tokens"

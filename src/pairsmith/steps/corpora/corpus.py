@@ -89,7 +89,7 @@ def cutter(side: str, options: UnitOptions) -> Cut:
 
 
 def _whole(record: Document) -> Pieces:
-    return [Unit(record.document, record.where, record.group)], []
+    return [Unit(record.text, record.where, record.group)], []
 
 
 def _answers(options: UnitOptions) -> Cut:
@@ -97,7 +97,7 @@ def _answers(options: UnitOptions) -> Cut:
     find = entities_of_texts(options.answers)
 
     def cut(records: Sequence[Document]) -> Iterator[Pieces]:
-        of_records = answers_in_passages([record.document for record in records], find, options.window)
+        of_records = answers_in_passages([record.text for record in records], find, options.window)
         for record, answers in zip(records, of_records, strict=True):
             units = [
                 Unit(unit.text, record.where, record.group, unit.passage, unit.answer, unit.start)
@@ -111,19 +111,19 @@ def _answers(options: UnitOptions) -> Cut:
 
 def _long_enough(least: int, record: Document) -> Pieces:
     """Keep whole documents of at least ``least`` sentences (M8)."""
-    count = len(sentences_of(record.document))
+    count = len(sentences_of(record.text))
     if count >= least:
         return _whole(record)
     return [], [_reject(record, TOO_SHORT, f"{count} sentences, fewer than {least}")]
 
 
 def _sentences(record: Document) -> Pieces:
-    return [Unit(sentence, record.where, record.group) for sentence in sentences_of(record.document)], []
+    return [Unit(sentence, record.where, record.group) for sentence in sentences_of(record.text)], []
 
 
 def _reject(record: Document, filter_: str, reason: str) -> Reject:
-    row = {"text": record.document, "where": record.where}
-    return Reject.of(text_id(record.document), filter_, reason, row)
+    row = {"text": record.text, "where": record.where}
+    return Reject.of(text_id(record.text), filter_, reason, row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def _read(settings: EvaluateSummariesSettings) -> list[Document]:
 
 
 def _hash(_: EvaluateSummariesSettings, read: Callable[[], Sequence[Document]]) -> dict[str, str]:
-    return {"data": hash_rows([[document.id, document.document, document.summary] for document in read()])}
+    return {"data": hash_rows([[document.id, document.text, document.summary] for document in read()])}
 
 
 def _revision(model: str) -> str:
@@ -68,7 +68,7 @@ def summarizer(
     """
     sentences = lead_count(settings.model)
     if sentences is not None:
-        return lambda documents: lead_summaries([document.document for document in documents], sentences)
+        return lambda documents: lead_summaries([document.text for document in documents], sentences)
     from pairsmith.models.text_generator import generate_outputs, load_text_generator
 
     model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
@@ -77,7 +77,7 @@ def summarizer(
         with progress.task("summarize", len(documents), "documents") as bar:
             return generate_outputs(
                 model,
-                [document.document for document in documents],
+                [document.text for document in documents],
                 beams=settings.beams,
                 output_tokens=settings.summary_tokens,
                 batch_size=settings.batch_size,
@@ -112,7 +112,7 @@ def summary_figures(
     ROUGE; ``abstractiveness``: ROUGE precision of the ``written`` summaries and, for comparison, of the
     ``gold`` ones against their documents. ``scores`` are those of ``summary_rouge``.
     """
-    sources = [document.document for document in documents]
+    sources = [document.text for document in documents]
     copied = {
         "written": abstractiveness(written, sources),
         "gold": abstractiveness([document.summary for document in documents], sources),

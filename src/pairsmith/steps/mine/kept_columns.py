@@ -62,7 +62,7 @@ def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings)
 def _texts_of(record: Document, corpus: Corpus, settings: MineSettings) -> Sequence[str]:
     """The texts that a record was cut into; in place of candidate answers the passages that hold them."""
     if corpus.name == "outputs" and settings.kind == "reading":
-        return [passage.text for passage in windows(record.document, settings.window, count_words)]
+        return [passage.text for passage in windows(record.text, settings.window, count_words)]
     if corpus.name == "outputs" and settings.kind == "summaries":
-        return sentences_of(record.document)
-    return [record.document]
+        return sentences_of(record.text)
+    return [record.text]

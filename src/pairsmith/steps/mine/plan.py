@@ -113,7 +113,7 @@ def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
         groups = Counter(
             {group: round(count * (1 + beyond / groups.total())) for group, count in groups.items()}
         )
-    sample = evenly_spaced(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
+    sample = evenly_spaced(units, CALIBRATION_TEXTS) or [Unit(first[0].text, first[0].where)]
     return _Sample(sample, len(units) / len(first), groups)
 
 

@@ -16,30 +16,29 @@ from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.pairs import FAULTS, GOOD, PAIRS_AT_ONCE, QueryPairs
-from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import NO_NEIGHBOUR
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile
 
 
 def choose_negatives(
     pairs: QueryPairs,
-    candidates: Nearest,
+    candidates: NeighbourFile,
     of_rows: Float32s,
     settings: NegativesSettings,
-    files: tuple[Path, Path],
-) -> Nearest:
-    """The negatives of each row and their scores, in files; none for rows that are no pairs.
+    file: Path,
+) -> NeighbourFile:
+    """The negatives of each row and their scores, in a file; none for rows that are no pairs.
 
     Args:
         pairs: the rows, and the number of each one's query.
         candidates: those of each query, with their scores.
         of_rows: ``(rows,)``, the score of each row's positive.
         settings: the rule, and how negatives are picked.
-        files: where the numbers and the scores are written.
+        file: where the numbers and the scores are written.
     """
     share = settings.positive_share or None
     rule = NegativesRule(settings.negatives, share, settings.margin, settings.lowest, settings.highest)
-    chosen = Nearest.empty(len(pairs.fault), settings.negatives, files)
+    chosen = NeighbourFile.empty(len(pairs.fault), settings.negatives, file)
     ids, scores, good, limit = candidates.ids, candidates.similarities, pairs.good, of_rows
     if settings.compare == "lowest":
         limit = lowest_of_queries(of_rows[good], pairs.query[good], len(ids))[pairs.query]
@@ -71,7 +70,7 @@ def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:
 def shard_of_rows(
     part: slice,
     positives: EncodedPositives,
-    chosen: Nearest,
+    chosen: NeighbourFile,
     of_rows: Float32s,
     passages: CorpusTexts,
     settings: NegativesSettings,

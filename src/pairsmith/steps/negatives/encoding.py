@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
-from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.query_columns import PASSAGES
+from pairsmith.data.chunk_rows import read_passages
+from pairsmith.data.documents import Document
+from pairsmith.data.readers import at_least_one
 from pairsmith.data.schemas import rows_at
 from pairsmith.data.text_keys import TextKeys, text_keys
 from pairsmith.runs import DatasetFolder, Run
@@ -49,11 +49,10 @@ def encode_texts_of(
     column = settings.corpus_column
 
     def read() -> Iterator[Document]:
-        remedy = naming_texts("corpus_column")
-        return chain.from_iterable(
-            read_documents(source, column=column, prefer=PASSAGES, titles=True, remedy=remedy)
-            for source in corpus
-        )
+        for source in corpus:
+            passages = read_passages(source, column, naming_texts("corpus_column"))
+            for passage in at_least_one(passages, f"{source} holds no documents"):
+                yield Document(passage.whole, passage.where)
 
     texts = ReadCorpus("outputs", corpus, column, None, inputs, title="the corpus", read=read)
     return encode_corpus(texts, settings.encoding(), revision, run)

@@ -17,9 +17,8 @@ from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.judging import judge_texts
 from pairsmith.steps.negatives.encoding import EncodedPositives, EncodedTexts
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE
-from pairsmith.steps.negatives.search import Nearest
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import NO_NEIGHBOUR
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,13 @@ def judge_all(
 
 def score(
     texts: EncodedTexts,
-    candidates: Nearest,
+    candidates: NeighbourFile,
     search: DatasetFolder,
     settings: NegativesSettings,
     revision: str,
     scratch: ScratchFiles,
     run: Run,
-) -> tuple[Nearest, Float32s]:
+) -> tuple[NeighbourFile, Float32s]:
     """The candidates with their scores, and the score of each row's positive, ``(rows,)``.
 
     A score is the cosine with the query, or that of the judge, whose ``revision`` it is. Rows that are no
@@ -114,4 +113,4 @@ def score(
     judged = judge_all(todo, settings, revision, searched, run.part("scores"))
     scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.ids.shape)
     todo.unpack(judged, settings.shard_size, scores, of_rows)
-    return Nearest(candidates.ids, scores), of_rows
+    return NeighbourFile(candidates.ids, scores), of_rows

@@ -19,7 +19,6 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
 from pairsmith.data.filters import DUPLICATE, EMPTY, ZERO_VECTOR
 from pairsmith.data.query_pairs import QueryPair
-from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import rows_at, text_schema
 from pairsmith.data.text_keys import TextKeys, copy_keys, keys_of_list
 from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_keys
@@ -83,7 +82,7 @@ class QueryPairs:
     def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
         for batch in in_batches(rows, PAIRS_AT_ONCE):
             for row in rows_at(self.table, batch).to_pylist():
-                yield Document(text_id(row[name]), row[name], "", "", row["where"])
+                yield Document(row[name], row["where"])
 
     def forbidden(self) -> TextKeys:
         """The ``query_text_keys`` of each query with its own texts, sorted: its positives and itself."""

@@ -34,9 +34,9 @@ from pairsmith.steps.negatives.encoding import EncodedPositives, encode_all
 from pairsmith.steps.negatives.false_negatives import LabelledQueries
 from pairsmith.steps.negatives.judging import score
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs
-from pairsmith.steps.negatives.search import Nearest, find_candidates
+from pairsmith.steps.negatives.search import find_candidates
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import NO_NEIGHBOUR, check_index, ids_of_stored
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000
@@ -85,8 +85,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         # Their scores and those of the positives: the cosine with the query, or a judge's.
         candidates, of_rows = score(texts, candidates, search, settings, judge, scratch, run)
         # The negatives of each pair: texts with a clearly lower score than its positive.
-        files = scratch("chosen"), scratch("chosen-scores")
-        chosen = choose_negatives(pairs, candidates, of_rows, settings, files)
+        chosen = choose_negatives(pairs, candidates, of_rows, settings, scratch("chosen"))
         counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
@@ -114,7 +113,7 @@ def _labelled(pairs: QueryPairs, settings: NegativesSettings) -> LabelledQueries
 
 
 def _counts(
-    positives: EncodedPositives, chosen: Nearest, texts: int, left_out: int, settings: NegativesSettings
+    positives: EncodedPositives, chosen: NeighbourFile, texts: int, left_out: int, settings: NegativesSettings
 ) -> dict[str, int]:
     """Numbers for the card."""
     pairs = positives.pairs
@@ -136,7 +135,7 @@ def _false_negatives(
     labelled_pairs: LabelledQueries,
     pairs: QueryPairs,
     candidates: NDArray[np.uint32],
-    chosen: Nearest,
+    chosen: NeighbourFile,
     copies: TextKeys,
 ) -> str:
     """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""

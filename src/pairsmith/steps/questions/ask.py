@@ -152,7 +152,7 @@ def _counts(settings: AskSettings) -> tuple[int, int]:
     distinct, total = set[int](), 0
     for document in _every(settings):
         total += 1
-        distinct.add(stream_key(document.document))
+        distinct.add(stream_key(document.text))
     return len(distinct), total - len(distinct)
 
 
@@ -160,7 +160,7 @@ def texts(settings: AskSettings) -> Iterator[Document]:
     """The distinct texts, one at a time."""
     seen: set[int] = set()
     for document in _every(settings):
-        key = stream_key(document.document)
+        key = stream_key(document.text)
         if key not in seen:
             seen.add(key)
             yield document
@@ -176,7 +176,7 @@ def _every(settings: AskSettings) -> Iterator[Document]:
     remedy, keep = naming_texts("column"), _kept(settings)
     for number, source in enumerate(settings.inputs):
         for document in read_documents(source, column=settings.column, keep=keep, remedy=remedy):
-            yield replace(document, group=str(number))
+            yield document._replace(group=str(number))
 
 
 def _kept(settings: AskSettings) -> dict[str, str]:

@@ -40,7 +40,7 @@ from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
 from pairsmith.steps.judging import SCORE_OF_TEXT
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.judging import QueriesWithChunks, judge_queries
+from pairsmith.steps.retrieval.judging import judge_queries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, Evaluation, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
@@ -106,7 +106,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         }
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
-        sides = {name: _Side(folder, KeyedVectors.of(folder, file(name))) for name, folder in folders.items()}
+        sides = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
         rows = _Rows.of(written, texts, sides, settings)
         ranked = _search(rows, sides, settings, run.part("search"))
         decision = _decide(rows, ranked, sides, written, evaluation, judge, settings, run)
@@ -115,7 +115,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
                 writer.commit(number, *_shard(written, decision, part))
     _tell(decision, settings.held_back, run)
-    card = _card(settings, query_source.rows, len(sides["corpus"].vectors), len(evaluation))
+    card = _card(settings, query_source.rows, len(sides["corpus"]), len(evaluation))
     return finished(writer, card, run)
 
 
@@ -151,14 +151,6 @@ def _to_encode(
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """The folder with the vectors of the queries, the chunks or the evaluation; and these by text."""
-
-    folder: DatasetFolder
-    vectors: KeyedVectors
-
-
-@dataclass(frozen=True, slots=True)
 class _Rows:
     """The vectors of each row: ``query``, ``(n,)``, and ``own``, its chunk's, likewise; -1 without one.
 
@@ -174,18 +166,18 @@ class _Rows:
         cls,
         written: WrittenQueries,
         texts: ChunkTexts,
-        sides: Mapping[str, _Side],
+        sides: Mapping[str, KeyedVectors],
         settings: FilterQueriesSettings,
     ) -> "_Rows":
         """Look up the vectors; at least one row has both."""
         chunk = texts.of_chunks(written)
-        own = sides["corpus"].vectors.numbers(chunk)
+        own = sides["corpus"].numbers(chunk)
         if (own < 0).all():
             raise InputError(
                 f"{settings.queries}: none of the texts that its queries were written for is in "
                 f"{', '.join(settings.corpus)}; give the folder of the chunks that they were written for"
             )
-        return cls(sides["queries"].vectors.numbers(written.keys), own, chunk)
+        return cls(sides["queries"].numbers(written.keys), own, chunk)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -193,7 +185,9 @@ class _Rows:
         return (self.query >= 0) & (self.own >= 0)
 
 
-def _search(rows: _Rows, sides: Mapping[str, _Side], settings: FilterQueriesSettings, run: Run) -> pa.Table:
+def _search(
+    rows: _Rows, sides: Mapping[str, KeyedVectors], settings: FilterQueriesSettings, run: Run
+) -> pa.Table:
     """The ranks and cosines of all rows, as ``_SEARCHED``; blocks of queries are saved one by one."""
     count = len(rows.query)
     writer = start_part(
@@ -205,7 +199,7 @@ def _search(rows: _Rows, sides: Mapping[str, _Side], settings: FilterQueriesSett
         models={},
         planned=-(-count // SEARCH_ROWS),
     )
-    every = {name: side.vectors.every() for name, side in sides.items() if len(side.vectors)}
+    every = {name: side.every() for name, side in sides.items() if len(side)}
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -229,7 +223,7 @@ def _search(rows: _Rows, sides: Mapping[str, _Side], settings: FilterQueriesSett
     return writer.folder().table()
 
 
-def _fingerprints(sides: Mapping[str, _Side]) -> dict[str, str]:
+def _fingerprints(sides: Mapping[str, KeyedVectors]) -> dict[str, str]:
     return {name: side.folder.manifest.fingerprint for name, side in sides.items()}
 
 
@@ -253,7 +247,7 @@ class _Decision:
 def _decide(
     rows: _Rows,
     ranked: pa.Table,
-    sides: Mapping[str, _Side],
+    sides: Mapping[str, KeyedVectors],
     written: WrittenQueries,
     evaluation: Evaluation,
     judge: str,
@@ -261,13 +255,14 @@ def _decide(
     run: Run,
 ) -> _Decision:
     """Leave out queries by rank, by the score of the judge, whose revision is ``judge``, and as copies."""
-    queries = sides["queries"].vectors
+    queries = sides["queries"]
     verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
     if settings.judge:
-        corpus = sides["corpus"]
         with scratch_file(run.out, "texts") as file:
             scores = judge_queries(
-                QueriesWithChunks(written, rows.own, corpus.vectors, corpus.folder),
+                written,
+                rows.own,
+                sides["corpus"],
                 np.flatnonzero(verdicts.kept),
                 settings,
                 judge,

@@ -47,7 +47,7 @@ def distinct_documents(texts: Callable[[], Iterable[str]], keys: TextKeys, where
     first[np.unique(keys, return_index=True)[1]] = True
     for text, new in zip(texts(), first, strict=True):
         if new and text:
-            yield Document(text_id(text), text, "", "", where)
+            yield Document(text, where)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Queries and their chunks, scored by a judge in ``filter-queries``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -11,42 +10,18 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
-from pairsmith.runs import DatasetFolder, Run
-from pairsmith.runs.storage import hash_bytes, mapped_table
+from pairsmith.runs import Run
+from pairsmith.runs.storage import hash_bytes
 from pairsmith.steps.judging import equal_shards, judge_texts
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
-from pairsmith.steps.vectors import some_rows
-
-_TEXT: pa.Schema = pa.schema([("text", pa.string())])
-
-
-@dataclass(frozen=True, slots=True)
-class QueriesWithChunks:
-    """Queries, and the chunk of each with its title.
-
-    Attributes:
-        written: the n queries.
-        own: the number of each query's chunk in the corpus, ``(n,)``.
-        corpus: the vectors of the corpus; ``folder``: theirs, whose texts are those of the chunks.
-    """
-
-    written: WrittenQueries
-    own: NDArray[np.int64]
-    corpus: KeyedVectors
-    folder: DatasetFolder
-
-    def chunks(self, numbers: NDArray[np.int64], file: Path) -> pa.Table:
-        """The texts of the chunks with these numbers, ascending; they are written to ``file``."""
-        distinct = self.corpus.distinct
-        wanted = np.zeros(len(distinct), bool)
-        wanted[np.flatnonzero(distinct)[numbers]] = True
-        return mapped_table((table for _, table in some_rows(self.folder, wanted, ["text"])), _TEXT, file)
 
 
 def judge_queries(
-    queries: QueriesWithChunks,
+    queries: WrittenQueries,
+    own: NDArray[np.int64],
+    corpus: KeyedVectors,
     rows: NDArray[np.int64],
     settings: FilterQueriesSettings,
     revision: str,
@@ -59,24 +34,25 @@ def judge_queries(
     Returns the scores of all n queries, ``(n,)`` float32, NaN for those that are not judged.
 
     Args:
-        queries: all queries with their chunks.
+        queries: the n queries.
+        own: the number of each query's chunk in the ``corpus``, ``(n,)``.
         rows: the numbers of the queries to judge, ascending.
         settings: of the filter, with its judge.
         revision: of the judge; ``inputs``: fingerprints of the queries and the corpus.
         run: where the scores are kept.
         file: where the texts of these queries' chunks are written, if any are to be judged.
     """
-    scores = np.full(len(queries.written), np.nan, np.float32)
+    scores = np.full(len(queries), np.nan, np.float32)
     if not len(rows):
         return scores
     size = settings.shard_size
-    chunks = np.unique(queries.own[rows])
-    texts = cache(partial(queries.chunks, chunks, file))
+    chunks = np.unique(own[rows])
+    texts = cache(partial(corpus.texts, chunks, file))
 
     def shard(number: int) -> pa.Table:
         some = rows[number * size : (number + 1) * size]
-        places = np.searchsorted(chunks, queries.own[some])
-        texts_of_queries = pa.array(queries.written.texts_at(some), pa.string())
+        places = np.searchsorted(chunks, own[some])
+        texts_of_queries = pa.array(queries.texts_at(some), pa.string())
         return pa.table({"input": texts_of_queries, "output": rows_at(texts(), places)["text"]})
 
     judged = judge_texts(

@@ -11,9 +11,9 @@ import numpy as np
 from pairsmith.core.errors import InputError
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.documents import Document, TitledText
+from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import QUERIES_ALONE
-from pairsmith.data.readers import column_text, text_id, with_names
+from pairsmith.data.readers import column_text, with_names
 from pairsmith.data.sources import open_source
 from pairsmith.data.text.folding import folded
 from pairsmith.data.text_keys import TextKeys
@@ -65,7 +65,7 @@ class ChunkTexts:
     def documents(self) -> Iterator[Document]:
         """The chunks with their titles, one at a time."""
         for row in _chunks(self.settings):
-            yield Document(text_id(row.whole), row.whole, "", "", row.where)
+            yield Document(row.whole, row.where)
 
     def of_chunks(self, written: WrittenQueries) -> TextKeys:
         """The key of what is encoded of each query's own chunk, ``(n,)``; 0 where that is not in the corpus.
@@ -79,7 +79,7 @@ class ChunkTexts:
         return np.where(at >= 0, self.wholes[at], np.uint64(0))
 
 
-def _chunks(settings: FilterQueriesSettings) -> Iterator[TitledText]:
+def _chunks(settings: FilterQueriesSettings) -> Iterator[Document]:
     return chain.from_iterable(
         read_passages(in_beir(source, "corpus.jsonl"), settings.corpus_column, naming_texts("corpus_column"))
         for source in settings.corpus

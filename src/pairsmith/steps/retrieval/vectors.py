@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from pairsmith.data.text_keys import TextKeys, text_keys
 from pairsmith.runs import DatasetFolder
-from pairsmith.steps.vectors import VectorFile
+from pairsmith.runs.storage import mapped_table
+from pairsmith.steps.vectors import VectorFile, some_rows
+
+_TEXT: pa.Schema = pa.schema([("text", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,11 @@ class KeyedVectors:
         """How many texts there are."""
         return len(self.keys)
 
+    @property
+    def folder(self) -> DatasetFolder:
+        """The folder that they are from."""
+        return self.vectors.folder
+
     def every(self) -> torch.Tensor:
         """All vectors, ``(n, width)``, mapped from the file."""
         return self.vectors.every()
@@ -47,6 +56,12 @@ class KeyedVectors:
     def numbers(self, keys: TextKeys) -> NDArray[np.int64]:
         """The number of the text with each key, ``(len(keys),)``; -1 where no text has it."""
         return places_of(keys, self.keys)
+
+    def texts(self, numbers: NDArray[np.int64], file: Path) -> pa.Table:
+        """The texts with these numbers, ascending, in a column ``text``, mapped from a new ``file``."""
+        wanted = np.zeros(len(self.distinct), bool)
+        wanted[np.flatnonzero(self.distinct)[numbers]] = True
+        return mapped_table((table for _, table in some_rows(self.folder, wanted, ["text"])), _TEXT, file)
 
 
 def places_of(keys: TextKeys, known: TextKeys) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_query_examples
-from pairsmith.data.documents import TitledText
+from pairsmith.data.documents import Document
 from pairsmith.data.query_rows import read_corpus
 from pairsmith.runs import resolve_dtype
 from pairsmith.search.bm25 import WordIndex
@@ -43,7 +43,7 @@ PROMPT = "query> "
 class Hit:
     """A document that was found for a query, and its score: the higher, the better."""
 
-    document: TitledText
+    document: Document
     score: float
 
 
@@ -133,7 +133,7 @@ class DocumentSearch:
     """Documents in which queries can be searched for, one after the other; the model is loaded once."""
 
     def __init__(
-        self, settings: SearchSettings, documents: Mapping[str, TitledText], progress: Progress
+        self, settings: SearchSettings, documents: Mapping[str, Document], progress: Progress
     ) -> None:
         if not documents:
             raise InputError(f"{', '.join(settings.corpus)}: holds no documents with text")
@@ -199,7 +199,7 @@ def _as_json(query: str, hits: Sequence[Hit]) -> str:
             "score": float(f"{hit.score:.9g}"),
             "id": hit.document.id,
             "title": hit.document.title,
-            "document": hit.document.document,
+            "document": hit.document.part_of,
             "text": hit.document.text,
         }
         for rank, hit in enumerate(hits, start=1)
@@ -216,7 +216,7 @@ def _lines(query: str, hits: Sequence[Hit], *, named: bool) -> Iterator[str]:
         yield "no document has a word of this query"
     wide = len(str(len(hits)))
     for rank, hit in enumerate(hits, start=1):
-        about = (hit.document.id, hit.document.title, hit.document.document)
+        about = (hit.document.id, hit.document.title, hit.document.part_of)
         head = "  ".join(one_line(part) for part in about if part)
         yield cut_line(f"{rank:>{wide}}  {hit.score:.4f}  {head}", width)
         yield cut_line(f"{'':{wide}}  {one_line(hit.document.text)}", width)

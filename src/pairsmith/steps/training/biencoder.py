@@ -95,4 +95,4 @@ def _texts(settings: TrainBiencoderSettings, side: str, prefer: Sequence[str] = 
     column, remedy = getattr(settings, f"{side}_column"), naming_texts(f"{side}_column")
     for source in getattr(settings, f"{side}s"):
         for record in read_documents(source, column=column, prefer=prefer, remedy=remedy):
-            yield record.document
+            yield record.text
