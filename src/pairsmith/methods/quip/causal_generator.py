@@ -228,11 +228,8 @@ class CausalGenerator:
 
 
 def _start_answer(decoder: MultiPromptDecoder, prompt: Prompt, passage: Passage, number: int) -> Group | None:
-    """Begin to sample the answer of an output; None if its prompt is too long for the model.
-
-    Instruction and passage may have more tokens together than apart.
-    """
-    if not decoder.fits(prompt):
+    """Begin to sample the answer of an output, if its prompt fits the model."""
+    if not decoder.fits(prompt):  # instruction and passage may have more tokens together than apart
         return None
     answer = Group(prompt, (), stream_key(passage.id, number, "answer"))
     decoder.add(answer)

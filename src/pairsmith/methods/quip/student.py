@@ -157,11 +157,7 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
 def passage_in_epoch(
     passages: Sequence[PassageExample], most: int, seed: int, number: int, epoch: int, _: np.random.Generator
 ) -> PassageExample:
-    """Passage ``number`` with the questions of an epoch: the next ``most`` in a random cycle of all its own.
-
-    The seed and the number of the passage decide its cycle. A passage with no more than ``most`` questions
-    has all of them in every epoch.
-    """
+    """Passage ``number`` with the questions of an epoch: the next ``most`` of a random cycle of its own."""
     passage = passages[number]
     count = len(passage.questions)
     if count <= most:
@@ -260,22 +256,13 @@ def _joined_passages(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Join n passages into one, so that the tokens of all compete for every question's answer (Q6).
 
-    Args:
-        passages: their token vectors, ``(n, tokens, d)``; ``attended``: ``(n, tokens)`` bool.
-        counts: the number of questions of each passage, ``(n,)`` int64.
-
-    Returns:
-        the three with n = 1, and the place among all tokens where each question's own passage begins,
-        ``(questions, 1)`` int64.
+    Token vectors ``(n, tokens, d)``, their mask ``(n, tokens)`` and the passages' numbers of questions
+    ``(n,)`` are returned with n = 1; then where each question's own passage begins, ``(questions, 1)`` int64.
     """
     passage_of_question = torch.arange(len(counts)).repeat_interleave(counts)
     first_tokens = (passage_of_question * passages.shape[1]).to(passages.device)[:, None]
-    return (
-        passages.flatten(0, 1)[None],
-        attended.flatten()[None],
-        counts.sum(dim=0, keepdim=True),
-        first_tokens,
-    )
+    total = counts.sum(dim=0, keepdim=True)
+    return passages.flatten(0, 1)[None], attended.flatten()[None], total, first_tokens
 
 
 def _questions(rows: Sequence[PassageExample]) -> list[str]:

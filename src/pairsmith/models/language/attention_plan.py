@@ -140,13 +140,9 @@ def _by_popularity(piece_of_row: Tensor, has_piece: Tensor) -> list[Tensor]:
 def _grouped_by_piece(
     store: int, length: int, piece_of_row: Tensor, in_tier: Tensor, count: int, padding: int
 ) -> Tier:
-    """Group the rows that share a cached piece, so that one product with the piece serves all of them.
+    """Group the rows ``in_tier`` that share a piece, so that one product with the piece serves all of them.
 
-    Args:
-        store, length: see ``Tier``.
-        piece_of_row: the piece of each row in a store of ``count`` pieces, ``(rows,)``.
-        in_tier: which of the rows are grouped, ``(rows,)`` bool.
-        padding: how many rows the model is called with besides these.
+    ``piece_of_row``, ``(rows,)``, are pieces in a store of ``count``; ``padding`` rows follow the real ones.
     """
     rows = in_tier.nonzero().squeeze(1)
     pieces, piece_indices, piece_count = _multiplied_pieces(piece_of_row[rows], count)
@@ -162,9 +158,10 @@ def _grouped_by_piece(
     index_of_row, member_of_row = torch.zeros(2, len(piece_of_row) + padding, dtype=torch.int64)
     index_of_row[rows] = piece_indices
     member_of_row[rows] = piece_indices * size + ranks
-    has_piece = None
-    if padding or not bool(in_tier.all()):
-        has_piece = torch.nn.functional.pad(in_tier, (0, padding))[:, None, None, None].float()
+    all_have = bool(in_tier.all()) and not padding
+    has_piece = (
+        None if all_have else torch.nn.functional.pad(in_tier, (0, padding))[:, None, None, None].float()
+    )
     return Tier(store, length, pieces, members, index_of_row, member_of_row, has_piece)
 
 
