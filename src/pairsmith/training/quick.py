@@ -81,12 +81,12 @@ class _QuickAttention:
         }
 
     def __enter__(self) -> Self:
-        # Copying a model copies its hooks, and a bound method with its object; a function stays the same.
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._choose_by_length(module, args, kwargs)
-
+        # A lambda, as copying a model copies its hooks, and a bound method with its object.
         self._hooks = [
-            transformer.register_forward_pre_hook(hook, with_kwargs=True) for transformer in self._configs_of
+            transformer.register_forward_pre_hook(
+                lambda *call: self._choose_by_length(*call), with_kwargs=True
+            )
+            for transformer in self._configs_of
         ]
         self._attend(self._configs, in_full=True)
         return self
