@@ -151,12 +151,10 @@ class RecordedGenerator(CausalGenerator):
 
     drawn: list[Group]
 
-    def _sample_answers_and_questions(
-        self, outputs: Sequence[Output]
-    ) -> list[tuple[Group | None, Group | None]]:
-        every = super()._sample_answers_and_questions(outputs)
-        self.drawn += [group for pair in every for group in pair if group]
-        return every
+    def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
+        texts = super()._sample_answers_and_questions(outputs)
+        self.drawn += [text for of_output in texts for text in of_output]
+        return texts
 
     def work(self, network: Any) -> float:
         """The operations of all tokens that had to be computed: each distinct prompt, and what was fed."""

@@ -95,17 +95,15 @@ def two_way_search(
     """
     device, short = _checked(x, y, k, short, device)
     all_of_y, all_of_x = (FULL_SEARCH_FACTOR * k >= groups_of(len(side)) for side in (y, x))
-    groups_for_x = groups_for_y = None
+    list_x = list_y = None
     with products_in_float32():  # the error bound covers rounded factors, not rounded sums
         if not (all_of_x and all_of_y):
-            groups_for_x, groups_for_y = shortlists(
-                x, y, k, memory=memory, short=short, device=device, advance=advance
-            )
+            list_x, list_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
         x, y = _moved_if_room(x, y, device)
-        nearest_to_x = _nearest(x, y, min(k, len(y)), None if all_of_y else groups_for_x, memory)
-        if groups_for_x is None:
+        nearest_to_x = _nearest(x, y, min(k, len(y)), None if all_of_y else list_x, memory)
+        if list_x is None:
             advance(len(x))
-        return nearest_to_x, _nearest(y, x, min(k, len(x)), None if all_of_x else groups_for_y, memory)
+        return nearest_to_x, _nearest(y, x, min(k, len(x)), None if all_of_x else list_y, memory)
 
 
 def one_way_search(

@@ -188,11 +188,9 @@ def sampled_negatives(
         stream = np.array([stream_key("negative", first)] * NEGATIVE_DRAWS, dtype=np.uint64)
         places = (uniforms(seed, stream, np.arange(NEGATIVE_DRAWS)) * len(entries)).astype(int)
         drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
-        chosen = islice((entry for entry in drawn if may_be_negative(entry, first)), count)
+        chosen = islice((entry.sentence2 for entry in drawn if may_be_negative(entry, first)), count)
         name = text_id(first)
-        negatives += [
-            ScoredPair(f"{name}-negative-{i}", first, entry.sentence2, 0.0) for i, entry in enumerate(chosen)
-        ]
+        negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
     return negatives
 
 

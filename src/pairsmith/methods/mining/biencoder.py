@@ -228,9 +228,7 @@ def retrieval_accuracy(
 
     None if a vector is not finite.
     """
-    negatives = (
-        draw_negatives(number, generator(0, "validation", number)) for number in range(len(examples))
-    )
+    negatives = [draw_negatives(i, generator(0, "validation", i)) for i in range(len(examples))]
     outputs = [example.output for example in examples] + list(chain.from_iterable(negatives))
     x = encode_texts(encoder, [example.input for example in examples], side="query")
     y = encode_texts(encoder, outputs, side="document")
@@ -240,9 +238,8 @@ def retrieval_accuracy(
     cosines = x @ y.T
     text_ids = {text: number for number, text in enumerate(outputs)}
     output_ids = np.array([text_ids[text] for text in outputs])
-    is_positive = np.stack(
-        [np.isin(output_ids, [text_ids[text] for text in texts]) for texts in positive_outputs(examples)]
-    )
+    positive_ids = ([text_ids[text] for text in texts] for texts in positive_outputs(examples))
+    is_positive = np.stack([np.isin(output_ids, ids) for ids in positive_ids])
     own_cosines = cosines.diagonal()[:, None]
     has_nearer_negative = (np.where(is_positive, -np.inf, cosines) >= own_cosines).any(axis=1)
     return 100.0 * float(1 - has_nearer_negative.mean())

@@ -95,10 +95,8 @@ class CausalGenerator:
         written = (_written(*texts) for texts in self._sample_answers_and_questions(outputs))
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 
-    def _sample_answers_and_questions(
-        self, outputs: Sequence[Output]
-    ) -> list[tuple[Group | None, Group | None]]:
-        """The answer of each output, None if its prompt is too long for the model, and then its question.
+    def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
+        """Of each output the answer, unless its prompt is too long for the model, and then the question.
 
         There is no question where the answer has a fault or leaves no room for one.
         """
@@ -114,17 +112,14 @@ class CausalGenerator:
         for index, (passage, number) in enumerate(outputs):
             if answer := _start_answer(decoder, prompts[passage.id], passage, number):
                 output_of[answer] = index
-        answers: dict[int, Group] = {}
-        questions: dict[int, Group] = {}
+        texts: list[list[Group]] = [[] for _ in outputs]
         for text in decoder.finished():
             index = output_of[text]
-            if index in answers:
-                questions[index] = text
-                continue
-            answers[index] = text
-            if question := self._start_question(decoder, text, *outputs[index]):
+            texts[index].append(text)
+            is_answer = len(texts[index]) == 1
+            if is_answer and (question := self._start_question(decoder, text, *outputs[index])):
                 output_of[question] = index
-        return [(answers.get(index), questions.get(index)) for index in range(len(outputs))]
+        return texts
 
     def _start_question(
         self, decoder: MultiPromptDecoder, answer: Group, passage: Passage, number: int
@@ -236,7 +231,7 @@ def _start_answer(decoder: MultiPromptDecoder, prompt: Prompt, passage: Passage,
     return answer
 
 
-def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:
+def _written(answer: Group | None = None, question: Group | None = None) -> WrittenQuestion:
     """An output with its fault, if it has one."""
     if answer is None:
         return WrittenQuestion("", "", _LONG_PASSAGE)
