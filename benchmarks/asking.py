@@ -29,7 +29,7 @@ from mining_data import squad_corpora
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QUESTION_CUE, QuestionExample
-from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.causal_generator import CausalGenerator, Output
 from pairsmith.methods.quip.generators import generator_kind
 from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage
@@ -151,10 +151,10 @@ class RecordedGenerator(CausalGenerator):
 
     drawn: list[Group]
 
-    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group | None, Group | None]]:
-        every = super()._drawn(samples)
-        self.drawn += [group for pair in every for group in pair if group]
-        return every
+    def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
+        texts = super()._sample_answers_and_questions(outputs)
+        self.drawn += [text for of_output in texts for text in of_output]
+        return texts
 
     def work(self, network: Any) -> float:
         """The operations of all tokens that had to be computed: each distinct prompt, and what was fed."""

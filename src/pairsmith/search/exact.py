@@ -95,15 +95,15 @@ def two_way_search(
     """
     device, short = _checked(x, y, k, short, device)
     all_of_y, all_of_x = (FULL_SEARCH_FACTOR * k >= groups_of(len(side)) for side in (y, x))
-    of_x = of_y = None
+    list_x = list_y = None
     with products_in_float32():  # the error bound covers rounded factors, not rounded sums
         if not (all_of_x and all_of_y):
-            of_x, of_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
-        x, y = _there(x, y, device)
-        found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
-        if of_x is None:
+            list_x, list_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
+        x, y = _moved_if_room(x, y, device)
+        nearest_to_x = _nearest(x, y, min(k, len(y)), None if all_of_y else list_x, memory)
+        if list_x is None:
             advance(len(x))
-        return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+        return nearest_to_x, _nearest(y, x, min(k, len(x)), None if all_of_x else list_y, memory)
 
 
 def one_way_search(
@@ -129,11 +129,11 @@ def one_way_search(
             )
         else:
             advance(len(x))
-        x, y = _there(x, y, device)
+        x, y = _moved_if_room(x, y, device)
         return _nearest(x, y, min(k, len(y)), promising, memory)
 
 
-def _there(x: Tensor, y: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+def _moved_if_room(x: Tensor, y: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
     """Both sides, on a GPU if it has room for them."""
     room = device.type == "cuda" and 16 * (x.numel() + y.numel()) < free_memory(device)
     return (x.to(device), y.to(device)) if room else (x, y)
@@ -172,7 +172,7 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
     neighbours = _Candidates(len(vectors), k, min(k + SPARE, len(others)), device)
     if promising is None:
         _compute_all(vectors, others, torch.arange(len(vectors), device=device), neighbours)
-        return _settled(vectors, others, neighbours, k)
+        return _ranked(vectors, others, neighbours, k)
     promising = promising.on(device)
     height = max(LEAST_VECTORS, memory // 16 // (PAIR_BYTES * promising.groups.shape[1]))
 
@@ -188,24 +188,25 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
         selected = torch.zeros_like(groups, dtype=torch.bool)
         selected[outside < bounds[:, 0], :k] = True
         compute(top, selected, groups, promising.floor(rows, k))
-        least = neighbours.least(rows)
-        begun = least > -torch.inf
-        selected = ~selected & begun[:, None] & (bounds >= least[:, None])
-        compute(top, selected, groups, least)
-        unproved = (~begun | (outside >= neighbours.least(rows))).nonzero().squeeze(1)
+        kth_similarity = neighbours.kth_similarity(rows)
+        has_k = kth_similarity > -torch.inf
+        selected = ~selected & has_k[:, None] & (bounds >= kth_similarity[:, None])
+        compute(top, selected, groups, kth_similarity)
+        unproved = (~has_k | (outside >= neighbours.kth_similarity(rows))).nonzero().squeeze(1)
         if len(unproved):
             _compute_all(vectors, others, unproved + top, neighbours)
-    return _settled(vectors, others, neighbours, k)
+    return _ranked(vectors, others, neighbours, k)
 
 
-def _settled(vectors: Tensor, others: Tensor, neighbours: "_Candidates", k: int) -> Neighbours:
+def _ranked(vectors: Tensor, others: Tensor, neighbours: "_Candidates", k: int) -> Neighbours:
     """The k nearest of those found, by sums that do not depend on the number of threads."""
     ids = torch.empty(len(vectors), k, dtype=torch.int64, device=vectors.device)
     similarities = torch.empty(len(vectors), k, device=vectors.device)
-    close = neighbours.values[:, k:] >= neighbours.least()[:, None]  # too close to the k-th to leave out
-    for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), neighbours.ids.shape[1])):
+    # Neighbours beyond the k-th that are too close to it to be left out.
+    is_close = (neighbours.values[:, k:] >= neighbours.kth_similarity()[:, None]).any(dim=1)
+    for in_part, kept in ((~is_close, k), (is_close, neighbours.ids.shape[1])):
         together = max(16, _at_once(vectors.device) // (64 * kept * vectors.shape[1]))
-        for rows in torch.split(some.nonzero().squeeze(1), together):
+        for rows in torch.split(in_part.nonzero().squeeze(1), together):
             candidates, valid = neighbours.ids[rows, :kept], neighbours.values[rows, :kept] > -torch.inf
             sums = products_with(vectors[rows], others, candidates.where(valid, 0)).where(valid, -torch.inf)
             similarities[rows], ids[rows] = _ordered(sums, candidates, k)
@@ -257,11 +258,11 @@ def _compute_gathered(
     together = max(1, _at_once(vectors.device) // by_group[0].nbytes)
     members = torch.arange(shortlist.GROUP, device=vectors.device)
     for place in range(groups.shape[1]):
-        for some in torch.split(selected[:, place].nonzero().squeeze(1), together):
-            numbers = groups[some, place].long()
-            products = torch.bmm(by_group[numbers].float(), vectors[some + top, :, None].float()).squeeze(2)
+        for rows in torch.split(selected[:, place].nonzero().squeeze(1), together):
+            numbers = groups[rows, place].long()
+            products = torch.bmm(by_group[numbers].float(), vectors[rows + top, :, None].float()).squeeze(2)
             ids = numbers[:, None] * shortlist.GROUP + members
-            neighbours.add_all(some + top, products.masked_fill_(ids >= len(others), -torch.inf), ids[:, :1])
+            neighbours.add_all(rows + top, products.masked_fill_(ids >= len(others), -torch.inf), ids[:, :1])
 
 
 def _compute(
@@ -280,20 +281,20 @@ def _compute(
     ``floor`` is ``(rows,)``.
     """
     rows, places = selected.nonzero(as_tuple=True)
-    wanted, order = groups[rows, places].sort(stable=True)
-    enough, held = memory // 16 // HIT_BYTES, 0
+    sorted_groups, order = groups[rows, places].sort(stable=True)
+    most_hits, count = memory // 16 // HIT_BYTES, 0
     hits: list[tuple[Tensor, Tensor, Tensor]] = []
-    for group, wanting in _runs(wanted, rows[order]):
+    for group, rows_of_group in _runs(sorted_groups, rows[order]):
         first = group * shortlist.GROUP
-        part = others[first : first + shortlist.GROUP]
-        for some in torch.split(wanting, VECTORS_AT_ONCE):
-            products = _multiplied(vectors.index_select(0, some + top), part)
-            row, column = (products >= floor.index_select(0, some)[:, None]).nonzero(as_tuple=True)
-            hits.append((some[row] + top, column + first, products[row, column]))
-            held += len(row)
-            if held > enough:
+        members = others[first : first + shortlist.GROUP]
+        for batch in torch.split(rows_of_group, VECTORS_AT_ONCE):
+            products = _multiplied(vectors.index_select(0, batch + top), members)
+            row, column = (products >= floor.index_select(0, batch)[:, None]).nonzero(as_tuple=True)
+            hits.append((batch[row] + top, column + first, products[row, column]))
+            count += len(row)
+            if count > most_hits:
                 neighbours.add(*map(torch.cat, zip(*hits, strict=True)))
-                hits, held = [], 0
+                hits, count = [], 0
     if hits:
         neighbours.add(*map(torch.cat, zip(*hits, strict=True)))
 
@@ -318,8 +319,8 @@ class _Candidates:
         self.ids = torch.full((count, kept), torch.iinfo(torch.int64).max, device=device)
         self.values = torch.full((count, kept), -torch.inf, device=device)
 
-    def least(self, rows: slice = slice(None)) -> Tensor:
-        """The similarity that a neighbour needs at least to be one of the k nearest, ``(rows,)``."""
+    def kth_similarity(self, rows: slice = slice(None)) -> Tensor:
+        """The k-th largest similarity, less what rounding may add to another, ``(rows,)``."""
         return self.values[rows, self._k - 1] - ROUNDING
 
     def clear(self, rows: Tensor) -> None:
@@ -368,8 +369,8 @@ def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor,
     if len(border):
         best, places = best.clone(), places.clone()
         order = None if ids is None else ids[border].argsort(dim=1)
-        some = values[border] if order is None else values[border].gather(1, order)
-        ordered, numbers = some.sort(dim=1, descending=True, stable=True)
+        by_id = values[border] if order is None else values[border].gather(1, order)
+        ordered, numbers = by_id.sort(dim=1, descending=True, stable=True)
         best[border] = ordered[:, :k]
         places[border] = (numbers if order is None else order.gather(1, numbers))[:, :k]
     return best, places

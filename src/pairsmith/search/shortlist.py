@@ -26,6 +26,10 @@ GPU_TILE = (8192, 16384)
 LOSS = 0.012
 """Largest mean rounding error (as a length) for which int8 is used. MiniLM's vectors have 0.010; with 0.013 a
 search takes longer than in bfloat16, as too many groups may hold a neighbour."""
+LONGEST = 1.001
+"""No vector is longer: their length is 1 but for rounding, to float16 at worst."""
+FLOAT32_ROUNDING = 1e-6
+"""Allowance for sums in float32: of the lengths of errors, and of exact similarities."""
 SAMPLE = 16
 """Groups on which the mean rounding error is measured."""
 
@@ -40,8 +44,8 @@ class Shortlist:
 
     groups: Tensor  # (n, kept) int32
     largest: Tensor  # (n, kept) or (n, kept + 1)
-    lost: Tensor  # (n,) float32: length of each vector's rounding error
-    most: Tensor  # (groups,) float32: largest length of a rounding error in each group
+    errors: Tensor  # (n,) float32: length of each vector's rounding error
+    group_errors: Tensor  # (groups,) float32: the largest such length in each group of the others
 
     def on(self, device: torch.device) -> "Shortlist":
         """The same on another device."""
@@ -49,27 +53,30 @@ class Shortlist:
 
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
-        values, error = self._largest(rows)
-        bounds, kept = values + error, self.groups.shape[1]
+        similarities, error = self._similarities(rows)
+        bounds, kept = similarities + error, self.groups.shape[1]
         rest = bounds[:, kept] if bounds.shape[1] > kept else torch.full_like(bounds[:, 0], -torch.inf)
         return bounds[:, :kept], rest
 
     def floor(self, rows: slice, k: int) -> Tensor:
         """Lower bound on the k largest similarities, ``(rows,)``: each of k groups has one this large."""
-        values, error = self._largest(rows)
-        lowest = (values - error).where(values > 0, -torch.inf)  # 0 may stand for less
+        similarities, error = self._similarities(rows)
+        lowest = (similarities - error).where(similarities > 0, -torch.inf)  # 0 may stand for less
         return lowest[:, :k].amin(dim=1)
 
-    def _largest(self, rows: slice) -> tuple[Tensor, Tensor]:
+    def _similarities(self, rows: slice) -> tuple[Tensor, Tensor]:
         """The largest similarities in float32, and how far they may be from the exact ones.
 
-        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. The products were rounded too.
+        With x' and y' the rounded vectors, and e_x = |x' - x| and e_y = |y' - y| the lengths of their errors,
+        ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y| <= e_x (1 + e_y) + e_y``, as x and y have length 1. The
+        products were rounded, too.
         """
-        values, kept = self.largest[rows].float(), self.groups.shape[1]
-        most = self.most.max().expand(values.shape).clone()
-        most[:, :kept] = self.most[self.groups[rows].long()]
-        error = 1.001 * (self.lost[rows, None] * (1 + most) + most) + 1e-6
-        return values, error + torch.finfo(self.largest.dtype).eps * (values.abs() + error)
+        similarities, kept = self.largest[rows].float(), self.groups.shape[1]
+        e_x = self.errors[rows, None]
+        e_y = self.group_errors.max().expand(similarities.shape).clone()
+        e_y[:, :kept] = self.group_errors[self.groups[rows].long()]
+        error = LONGEST * (e_x * (1 + e_y) + e_y) + FLOAT32_ROUNDING
+        return similarities, error + torch.finfo(self.largest.dtype).eps * (similarities.abs() + error)
 
 
 def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
@@ -91,7 +98,7 @@ def _keeps_enough(vectors: Tensor) -> bool:
     """Whether the mean rounding error in int8 is at most ``LOSS``, on a sample of the vectors."""
     step = max(1, groups_of(len(vectors)) // SAMPLE)
     sample = torch.cat(torch.split(vectors, GROUP)[::step][:SAMPLE])
-    return float(_Side(sample, torch.int8, torch.device("cpu")).lost().mean()) <= LOSS
+    return float(_Side(sample, torch.int8, torch.device("cpu")).rounding_errors().mean()) <= LOSS
 
 
 def tile_on(device: torch.device) -> tuple[int, int]:
@@ -141,8 +148,9 @@ def shortlists(
         if best_y:
             best_y.add(0, of_columns.T, top // GROUP)
         advance(bottom - top)
-    lost_x, lost_y = side_x.lost(), side_y.lost()
-    return best_x.shortlist(lost_x, lost_y), best_y.shortlist(lost_y, lost_x) if best_y else None
+    errors_x, errors_y = side_x.rounding_errors(), side_y.rounding_errors()
+    shortlist_x = best_x.shortlist(errors_x, errors_y)
+    return shortlist_x, best_y.shortlist(errors_y, errors_x) if best_y else None
 
 
 class _Side:
@@ -185,15 +193,15 @@ class _Side:
             numbers[low : low + len(part)] = part
         return numbers
 
-    def lost(self) -> Tensor:
+    def rounding_errors(self) -> Tensor:
         """Length of each vector's rounding error, ``(n,)`` float32."""
-        lost, step = [], tile_on(self.device)[1]
+        errors, step = [], tile_on(self.device)[1]
         for low in range(0, len(self.vectors), step):
             rows = slice(low, min(low + step, len(self.vectors)))
             rounded = self.rounded(rows)[: rows.stop - low].cpu().float()
             rounded *= 1 if self.scales is None else self.of_each(low, len(rounded))
-            lost.append(torch.linalg.vector_norm(rounded - self.vectors[rows], dim=1))
-        return torch.cat(lost)
+            errors.append(torch.linalg.vector_norm(rounded - self.vectors[rows], dim=1))
+        return torch.cat(errors)
 
     def of_each(self, first: int, count: int) -> Tensor:
         """The scales of ``count`` vectors from ``first`` on, which starts a group: ``(count, 1)``."""
@@ -267,10 +275,10 @@ class _Best:
         scales = self._others.scales[first : first + products.shape[1]]
         return (products * self._side.of_each(top, len(products)) * scales).to(self._values.dtype)
 
-    def shortlist(self, lost: Tensor, lost_by_others: Tensor) -> Shortlist:
+    def shortlist(self, errors: Tensor, errors_of_others: Tensor) -> Shortlist:
         """The shortlist, given the lengths of the rounding errors of these vectors and of the others."""
-        most = torch.stack([part.max() for part in torch.split(lost_by_others, GROUP)])
-        return Shortlist(self._groups[:, : self._kept].cpu(), self._values.cpu(), lost, most)
+        group_errors = torch.stack([part.max() for part in torch.split(errors_of_others, GROUP)])
+        return Shortlist(self._groups[:, : self._kept].cpu(), self._values.cpu(), errors, group_errors)
 
 
 def zero_padded(vectors: Tensor, count: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +36,9 @@ AsUsual = Callable[[Callable[[], T]], T]
 def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     """Make training ``model`` within this context faster on a CPU; elsewhere change nothing.
 
-    Attention over a few tokens is computed in full, see ``_quick_attention``. Dropout makes four numbers
-    where torch's makes one, and gradients of the vocabulary's vectors are kept in the same memory, unless
-    they have to be sent to other processes.
+    Attention over a few tokens is computed in full, see ``_QuickAttention``. Dropout takes four random
+    numbers from each one that torch generates. Gradients of the vocabulary's vectors are kept in the same
+    memory, unless they have to be sent to other processes.
     """
     if device != "cpu":
         yield lambda call: call()
@@ -53,61 +53,70 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
         setattr(module, name, QuickDropout(dropout.p))
     kept = kept_vocabulary_gradients(model) if Processes.current().size == 1 else nullcontext()
     try:
-        with kept, _quick_attention(model) as as_usual:
-            yield as_usual
+        with kept, _QuickAttention(model) as attention:
+            yield attention.as_usual
     finally:
         for module, name, dropout in dropouts:
             setattr(module, name, dropout)
 
 
-@contextmanager
-def _quick_attention(model: nn.Module) -> Iterator[AsUsual[Any]]:
-    """Have attention over at most ``LONG`` tokens computed in full, and over more of them block by block.
+class _QuickAttention:
+    """A context in which a model computes attention over at most ``LONG`` tokens in full.
 
+    Over more tokens it computes attention block by block: what the model does outside of trainings.
     Torch's block-wise attention costs more time in the backward pass than it saves in the forward pass, if
     texts are short. It has no dropout of attention weights: with that, all attention is computed in full.
-    Cross-attention goes by the length of the decoder's text. "Block by block" is what the model does outside
-    of trainings. A layer that is computed again in the backward pass would see the last call's choice, so
-    models whose layers are checkpointed are not supported.
+    Cross-attention goes by the length of the decoder's text. A layer that is computed again in the backward
+    pass would see the last call's choice, so models whose layers are checkpointed are not supported.
     """
-    usual = {id(config): (config, config._attn_implementation) for config in _configs(model)}
-    blockwise = not any(share for _, _, share in _attention_dropouts(model))
-    quick = True
 
-    def attend(configs: Iterable[PreTrainedConfig], *, full: bool) -> None:
-        for config in configs:
-            config._attn_implementation = "eager" if full else usual[id(config)][1]
+    def __init__(self, model: nn.Module) -> None:
+        self._configs = _configs(model)
+        self._usual = {id(config): config._attn_implementation for config in self._configs}
+        self._always_full = any(share for _, _, share in _attention_dropouts(model))
+        self._quick = True
+        modules = model.modules() if self._configs else ()
+        self._configs_of = {
+            module: _configs(module) for module in modules if isinstance(module, PreTrainedModel)
+        }
 
-    def attend_by_length(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        tokens = next(
-            (x for name in _TOKENS if (x := kwargs.get(name)) is not None), args[0] if args else None
-        )
-        if quick and tokens is not None:
-            attend(configs_of.get(module, ()), full=not blockwise or tokens.shape[1] <= LONG)
+    def __enter__(self) -> Self:
+        # A lambda, as copying a model copies its hooks, and a bound method with its object.
+        self._hooks = [
+            transformer.register_forward_pre_hook(
+                lambda *call: self._choose_by_length(*call), with_kwargs=True
+            )
+            for transformer in self._configs_of
+        ]
+        self._attend(self._configs, in_full=True)
+        return self
 
-    def as_usual(call: Callable[[], T]) -> T:
-        nonlocal quick
-        quick = False
-        attend(every, full=False)
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._attend(self._configs, in_full=False)
+
+    def as_usual(self, call: Callable[[], T]) -> T:
+        """Call a function with the model's usual attention."""
+        self._quick = False
+        self._attend(self._configs, in_full=False)
         try:
             return call()
         finally:
-            quick = True
-            attend(every, full=True)
+            self._quick = True
+            self._attend(self._configs, in_full=True)
 
-    every = [config for config, _ in usual.values()]
-    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)] if usual else []
-    configs_of = {transformer: _configs(transformer) for transformer in models}
-    hooks = [
-        transformer.register_forward_pre_hook(attend_by_length, with_kwargs=True) for transformer in models
-    ]
-    attend(every, full=True)
-    try:
-        yield as_usual
-    finally:
-        for hook in hooks:
-            hook.remove()
-        attend(every, full=False)
+    def _choose_by_length(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before a module is called, choose its attention by the number of tokens that it is given."""
+        inputs = (kwargs.get(name) for name in _TOKENS)
+        tokens = next((value for value in inputs if value is not None), args[0] if args else None)
+        if self._quick and tokens is not None:
+            in_full = self._always_full or tokens.shape[1] <= LONG
+            self._attend(self._configs_of.get(module, ()), in_full=in_full)
+
+    def _attend(self, configs: Iterable[PreTrainedConfig], *, in_full: bool) -> None:
+        for config in configs:
+            config._attn_implementation = "eager" if in_full else self._usual[id(config)]
 
 
 def _configs(model: nn.Module) -> list[PreTrainedConfig]:

@@ -20,9 +20,9 @@ from pairsmith.data.questions import Distribution, GeneratedQuestion, read_gener
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import (
     SpanEncoderWithLoss,
-    _drawn,
     _with_targets,
     grouped_by_passage,
+    passage_in_epoch,
     train_student_on,
     with_read_answers,
 )
@@ -274,7 +274,7 @@ def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
     passage = PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(count)])
     all_numbers = []
     for later in range(-(-count // most)):  # from any pass on, after so many each was seen
-        drawn = _drawn([passage], most, seed, 0, turn + later, generator(seed, later)).questions
+        drawn = passage_in_epoch([passage], most, seed, 0, turn + later, generator(seed, later)).questions
         numbers = [int(question.question) for question in drawn]
         assert len(numbers) == min(most, count)
         assert numbers == sorted(set(numbers))
@@ -284,16 +284,12 @@ def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
 
 def test_whose_turn_it_is_is_by_chance():
     passages = [PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(5)])] * 9
-    choices = {
-        tuple(question.question for question in _drawn(passages, 2, seed, number, 0, generator(1)).questions)
-        for seed in range(3)
-        for number in range(9)
-    }
-    assert len(choices) > 5
-    assert {
-        tuple(question.question for question in _drawn(passages, 2, 1, 0, 0, generator(n)).questions)
-        for n in range(9)
-    } == {tuple(question.question for question in _drawn(passages, 2, 1, 0, 0, generator(0)).questions)}
+
+    def chosen(seed, number, rng):
+        return tuple(row.question for row in passage_in_epoch(passages, 2, seed, number, 0, rng).questions)
+
+    assert len({chosen(seed, number, generator(1)) for seed in range(3) for number in range(9)}) > 5
+    assert len({chosen(1, 0, generator(n)) for n in range(9)}) == 1
 
 
 def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):

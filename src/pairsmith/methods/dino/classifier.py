@@ -166,15 +166,15 @@ def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
     Texts are the same if they differ in case, spaces and punctuation only. Rows of a text with several labels
     contradict each other.
     """
-    of: dict[str, set[str]] = defaultdict(set)
-    first: dict[str, str] = {}
-    names = [fingerprint_of(text) for text in rows.texts]
-    for name, text, label in zip(names, rows.texts, rows.labels, strict=True):
-        of[name].add(label)
-        first.setdefault(name, text)
-    once = {first[name]: next(iter(labels)) for name, labels in of.items() if len(labels) == 1}
-    contradicting = sum(len(of[name]) > 1 for name in names)
-    return list(once), list(once.values()), len(rows.texts) - len(once) - contradicting, contradicting
+    labels_of: dict[str, set[str]] = defaultdict(set)
+    text_of: dict[str, str] = {}
+    fingerprints = [fingerprint_of(text) for text in rows.texts]
+    for fingerprint, text, label in zip(fingerprints, rows.texts, rows.labels, strict=True):
+        labels_of[fingerprint].add(label)
+        text_of.setdefault(fingerprint, text)
+    kept = {text_of[name]: next(iter(labels)) for name, labels in labels_of.items() if len(labels) == 1}
+    contradicting = sum(len(labels_of[fingerprint]) > 1 for fingerprint in fingerprints)
+    return list(kept), list(kept.values()), len(rows.texts) - len(kept) - contradicting, contradicting
 
 
 def _losses(
@@ -190,14 +190,14 @@ def _losses(
     """
     figures: dict[float, tuple[float, float]] = {}
     for c in options.c:
-        losses, right, rows = 0.0, 0, 0
+        loss, right, rows = 0.0, 0, 0
         for learned, predicted in parts:
             model = _fitted(vectors[learned], gold[learned], c, options.balanced)
-            shares = model.predict_proba(vectors[predicted])
-            losses += float(log_loss(gold[predicted], shares, labels=np.arange(count), normalize=False))
-            right += int((shares.argmax(axis=1) == gold[predicted]).sum())
+            probabilities = model.predict_proba(vectors[predicted])
+            loss += float(log_loss(gold[predicted], probabilities, labels=np.arange(count), normalize=False))
+            right += int((probabilities.argmax(axis=1) == gold[predicted]).sum())
             rows += len(predicted)
-        figures[c] = (losses / rows, 100.0 * right / rows)
+        figures[c] = (loss / rows, 100.0 * right / rows)
     return figures
 
 

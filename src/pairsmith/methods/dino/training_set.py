@@ -171,20 +171,24 @@ def sampled_negatives(
     all other first texts. Fewer are found where usable texts are few. Draws do not depend on the order of the
     rows; the new rows are in the order in which the first texts appear.
     """
-    if any_text:
-        entries = sorted({(row.sentence2, row.sentence1) for row in rows})
-    else:  # each text once, however many entries have it
-        entries = [(text, "") for text in sorted({row.sentence2 for row in rows})]
-    own: dict[str, set[str]] = defaultdict(set)
+    # Each second text once or, with ``any_text``, once for each first text that it was written for.
+    distinct = {(row.sentence2, row.sentence1 if any_text else ""): row for row in rows}
+    entries = [distinct[key] for key in sorted(distinct)]
+    own_texts: dict[str, set[str]] = defaultdict(set)  # each first text and its second texts, folded
     for row in rows:
-        own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
+        own_texts[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
+
+    def may_be_negative(entry: ScoredPair, first: str) -> bool:
+        if any_text:
+            return entry.sentence1 != first
+        return folded(entry.sentence2) not in own_texts[first]
+
     negatives = []
-    for first, own_texts in own.items():
+    for first in own_texts:
         stream = np.array([stream_key("negative", first)] * NEGATIVE_DRAWS, dtype=np.uint64)
         places = (uniforms(seed, stream, np.arange(NEGATIVE_DRAWS)) * len(entries)).astype(int)
         drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
-        others = (text for text, of in drawn if (of != first if any_text else folded(text) not in own_texts))
-        chosen = islice(others, count)
+        chosen = islice((entry.sentence2 for entry in drawn if may_be_negative(entry, first)), count)
         name = text_id(first)
         negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
     return negatives

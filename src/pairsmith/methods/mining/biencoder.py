@@ -228,17 +228,18 @@ def retrieval_accuracy(
 
     None if a vector is not finite.
     """
-    added = [draw_negatives(number, generator(0, "validation", number)) for number in range(len(examples))]
-    outputs = [example.output for example in examples] + list(chain.from_iterable(added))
+    negatives = [draw_negatives(i, generator(0, "validation", i)) for i in range(len(examples))]
+    outputs = [example.output for example in examples] + list(chain.from_iterable(negatives))
     x = encode_texts(encoder, [example.input for example in examples], side="query")
     y = encode_texts(encoder, outputs, side="document")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         return None
     x, y = (vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12) for vectors in (x, y))
     cosines = x @ y.T
-    names = {text: number for number, text in enumerate(outputs)}
-    numbers = np.array([names[text] for text in outputs])
-    positive = [np.isin(numbers, [names[text] for text in texts]) for texts in positive_outputs(examples)]
-    own = cosines.diagonal()[:, None]
-    nearer = (np.where(np.stack(positive), -np.inf, cosines) >= own).any(axis=1)
-    return 100.0 * float(1 - nearer.mean())
+    text_ids = {text: number for number, text in enumerate(outputs)}
+    output_ids = np.array([text_ids[text] for text in outputs])
+    positive_ids = ([text_ids[text] for text in texts] for texts in positive_outputs(examples))
+    is_positive = np.stack([np.isin(output_ids, ids) for ids in positive_ids])
+    own_cosines = cosines.diagonal()[:, None]
+    has_nearer_negative = (np.where(is_positive, -np.inf, cosines) >= own_cosines).any(axis=1)
+    return 100.0 * float(1 - has_nearer_negative.mean())

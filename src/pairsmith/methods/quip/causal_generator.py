@@ -36,6 +36,9 @@ from pairsmith.models.question_generator import (
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
+Output = tuple[Passage, int]
+"""A passage, and the number of an output for it: an answer and its question."""
+
 _LONG_PASSAGE = (TOO_LONG, "the passage does not fit the model together with the instruction")
 _LONG_ANSWER = (TOO_LONG, "the answer leaves no room for a question")
 
@@ -74,28 +77,27 @@ class CausalGenerator:
         size = -(-len(passages) // max(1, -(-len(passages) // most)))
         for batch in in_batches(passages, max(1, size)):
             if self._options.decoding == "beams":
-                keep_all(batch, self._search(batch))
+                keep_all(batch, self._search_questions(batch))
                 advance(self._options.tries * len(batch))
                 continue
             for _ in range(self._options.tries):
                 unfinished = [passage for passage in batch if passage.missing(self._options.questions)]
-                keep_all(unfinished, self._draw(unfinished))
+                keep_all(unfinished, self._sample_questions(unfinished))
                 advance(len(batch))
 
-    def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
+    def _sample_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Sample as many answers as each passage lacks questions, and a question behind each answer."""
         wanted = self._options.questions
-        samples = [(passage, number) for passage in passages for number in passage.missing(wanted)]
-        written = (_written(answer, question) for answer, question in self._drawn(samples))
+        outputs = [(passage, number) for passage in passages for number in passage.missing(wanted)]
+        written = (_written(*texts) for texts in self._sample_answers_and_questions(outputs))
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 
-    def _drawn(self, samples: Sequence[tuple[Passage, int]]) -> list[tuple[Group | None, Group | None]]:
-        """The answer of each sample, and the question behind it if the answer has no fault.
+    def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
+        """Of each output the answer, unless its prompt is too long for the model, and then the question.
 
-        A sample is a passage and the number of its output. It has no answer if the prompt is too long for the
-        model: instruction and passage may have more tokens together than apart.
+        There is no question where the answer has a fault or leaves no room for one.
         """
-        prompts = {passage.id: self._prompt(passage.text, ANSWER_CUE) for passage, _ in samples}
+        prompts = {passage.id: self._prompt(passage.text, ANSWER_CUE) for passage, _ in outputs}
         top_p = self._options.top_p
         sampling = Sampling(
             top_k=0, top_p=top_p, max_tokens=GENERATED_ANSWER_TOKENS, stop=CLOSING_QUOTE, may_end=True
@@ -103,57 +105,59 @@ class CausalGenerator:
         decoder = MultiPromptDecoder(
             self.model, self_debias, sampling, self._options.seed, prompts.values(), tail=self._tail
         )
-        numbers: dict[Group, int] = {}
-        for number, (passage, sample) in enumerate(samples):
-            group = Group(prompts[passage.id], (), stream_key(passage.id, sample, "answer"))
-            if decoder.fits(group.main):
-                numbers[group] = number
-                decoder.add(group)
-        answers: dict[int, Group] = {}
-        questions: dict[int, Group] = {}
-        for group in decoder.finished():
-            number = numbers[group]
-            if number in answers:
-                questions[number] = group
-                continue
-            answers[number] = group
-            lead = self._lead(group.tokens)
-            fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(group)
-            if fits and not fault_of_text(group.text, group.ending):
-                passage, sample = samples[number]
-                stream = stream_key(passage.id, sample, "question")
-                numbers[decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)] = number
-        return [(answers.get(number), questions.get(number)) for number in range(len(samples))]
+        output_of: dict[Group, int] = {}  # the index of the output that a text is part of
+        for index, (passage, number) in enumerate(outputs):
+            if answer := _start_answer(decoder, prompts[passage.id], passage, number):
+                output_of[answer] = index
+        texts: list[list[Group]] = [[] for _ in outputs]
+        for text in decoder.finished():
+            index = output_of[text]
+            texts[index].append(text)
+            is_answer = len(texts[index]) == 1
+            if is_answer and (question := self._start_question(decoder, text, *outputs[index])):
+                output_of[question] = index
+        return texts
 
-    def _search(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
+    def _start_question(
+        self, decoder: MultiPromptDecoder, answer: Group, passage: Passage, number: int
+    ) -> Group | None:
+        """Begin to sample the question behind an answer that has just ended, if it is good and has room."""
+        lead = self._lead(answer.tokens)
+        fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(answer)
+        if not fits or fault_of_text(answer.text, answer.ending):
+            return None
+        stream = stream_key(passage.id, number, "question")
+        return decoder.follow(answer, lead, stream, GENERATED_QUESTION_TOKENS)
+
+    def _search_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Search for the likeliest answers, keep those that differ most, and search for their questions."""
         written: dict[str, list[WrittenQuestion]] = {passage.id: [] for passage in passages}
-        prompts: dict[str, Prompt] = {}
+        answer_prompts: dict[str, Prompt] = {}
         for passage in passages:
             prompt = self._prompt(passage.text, ANSWER_CUE)
             if len(prompt) + self._tail <= self.model.context:
-                prompts[passage.id] = prompt
+                answer_prompts[passage.id] = prompt
             else:
                 written[passage.id].append(WrittenQuestion("", "", _LONG_PASSAGE))
-        chosen: list[tuple[str, str, Prompt]] = []  # passage, answer, and the prompt for its question
-        answers_of = zip(prompts.items(), self._likeliest_answers(prompts.values()), strict=True)
-        for (name, prompt), answers in answers_of:
+        answers_of_passages = self._likeliest_answers(answer_prompts.values())
+        question_prompts: list[tuple[str, str, Prompt]] = []  # the passage's id, the answer, the prompt
+        for (name, prompt), answers in zip(answer_prompts.items(), answers_of_passages, strict=True):
             texts = [self._text(answer) for answer in answers]
             faults = [self._fault(answer) for answer in answers]
             good = ["" if fault else text for text, fault in zip(texts, faults, strict=True)]
-            places = diverse(good, self._options.questions)
+            chosen = diverse(good, self._options.questions)
             for place, (answer, text, fault) in enumerate(zip(answers, texts, faults, strict=True)):
-                if place not in places:
+                if place not in chosen:
                     written[name].append(WrittenQuestion(text, "", fault or NOT_CHOSEN))
                     continue
-                begun = (*prompt, *answer.tokens[:-1], *self._lead(answer.tokens))
-                if len(begun) + GENERATED_QUESTION_TOKENS <= self.model.context:
-                    chosen.append((name, text, begun))
+                question_prompt = (*prompt, *answer.tokens[:-1], *self._lead(answer.tokens))
+                if len(question_prompt) + GENERATED_QUESTION_TOKENS <= self.model.context:
+                    question_prompts.append((name, text, question_prompt))
                 else:
                     written[name].append(WrittenQuestion(text, "", _LONG_ANSWER))
-        questions = self._likeliest_questions([begun for *_, begun in chosen])
-        for (name, text, _), question in zip(chosen, questions, strict=True):
-            written[name].append(WrittenQuestion(text, self._text(question), self._fault(question)))
+        questions = self._likeliest_questions([prompt for *_, prompt in question_prompts])
+        for (name, answer_text, _), question in zip(question_prompts, questions, strict=True):
+            written[name].append(WrittenQuestion(answer_text, self._text(question), self._fault(question)))
         return list(written.values())
 
     def _likeliest_answers(self, prompts: Iterable[Prompt]) -> list[list[Continuation]]:
@@ -163,10 +167,10 @@ class CausalGenerator:
 
     def _likeliest_questions(self, prompts: Iterable[Prompt]) -> list[Continuation]:
         """The question of each prompt with an answer, compared by the mean log-probability of its tokens."""
-        found = self._search_texts(
+        questions_of_prompts = self._search_texts(
             prompts, GENERATED_QUESTION_TOKENS, QUESTION_BEAMS, count=1, length_penalty=1.0
         )
-        return [questions[0] if questions else Continuation() for questions in found]
+        return [questions[0] if questions else Continuation() for questions in questions_of_prompts]
 
     def _search_texts(
         self, prompts: Iterable[Prompt], max_tokens: int, beams: int, count: int, length_penalty: float
@@ -215,7 +219,17 @@ class CausalGenerator:
         return tuple(self.model.encode(before + instructed_prompt(passage, begun, instruction)))
 
 
-def _written(answer: Group | None, question: Group | None) -> WrittenQuestion:
+def _start_answer(decoder: MultiPromptDecoder, prompt: Prompt, passage: Passage, number: int) -> Group | None:
+    """Begin to sample the answer of an output, if its prompt fits the model."""
+    if not decoder.fits(prompt):  # instruction and passage may have more tokens together than apart
+        return None
+    answer = Group(prompt, (), stream_key(passage.id, number, "answer"))
+    decoder.add(answer)
+    return answer
+
+
+def _written(answer: Group | None = None, question: Group | None = None) -> WrittenQuestion:
+    """An output with its fault, if it has one."""
     if answer is None:
         return WrittenQuestion("", "", _LONG_PASSAGE)
     if question is None:

@@ -61,17 +61,15 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dic
         ``start_weights`` and ``end_weights``, ``(questions, k)`` float32, their probabilities, 0 as padding.
         Starts and ends each have their own k.
     """
-    pairs = [
-        (of_text, question) for of_text, row in zip(tokens, rows, strict=True) for question in row.questions
-    ]
-    distributions = {
-        "start": [_in_tokens(of_text, question.starts, start_tokens) for of_text, question in pairs],
-        "end": [_in_tokens(of_text, question.ends, end_tokens) for of_text, question in pairs],
-    }
+    passages = zip(tokens, rows, strict=True)
+    questions = [(of_passage, question) for of_passage, row in passages for question in row.questions]
+    starts = [_in_tokens(of_passage, question.starts, start_tokens) for of_passage, question in questions]
+    ends = [_in_tokens(of_passage, question.ends, end_tokens) for of_passage, question in questions]
     return {
-        f"{name}_{what}": pad_sequence([both[number] for both in some], batch_first=True)
-        for name, some in distributions.items()
-        for number, what in enumerate(("places", "weights"))
+        "start_places": pad_sequence([places for places, _ in starts], batch_first=True),
+        "start_weights": pad_sequence([weights for _, weights in starts], batch_first=True),
+        "end_places": pad_sequence([places for places, _ in ends], batch_first=True),
+        "end_weights": pad_sequence([weights for _, weights in ends], batch_first=True),
     }
 
 
@@ -88,7 +86,7 @@ def _in_tokens(
     """The tokens of the positions that are not cut off, and their weights."""
     if distribution is None:
         return torch.zeros(1, dtype=torch.int64), torch.ones(1)
-    at = tokens_at(tokens.offsets, np.array(distribution.positions, np.int64))
-    known = at >= 0
-    weights = torch.tensor(distribution.probabilities, dtype=torch.float32)[known]
-    return torch.from_numpy(tokens.numbers[at[known]]), weights
+    indices = tokens_at(tokens.offsets, np.array(distribution.positions, np.int64))
+    read = indices >= 0
+    weights = torch.tensor(distribution.probabilities, dtype=torch.float32)[read]
+    return torch.from_numpy(tokens.numbers[indices[read]]), weights

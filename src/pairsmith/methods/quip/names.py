@@ -240,11 +240,11 @@ class Words:
         for number, (tokens, sentence) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
             ends = np.cumsum([len(word) + 1 for word in sentence.words]).astype(np.int64) - 1 + len(before)
             begins = ends - np.array([len(word) for word in sentence.words])
-            at = start_tokens(tokens.offsets, begins)
+            first = start_tokens(tokens.offsets, begins)
             # Where a word has no token of its own, the token found is a later word's and starts after it.
-            own = [token >= 0 and tokens.offsets[token, 0] < end for token, end in zip(at, ends, strict=True)]
-            read = np.flatnonzero(own)
-            parts.append(np.stack([np.full(len(read), number), tokens.numbers[at[read]], read], axis=1))
+            own = [i >= 0 and tokens.offsets[i, 0] < end for i, end in zip(first, ends, strict=True)]
+            words = np.flatnonzero(own)
+            parts.append(np.stack([np.full(len(words), number), tokens.numbers[first[words]], words], axis=1))
         table = torch.from_numpy(np.concatenate(parts))
         return cls(encoder.features(texts), table[:, 0], table[:, 1], table[:, 2])
 

@@ -28,24 +28,25 @@ class PassageStore(StoredSequence[PassageExample]):
 
     def __init__(self, questions: Iterable[tuple[str, LabelledQuestion]]) -> None:
         """Write questions with their passages to disk; those of a passage need not be adjacent."""
-        keys, texts = array("Q"), array("q")  # of each question, its passage's key and the row with the text
+        keys, text_rows = array("Q"), array("q")  # of each question, its passage's key and the text's row
 
         def rows() -> Iterator[dict[str, Any]]:
             for text, question in questions:
                 key = stream_key(text)
                 begins = not keys or keys[-1] != key
-                texts.append(len(keys) if begins else texts[-1])
+                text_rows.append(len(keys) if begins else text_rows[-1])
                 keys.append(key)
                 lists = {"starts": _lists(question.starts), "ends": _lists(question.ends)}
                 yield {"text": text if begins else None, "question": question.question, **lists}
 
         self._stored = StoredRows(rows(), _SCHEMA)
-        _, first, passage = np.unique(np.array(keys, np.uint64), return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        numbers = np.argsort(order)[passage]  # each question's passage, numbered by first occurrence
-        self._rows = np.argsort(numbers, kind="stable")
-        self._ends = np.cumsum(np.bincount(numbers))
-        self._text_of = np.array(texts, np.int64)[first[order]]
+        all_keys = np.array(keys, np.uint64)
+        _, first_question, key_index = np.unique(all_keys, return_index=True, return_inverse=True)
+        by_occurrence = np.argsort(first_question)
+        passage = np.argsort(by_occurrence)[key_index]  # of each question, numbered by first occurrence
+        self._rows = np.argsort(passage, kind="stable")
+        self._ends = np.cumsum(np.bincount(passage))
+        self._text_of = np.array(text_rows, np.int64)[first_question[by_occurrence]]
 
     @property
     def questions(self) -> int:

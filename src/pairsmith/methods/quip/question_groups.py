@@ -26,11 +26,11 @@ class QuestionGroups:
         """The numbers of all questions in the order of pass ``turn``, counted from 0: ``(n,)`` int64."""
         rng = generator(self._seed, "order", turn)
         shuffled = rng.permutation(len(self._passage))
-        by_passage = shuffled[np.argsort(self._passage[shuffled], kind="stable")]
-        passage = self._passage[by_passage]
-        place = np.arange(len(passage)) - (np.cumsum(self._sizes) - self._sizes)[passage]
-        first = np.cumsum(self._groups) - self._groups  # the number of each passage's first group
-        group = first[passage] + place * self._groups[passage] // self._sizes[passage]
-        at = rng.permutation(int(self._groups.sum()))  # where each group stands in this pass
-        order: NDArray[np.int64] = by_passage[np.argsort(at[group], kind="stable")]
+        questions = shuffled[np.argsort(self._passage[shuffled], kind="stable")]  # passage by passage
+        passage = self._passage[questions]
+        first_question, first_group = (np.cumsum(counts) - counts for counts in (self._sizes, self._groups))
+        rank_in_passage = np.arange(len(questions)) - first_question[passage]
+        group = first_group[passage] + rank_in_passage * self._groups[passage] // self._sizes[passage]
+        place_of_group = rng.permutation(int(self._groups.sum()))
+        order: NDArray[np.int64] = questions[np.argsort(place_of_group[group], kind="stable")]
         return order

@@ -214,10 +214,10 @@ def judge_by_reader(
             for rows in rows_of_questions(windows)
         ]
 
-    def largest(of: Sequence[TextScores]) -> Float64s:
+    def largest(readings: Sequence[TextScores]) -> Float64s:
         sums = [
             float(reading.scores[:, reading.allowed].amax(dim=1).sum()) if reading.allowed.any() else 0.0
-            for reading in of
+            for reading in readings
         ]
         return np.array(sums).reshape(-1, len(PROMPTS), 2).swapaxes(0, 1)
 
@@ -226,11 +226,12 @@ def judge_by_reader(
     rationales: list[str] = []
     with (progress or Silent()).task("judge", len(texts), "texts") as bar:
         for batch in in_batches(texts, _READ_AT_ONCE):
-            of = read(batch)
-            parts.append(largest(of))
-            sides = rationale_questions(parts[-1], neutral)
-            for number, (text, side) in enumerate(zip(batch, sides, strict=True)):
-                rationales.append(of[number * len(all_questions) + side].best(text, RATIONALE_TOKENS).text)
+            readings = read(batch)
+            parts.append(largest(readings))
+            questions = rationale_questions(parts[-1], neutral)
+            for number, (text, question) in enumerate(zip(batch, questions, strict=True)):
+                reading = readings[number * len(all_questions) + question]
+                rationales.append(reading.best(text, RATIONALE_TOKENS).text)
             bar.advance(len(batch))
     return Judged(_finite(np.concatenate(parts, axis=1)), neutral, rationales)
 

@@ -42,7 +42,7 @@ from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rat
 from pairsmith.training.processes import Processes
 from pairsmith.training.validation import validation_f1
 
-_AT_ONCE = 1_000
+_PASSAGES_AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
@@ -55,7 +55,7 @@ def _with_targets(question: GeneratedQuestion, labels: StudentLabels) -> Labelle
     if labels == "answers":
         if question.generated_span is None:
             return LabelledQuestion(question.question, None, None)
-        start, end = (Distribution((place,), (1.0,)) for place in question.generated_span)
+        start, end = (Distribution((position,), (1.0,)) for position in question.generated_span)
         return LabelledQuestion(question.question, start, end)
     starts, ends = question.distributions()
     if labels == "hard":
@@ -116,7 +116,7 @@ def train_student_on(
         student = SpanEncoderWithLoss(encoder, together=together, batch_tokens=options.batch_tokens)
         # Once, not for each learning rate.
         readable = readable or with_read_answers(encoder.tokens, passages, shown)
-        make_row = partial(_drawn, readable, options.questions, options.seed)
+        make_row = partial(passage_in_epoch, readable, options.questions, options.seed)
         answer = partial(answer_with_span_encoder, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
         return student, TrainingTask(len(readable), make_row, student.batch, measure, "F1")
@@ -133,9 +133,10 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
 
     def readable() -> Iterator[bool]:
         with progress.task("look for answers", len(passages), "passages") as bar:
-            for batch in in_batches(passages, _AT_ONCE):
-                for row, read in zip(batch, tokens.text_tokens([row.text for row in batch]), strict=True):
-                    yield from (is_read(read, question) for question in row.questions)
+            for batch in in_batches(passages, _PASSAGES_AT_ONCE):
+                tokens_read = tokens.text_tokens([passage.text for passage in batch])
+                for passage, of_passage in zip(batch, tokens_read, strict=True):
+                    yield from (is_read(of_passage, question) for question in passage.questions)
                 bar.advance(len(batch))
 
     kept = np.fromiter(readable(), np.bool_, passages.questions)
@@ -153,25 +154,25 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
     return passages.only(kept)
 
 
-def _drawn(
+def passage_in_epoch(
     passages: Sequence[PassageExample], most: int, seed: int, number: int, epoch: int, _: np.random.Generator
 ) -> PassageExample:
-    """A passage and at most ``most`` of its questions: in each epoch the next of a random cycle."""
+    """Passage ``number`` with the questions of an epoch: the next ``most`` of a random cycle of its own."""
     passage = passages[number]
     count = len(passage.questions)
     if count <= most:
         return passage
-    order = generator(seed, "turns", number).permutation(count)
-    chosen = np.sort(order[(epoch * most + np.arange(most)) % count])
-    return PassageExample(passage.text, [passage.questions[place] for place in chosen])
+    cycle = generator(seed, "turns", number).permutation(count)
+    chosen = np.sort(cycle[(epoch * most + np.arange(most)) % count])
+    return PassageExample(passage.text, [passage.questions[index] for index in chosen])
 
 
 class SpanEncoderWithLoss(nn.Module):
     """A span encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
 
-    If ``together`` is given, the softmax is over the tokens of so many passages of the batch, in its order
+    If ``together`` is given, each ``together`` passages of the batch, in its order, are joined into one
     (Q6). At most ``batch_tokens`` tokens of passages, or of questions, are computed at once, unless a passage
-    or its questions have more; if None, what suits the device, or all of the passages together.
+    or its questions have more; if None, what suits the device, or all of the joined passages.
     """
 
     def __init__(
@@ -186,30 +187,30 @@ class SpanEncoderWithLoss(nn.Module):
 
     def batch(self, rows: Sequence[PassageExample]) -> Mapping[str, Any]:
         """The arguments of ``forward``: chunks of passages with their questions, both grouped by length."""
-        tokens = self.encoder.tokens
-        short = self.encoder.cut(QUESTION_TOKENS).tokens
-        # Passages under one softmax form one chunk, whose groups may be computed one by one.
+        for_passages = self.encoder.tokens
+        for_questions = self.encoder.cut(QUESTION_TOKENS).tokens
+        # Joined passages form one chunk, whose groups may be computed one by one.
         most = self._batch_tokens if self._together else None
 
         def features(numbers: Sequence[int]) -> dict[str, Any]:
             chunk = [rows[number] for number in numbers]
             texts = [row.text for row in chunk]
             return {
-                "passages": _features(tokens, texts, most),
-                "questions": _features(short, _questions(chunk), most),
+                "passages": _features(for_passages, texts, most),
+                "questions": _features(for_questions, _questions(chunk), most),
                 "counts": torch.tensor([len(row.questions) for row in chunk]),
-                **targets(tokens.text_tokens(texts), chunk),
+                **targets(for_passages.text_tokens(texts), chunk),
             }
 
         if self._together:
             return {"passages": {"chunks": list(map(features, in_batches(range(len(rows)), self._together)))}}
-        read = tokens.token_counts([row.text for row in rows])
-        question_lengths = iter(short.token_counts(_questions(rows)))
-        larger = [
-            max(count, sum(islice(question_lengths, len(row.questions))))
-            for count, row in zip(read, rows, strict=True)
+        passage_lengths = for_passages.token_counts([row.text for row in rows])
+        question_lengths = iter(for_questions.token_counts(_questions(rows)))
+        lengths = [
+            max(passage_length, sum(islice(question_lengths, len(row.questions))))
+            for passage_length, row in zip(passage_lengths, rows, strict=True)
         ]
-        return {"passages": chunked(larger, features, self.model.device, self._batch_tokens)}
+        return {"passages": chunked(lengths, features, self.model.device, self._batch_tokens)}
 
     def forward(self, passages: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch's questions (Q5): ``loss``, ``()`` float32.
@@ -221,24 +222,25 @@ class SpanEncoderWithLoss(nn.Module):
         return mean_of_losses(self._losses, chunks, self, count)
 
     def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
-        """The loss of each question."""
-        counts, first = chunk["counts"].cpu(), torch.tensor(0)
-        vectors = self._vectors(chunk["passages"])
+        """The loss of each question, ``(questions,)`` float32: L = CE(start) + CE(end) (Q5).
+
+        CE(start) = -Σ_i T_start(i) log p(start = i), and p(start = i) is the softmax of r(c)_i · f_start over
+        the attended tokens i of the question's passage c, or of the joined passages (Q6); the ends alike.
+        """
+        passages = self._vectors(chunk["passages"])
         masks = [group["attention_mask"].bool() for group in chunk["passages"]["chunks"]]
-        attended = _in_order(masks, chunk["passages"]).to(vectors.device)
+        attended = _in_order(masks, chunk["passages"]).to(passages.device)
+        counts = chunk["counts"].cpu()
+        first_tokens: Tensor | int = 0
         if self._together:
-            own = torch.arange(len(counts)).repeat_interleave(counts)
-            first = (own * vectors.shape[1]).to(vectors.device)[:, None]
-            counts = counts.sum(dim=0, keepdim=True)
-            vectors, attended = vectors.flatten(0, 1)[None], attended.flatten()[None]
-        starts, ends = self.heads(self._vectors(chunk["questions"])[:, 0])
-        logits = span_logits(vectors, starts, ends, counts.tolist())
-        allowed = attended.repeat_interleave(counts.to(attended.device), dim=0)
-        start, end = (
-            sparse_cross_entropy(scores, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
-            for name, scores in zip(("start", "end"), logits, strict=True)
-        )
-        return start + end
+            passages, attended, counts, first_tokens = _joined_passages(passages, attended, counts)
+        f_start, f_end = self.heads(self._vectors(chunk["questions"])[:, 0])
+        starts, ends = span_logits(passages, f_start, f_end, counts.tolist())
+        attended = attended.repeat_interleave(counts.to(attended.device), dim=0)
+        start_places, end_places = (chunk[name] + first_tokens for name in ("start_places", "end_places"))
+        start_loss = sparse_cross_entropy(starts, attended, start_places, chunk["start_weights"])
+        end_loss = sparse_cross_entropy(ends, attended, end_places, chunk["end_weights"])
+        return start_loss + end_loss
 
     def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
         """Token vectors of n texts in their order, ``(n, longest, d)``; 0 beyond a group's longest text."""
@@ -247,6 +249,20 @@ class SpanEncoderWithLoss(nn.Module):
             # Only one group's activations are held at a time: each group is recomputed in the backward pass.
             compute = partial(checkpoint, compute, use_reentrant=False)
         return _in_order([compute(group) for group in texts["chunks"]], texts)
+
+
+def _joined_passages(
+    passages: Tensor, attended: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Join n passages into one, so that the tokens of all compete for every question's answer (Q6).
+
+    Token vectors ``(n, tokens, d)``, their mask ``(n, tokens)`` and the passages' numbers of questions
+    ``(n,)`` are returned with n = 1; then where each question's own passage begins, ``(questions, 1)`` int64.
+    """
+    passage_of_question = torch.arange(len(counts)).repeat_interleave(counts)
+    first_tokens = (passage_of_question * passages.shape[1]).to(passages.device)[:, None]
+    total = counts.sum(dim=0, keepdim=True)
+    return passages.flatten(0, 1)[None], attended.flatten()[None], total, first_tokens
 
 
 def _questions(rows: Sequence[PassageExample]) -> list[str]:
@@ -264,5 +280,5 @@ def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> M
 
 def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
     """Join the results for groups of texts, ``(texts, tokens, …)`` each, into one in the texts' order."""
-    rows = [row for group in groups for row in group]
-    return pad_sequence([rows[place] for place in texts["order"].argsort().tolist()], batch_first=True)
+    results = [result for group in groups for result in group]
+    return pad_sequence([results[place] for place in texts["order"].argsort().tolist()], batch_first=True)

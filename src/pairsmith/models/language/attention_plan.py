@@ -1,4 +1,7 @@
-"""Which rows attend to which keys in one decoding step, computed once for all layers."""
+"""Which rows attend to which keys in one decoding step, computed once for all layers.
+
+Rows that share a cached prefix, a piece of a store, are grouped, so that one product with it serves them all.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -16,18 +19,18 @@ below torch compile a product for each new shape, which takes a millisecond, and
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Some rows, and the pieces of a store that they share."""
+    """Rows with pieces of one store, grouped by the piece that they share; a group is padded to ``size``."""
 
     store: int  # index of the store that holds the pieces
     length: int  # tokens of each piece that take part in the products
-    used: slice | Tensor  # the pieces that take part
-    members: Tensor  # (pieces, most): the rows that share each of ``used``, padded with 0
-    piece: Tensor  # (rows,): index in ``used`` of each row's piece, 0 for a row without one
-    place: Tensor  # (rows,): where the row is among all members, one piece's after another's, likewise
-    has: Tensor | None  # (rows, 1, 1, 1): 1 for a row with a piece, else 0; None if all have one
+    pieces: slice | Tensor  # the pieces that take part
+    members: Tensor  # (pieces, size): the rows that share each piece, padded with row 0
+    piece_of_row: Tensor  # (rows,): index in ``pieces`` of each row's piece, 0 for a row without one
+    member_of_row: Tensor  # (rows,): where each row stands in ``members.flatten()``, likewise
+    has_piece: Tensor | None  # (rows, 1, 1, 1): 1 for a row with a piece, else 0; None if all have one
 
     def gather(self, of_rows: Tensor) -> Tensor:
-        """Rearrange ``(rows, heads, shared, x)`` to ``(pieces, heads, most * shared, x)``."""
+        """Rearrange ``(rows, heads, shared, x)`` to ``(pieces, heads, size * shared, x)``."""
         # index_select copies whole rows, while indexing copies element by element.
         gathered = of_rows.index_select(0, self.members.flatten()).view(
             *self.members.shape, *of_rows.shape[1:]
@@ -37,11 +40,11 @@ class Tier:
     def spread(self, of_pieces: Tensor, shared: int) -> Tensor:
         """Undo ``gather``: to ``(rows, heads, shared, x)``, with another row's for one without a piece."""
         split = of_pieces.view(*of_pieces.shape[:2], -1, shared, of_pieces.shape[3])
-        return split.transpose(1, 2).flatten(0, 1).index_select(0, self.place)
+        return split.transpose(1, 2).flatten(0, 1).index_select(0, self.member_of_row)
 
     def take(self, table: Tensor) -> Tensor:
         """The tier's part of a store's keys or values, ``(pieces, heads, length, size)``."""
-        return table[self.used][:, :, : self.length]
+        return table[self.pieces][:, :, : self.length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class Plan:
     tiers: list[Tier]
     tail: int  # tokens of each tail that take part in the products
     distance: Tensor
-    row: Tensor  # (real rows,): their numbers
-    tails: Tensor  # (real rows,): the place of each one's new token in its tail
+    real_rows: Tensor  # (real rows,): their numbers
+    new_places: Tensor  # (real rows,): the place of each one's new token in its tail
 
     def bias(self, window: int | None) -> Tensor:
         """0 where a row sees a key, minus infinity elsewhere, ``(rows, 1, 1, keys)`` float32."""
@@ -94,79 +97,86 @@ def plan_decoding_step(
         count: with how many rows the model is called, at least that of real rows.
         device: where the plan's tensors are put.
     """
-    filler = (0, count - len(tails))
-    before = torch.zeros_like(tails)
+    padding = count - len(tails)
+    tokens_before = torch.zeros_like(tails)  # each row's tokens in the stores before
     positions = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
     tiers: list[Tier] = []
     distances: list[Tensor] = []
     for number, (pieces, lengths, store) in enumerate(stores):
-        for rows in _alike(pieces, lengths > 0):
-            length = _taken(int(lengths[rows].max()), store.length)
+        for in_tier in _by_popularity(pieces, lengths > 0):
+            length = _multiplied_tokens(int(lengths[in_tier].max()), store.length)
             columns = torch.arange(length)
-            held = rows[:, None] & (columns < lengths[:, None])
-            distances.append(torch.where(held, (positions - before)[:, None] - columns, -1))
-            tiers.append(_tier(number, length, pieces, rows, store.count, filler))
-        before = before + lengths
-    tail = _taken(int(tails.max()) + 1, tail)
+            has_key = in_tier[:, None] & (columns < lengths[:, None])
+            distances.append(torch.where(has_key, (positions - tokens_before)[:, None] - columns, -1))
+            tiers.append(_grouped_by_piece(number, length, pieces, in_tier, store.count, padding))
+        tokens_before = tokens_before + lengths
+    tail = _multiplied_tokens(int(tails.max()) + 1, tail)
     distances.append(tails[:, None] - torch.arange(tail))
-    distance = torch.nn.functional.pad(torch.cat(distances, dim=1), (0, 0, *filler))
+    distance = torch.nn.functional.pad(torch.cat(distances, dim=1), (0, 0, 0, padding))
     plan: Plan = _moved(Plan(tiers, tail, distance, torch.arange(len(tails)), tails), device)
     return plan
 
 
-def _taken(longest: int, most: int) -> int:
-    """How many token positions are multiplied, where pieces have room for ``most`` and the longest has
-    ``longest``."""
+def _multiplied_tokens(longest: int, room: int) -> int:
+    """How many tokens of each piece are multiplied, if the longest has ``longest`` and each has ``room``."""
     # Multiplying only a part of each piece needs a copy: worth it only for a small part.
-    return most if 2 * rounded_up(longest) > most else rounded_up(longest)
+    return room if 2 * rounded_up(longest) > room else rounded_up(longest)
 
 
-def _alike(pieces: Tensor, holding: Tensor) -> list[Tensor]:
+def _by_popularity(piece_of_row: Tensor, has_piece: Tensor) -> list[Tensor]:
     """Split rows, into masks ``(rows,)``, by whether few or very many other rows share their piece.
 
     Products are padded to the most rows of any piece, so popular pieces must be kept apart.
     """
-    if not bool(holding.any()):
+    if not bool(has_piece.any()):
         return []
-    shared = torch.bincount(pieces[holding])[pieces.clamp(max=int(pieces[holding].max()))]
-    mean = int(holding.sum()) / len(torch.unique(pieces[holding]))
-    popular = holding & (shared > 4 * mean)
-    return [rows for rows in (holding & ~popular, popular) if bool(rows.any())]
+    pieces = piece_of_row[has_piece]
+    sharing_rows = torch.bincount(pieces)[piece_of_row.clamp(max=int(pieces.max()))]
+    mean = len(pieces) / len(torch.unique(pieces))
+    popular = has_piece & (sharing_rows > 4 * mean)
+    return [rows for rows in (has_piece & ~popular, popular) if bool(rows.any())]
 
 
-def _tier(
-    number: int, length: int, pieces: Tensor, rows: Tensor, count: int, filler: tuple[int, int]
+def _grouped_by_piece(
+    store: int, length: int, piece_of_row: Tensor, in_tier: Tensor, count: int, padding: int
 ) -> Tier:
-    """The tier of some of the rows, for a store of ``count`` pieces; ``filler`` is what pads the rows."""
-    which = rows.nonzero().squeeze(1)
-    used, indices, size = _dense(pieces[which], count)
-    counts = torch.bincount(indices, minlength=size)
-    order = indices.argsort(stable=True)
-    first = counts.cumsum(0) - counts
-    most = rounded_up(int(counts.max()), STEP // 2)
-    piece, place, column = torch.zeros(3, len(pieces) + filler[1], dtype=torch.int64)
-    piece[which] = indices
-    column[which[order]] = torch.arange(len(which)) - first[indices[order]]
-    place[which] = indices * most + column[which]
-    members = torch.zeros(size, most, dtype=torch.int64)
-    members[indices, column[which]] = which
-    everywhere = bool(rows.all()) and not filler[1]
-    has = None if everywhere else torch.nn.functional.pad(rows, filler)[:, None, None, None].float()
-    return Tier(number, length, used, members, piece, place, has)
+    """Group the rows ``in_tier`` that share a piece, so that one product with the piece serves all of them.
 
-
-def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
-    """An index into a store of ``count`` that includes all of ``used``, each one's place in it, and its size.
-
-    A slice up to the last one used is a view; where few before it are used, copying those few is faster.
+    ``piece_of_row``, ``(rows,)``, are pieces in a store of ``count``; ``padding`` rows follow the real ones.
     """
-    last = int(used.max()) + 1
-    distinct, where = torch.unique(used, return_inverse=True)
+    rows = in_tier.nonzero().squeeze(1)
+    pieces, piece_indices, piece_count = _multiplied_pieces(piece_of_row[rows], count)
+    group_sizes = torch.bincount(piece_indices, minlength=piece_count)
+    size = rounded_up(int(group_sizes.max()), STEP // 2)
+    # Number the rows of each group from 0 on.
+    by_piece = piece_indices.argsort(stable=True)
+    first_of_group = group_sizes.cumsum(0) - group_sizes
+    ranks = torch.empty_like(rows)
+    ranks[by_piece] = torch.arange(len(rows)) - first_of_group[piece_indices[by_piece]]
+    members = torch.zeros(piece_count, size, dtype=torch.int64)
+    members[piece_indices, ranks] = rows
+    index_of_row, member_of_row = torch.zeros(2, len(piece_of_row) + padding, dtype=torch.int64)
+    index_of_row[rows] = piece_indices
+    member_of_row[rows] = piece_indices * size + ranks
+    all_have = bool(in_tier.all()) and not padding
+    has_piece = (
+        None if all_have else torch.nn.functional.pad(in_tier, (0, padding))[:, None, None, None].float()
+    )
+    return Tier(store, length, pieces, members, index_of_row, member_of_row, has_piece)
+
+
+def _multiplied_pieces(needed: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
+    """An index of pieces in a store of ``count``, where each of ``needed`` stands in it, and its size.
+
+    A slice up to the last one needed is a view; where few before it are needed, copying those few is faster.
+    """
+    last = int(needed.max()) + 1
+    distinct, indices = torch.unique(needed, return_inverse=True)
     if 3 * len(distinct) < last:
         filler = distinct.new_zeros(rounded_up(len(distinct)) - len(distinct))
-        return torch.cat([distinct, filler]), where, rounded_up(len(distinct))
+        return torch.cat([distinct, filler]), indices, rounded_up(len(distinct))
     size = min(rounded_up(last), count)
-    return slice(0, size), used, size
+    return slice(0, size), needed, size
 
 
 def rounded_up(number: int, step: int = STEP) -> int:
@@ -174,12 +184,12 @@ def rounded_up(number: int, step: int = STEP) -> int:
     return -(-number // step) * step
 
 
-def _moved(thing: Any, device: torch.device) -> Any:
+def _moved(part: Any, device: torch.device) -> Any:
     """A plan, or a part of one, with its tensors on the device."""
-    if isinstance(thing, Tensor):
-        return thing.to(device)
-    if isinstance(thing, list | tuple):
-        return type(thing)(_moved(part, device) for part in thing)
-    if isinstance(thing, Plan | Tier):
-        return type(thing)(*(_moved(getattr(thing, field.name), device) for field in fields(thing)))
-    return thing
+    if isinstance(part, Tensor):
+        return part.to(device)
+    if isinstance(part, list):
+        return [_moved(item, device) for item in part]
+    if isinstance(part, Plan | Tier):
+        return type(part)(*(_moved(getattr(part, field.name), device) for field in fields(part)))
+    return part

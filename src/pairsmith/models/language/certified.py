@@ -48,37 +48,44 @@ def certified(
     if len(tokens) < sampling.top_k:
         return None
     p_main = _probabilities([main[token] for token in tokens])
-    outside = _outside(main)
-    least, most = torch.zeros_like(p_main), torch.zeros_like(p_main)
+    # Bounds of the largest probability that a counter-prompt gives to each token.
+    counter_low, counter_high = torch.zeros_like(p_main), torch.zeros_like(p_main)
     for listed in counters:
-        others = math.log(_outside(listed))
-        least = torch.maximum(least, _probabilities([listed.get(token, -math.inf) for token in tokens]))
-        most = torch.maximum(most, _probabilities([listed.get(token, others) for token in tokens]))
-    # Weights fall as a counter-prompt's probability rises.
-    high = self_debiased(p_main, least, decay, floor)
-    low = self_debiased(p_main, most, decay, floor)
-    low, order = low.sort(descending=True, stable=True)
-    high = high[order]
-    # Bounds of the sum that top-p takes its share of: of the k largest weights, listed or not.
-    beside = torch.full((sampling.top_k,), outside)
-    sums = (w.sort(descending=True).values[: sampling.top_k].sum() for w in (low, torch.cat([high, beside])))
-    before = low.cumsum(0) - low
-    share = (
-        sampling.top_p if sampling.top_p < 1 else math.inf
-    )  # at 1 rounding must not drop an unlikely token
-    fewest, largest = (int((before[: sampling.top_k] < share * total).sum()) for total in sums)
-    nucleus = low[:largest]
-    next_best = max(outside, float(high[largest:].amax()) if largest < len(high) else 0.0)
-    if fewest != largest or not torch.equal(nucleus, high[:largest]) or float(nucleus[-1]) <= next_best:
+        unlisted = math.log(_largest_unlisted(listed))
+        low, high = ([listed.get(token, p) for token in tokens] for p in (-math.inf, unlisted))
+        counter_low = torch.maximum(counter_low, _probabilities(low))
+        counter_high = torch.maximum(counter_high, _probabilities(high))
+    # Bounds of each token's weight by D3, which falls as that probability rises.
+    weight_high = self_debiased(p_main, counter_low, decay, floor)
+    weight_low = self_debiased(p_main, counter_high, decay, floor)
+    weight_low, order = weight_low.sort(descending=True, stable=True)
+    weight_high = weight_high[order]
+    # Bounds of the sum of the k largest weights, listed or not, of which top-p keeps a share.
+    weight_unlisted = _largest_unlisted(main)
+    with_unlisted = torch.cat([weight_high, torch.full((sampling.top_k,), weight_unlisted)])
+    sums = (w.sort(descending=True).values[: sampling.top_k].sum() for w in (weight_low, with_unlisted))
+    # Bounds of the number of tokens that top-p keeps; at 1 rounding must not drop an unlikely one.
+    share = sampling.top_p if sampling.top_p < 1 else math.inf
+    likelier = (weight_low.cumsum(0) - weight_low)[: sampling.top_k]
+    count_low, count_high = (int((likelier < share * total).sum()) for total in sums)
+    # Where the bounds meet, and no other token can weigh as much as those that are kept, these are proved.
+    kept = weight_low[:count_high]
+    largest_other = max(weight_unlisted, *weight_high[count_high:].tolist(), 0.0)
+    proved = (
+        count_low == count_high
+        and torch.equal(kept, weight_high[:count_high])
+        and float(kept[-1]) > largest_other
+    )
+    if not proved:
         return None
-    return Choices((nucleus / nucleus.sum())[None], torch.tensor(tokens)[order[:largest]][None])
+    return Choices((kept / kept.sum())[None], torch.tensor(tokens)[order[:count_high]][None])
 
 
 def _probabilities(logarithms: Sequence[float]) -> Tensor:
     return torch.tensor(logarithms, dtype=torch.float32).exp_()
 
 
-def _outside(listed: LogProbabilities) -> float:
+def _largest_unlisted(listed: LogProbabilities) -> float:
     """The largest probability that a token outside a list can have.
 
     That of the list's last token, or what the list leaves for all others together, which is above 0 because

@@ -53,15 +53,17 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
     many = max(2, -(-len(ordered) // round(1 / SHARE)))
     if len(ordered) < many:
         return dict.fromkeys(ordered, ())
+    # What all of ``many`` adjacent prompts begin with, and of these windows the best for each prompt.
     shared = [common(ordered[i], ordered[i + many - 1]) for i in range(len(ordered) - many + 1)]
-    padded = np.pad(np.array(shared), many - 1)
-    longest = np.lib.stride_tricks.sliding_window_view(padded, many).max(axis=1)
-    wanted = {p: p[: min(int(n), len(p) - 1)] for p, n in zip(ordered, longest, strict=True)}
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(np.array(shared), many - 1), many)
+    lengths = zip(ordered, windows.max(axis=1).tolist(), strict=True)
+    longest = {prompt: prompt[: min(length, len(prompt) - 1)] for prompt, length in lengths}
     starts: dict[Prompt, Prompt] = {}
-    for start in sorted(set(wanted.values()), key=len):
-        shorter = max((s for s in set(starts.values()) if start[: len(s)] == s), key=len, default=())
+    for start in sorted(set(longest.values()), key=len):
+        beginnings = (other for other in set(starts.values()) if start[: len(other)] == other)
+        shorter = max(beginnings, key=len, default=())
         starts[start] = start if len(start) - len(shorter) >= GAIN else shorter
-    return {prompt: starts[start] for prompt, start in wanted.items()}
+    return {prompt: starts[start] for prompt, start in longest.items()}
 
 
 def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[Prompt, list[Prompt]]:

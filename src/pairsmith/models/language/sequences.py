@@ -40,27 +40,27 @@ def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     """
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)
-    rest = torch.arange(len(probabilities), device=probabilities.device)
+    incomplete = torch.arange(len(probabilities), device=probabilities.device)  # rows
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    for few in _LIKELIEST:
-        if few < probabilities.shape[1] and len(rest):
-            kept, tokens, complete = _among_likeliest(probabilities[rest], few, top_p)
-            parts.append((rest[complete], kept[complete], tokens[complete]))
-            rest = rest[~complete]
-    if len(rest):
-        parts.append((rest, *truncate(probabilities[rest], 0, top_p)))
+    for count in _LIKELIEST:
+        if count < probabilities.shape[1] and len(incomplete):
+            kept, tokens, complete = _among_likeliest(probabilities[incomplete], count, top_p)
+            parts.append((incomplete[complete], kept[complete], tokens[complete]))
+            incomplete = incomplete[~complete]
+    if len(incomplete):
+        parts.append((incomplete, *truncate(probabilities[incomplete], 0, top_p)))
     width = max((int((kept > 0).sum(dim=1).max()) for _, kept, _ in parts if len(kept)), default=1)
-    every_kept = probabilities.new_zeros(len(probabilities), width)
-    every_token = torch.zeros(len(probabilities), width, dtype=torch.int64, device=probabilities.device)
+    kept_of_rows = probabilities.new_zeros(len(probabilities), width)
+    tokens_of_rows = torch.zeros(len(probabilities), width, dtype=torch.int64, device=probabilities.device)
     for rows, kept, tokens in parts:
         columns = min(width, kept.shape[1])
-        every_kept[rows, :columns], every_token[rows, :columns] = kept[:, :columns], tokens[:, :columns]
-    return every_kept, every_token
+        kept_of_rows[rows, :columns], tokens_of_rows[rows, :columns] = kept[:, :columns], tokens[:, :columns]
+    return kept_of_rows, tokens_of_rows
 
 
-def _among_likeliest(probabilities: Tensor, few: int, top_p: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The nucleus among the ``few`` likeliest tokens of each row, and ``(rows,)`` whether it is complete."""
-    likely, tokens = probabilities.topk(few + 1, dim=1)
+def _among_likeliest(probabilities: Tensor, count: int, top_p: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The nucleus among the ``count`` likeliest tokens of rows, and whether it is complete, ``(rows,)``."""
+    likely, tokens = probabilities.topk(count + 1, dim=1)
     before = likely.cumsum(dim=1) - likely
     inside = before < top_p
     # Other tokens may be as likely as the last one here.
@@ -101,16 +101,17 @@ def draw_sequences(
     """
     device, start = network.device, _first_token(network)
     ends = torch.tensor(network.generation_config.eos_token_id, device=device)
-    names = np.concatenate(list(streams))
-    rows, written = np.arange(len(names)), np.zeros((len(names), max_tokens), np.int64)
+    keys = np.concatenate(list(streams))
+    drawn = np.zeros((len(keys), max_tokens), np.int64)
+    sequences = np.arange(len(keys))  # the sequence that each row of the batch continues
     with torch.inference_mode():
         inputs = moved(features, device)
-        counts = torch.tensor([len(keys) for keys in streams], device=device)
+        counts = torch.tensor([len(of_input) for of_input in streams], device=device)
         states = network.get_encoder()(**inputs)
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
         mask = inputs["attention_mask"].repeat_interleave(counts, dim=0)
-        begun, cache = torch.full((len(names), 1), start, device=device), None
-        going = torch.ones_like(begun[:, 0], dtype=torch.bool)
+        begun, cache = torch.full((len(keys), 1), start, device=device), None
+        unfinished = torch.ones_like(begun[:, 0], dtype=torch.bool)
         rules = _rules(network.generation_config, device)
         for place in range(max_tokens):
             output = network(
@@ -123,27 +124,27 @@ def draw_sequences(
             cache = output.past_key_values
             _refuse_nan(output.logits[:, -1])
             scores = rules(begun, output.logits[:, -1].float())
-            last = _draw_next(scores, names[rows], place + 1, seed, top_p)
+            last = _draw_next(scores, keys[sequences], place + 1, seed, top_p)
             begun = torch.cat([begun, last[:, None]], dim=1)
-            written[rows, place] = last.cpu().numpy()
-            going &= ~torch.isin(last, ends)
-            unfinished = int(going.sum())
-            if not unfinished:
+            drawn[sequences, place] = last.cpu().numpy()
+            unfinished &= ~torch.isin(last, ends)
+            count = int(unfinished.sum())
+            if not count:
                 break
-            if unfinished <= _WORTHWHILE * len(going):  # drop finished sequences
-                kept = going.nonzero()[:, 0]
+            if count <= _WORTHWHILE * len(unfinished):  # drop finished sequences
+                kept = unfinished.nonzero()[:, 0]
                 cache.batch_select_indices(kept)
                 states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
-                rows, begun, going = rows[kept.cpu().numpy()], begun[kept], going[kept]
-    ended = iter([_upto(row, ends.tolist()) for row in written.tolist()])
-    return [[next(ended) for _ in keys] for keys in streams]
+                sequences, begun, unfinished = sequences[kept.cpu().numpy()], begun[kept], unfinished[kept]
+    ended = iter([_upto(row, ends.tolist()) for row in drawn.tolist()])
+    return [[next(ended) for _ in of_input] for of_input in streams]
 
 
-def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:
-    """Draw a token for each row, ``(rows,)`` int64, with its stream's number at this position."""
+def _draw_next(scores: Tensor, keys: NDArray[np.uint64], position: int, seed: int, top_p: float) -> Tensor:
+    """Draw a token for each row, ``(rows,)`` int64, with its stream's random number at this position."""
     kept, tokens = nucleus(scores.softmax(dim=1), top_p)
-    chances = uniforms(seed, names, np.full(len(names), place, np.int64))
-    return draw_tokens(kept, tokens, torch.from_numpy(chances).to(scores.device))
+    numbers = uniforms(seed, keys, np.full(len(keys), position, np.int64))
+    return draw_tokens(kept, tokens, torch.from_numpy(numbers).to(scores.device))
 
 
 def _rules(config: Any, device: torch.device) -> Any:

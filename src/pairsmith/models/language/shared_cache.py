@@ -138,15 +138,15 @@ class SharedCache(Cache):
         """
         plan = self._now
         for table, new in zip(self._tails.layers[layer_idx], (key_states, value_states), strict=True):
-            table[plan.row, :, plan.tails] = new[: len(plan.row), :, 0]
+            table[plan.real_rows, :, plan.new_places] = new[: len(plan.real_rows), :, 0]
         self._layer = layer_idx
         return (key_states, value_states) if self._shared else (self._in_full(0), self._in_full(1))
 
     def _in_full(self, which: int) -> Tensor:
         """Each row's keys (0) or values (1) in order, ``(rows, heads, keys, size)``."""
         plan = self._now
-        parts = [tier.take(self._layer_of(tier, which))[tier.piece] for tier in plan.tiers]
-        tails = self._tails.layers[self._layer][which][: len(plan.row), :, : plan.tail]
+        parts = [tier.take(self._layer_of(tier, which))[tier.piece_of_row] for tier in plan.tiers]
+        tails = self._tails.layers[self._layer][which][: len(plan.real_rows), :, : plan.tail]
         joined = torch.cat([*parts, tails], dim=2)
         order = self._order[:, None, :, None].expand(-1, joined.shape[1], -1, joined.shape[3])
         return joined.gather(2, order)
@@ -179,11 +179,11 @@ class SharedCache(Cache):
         weights = torch.softmax(products.add_(self._biases[window]), dim=3).to(query.dtype)
         widths = [*(part.shape[3] for part in scores), keys.shape[2]]
         *of_shared, of_tail = torch.split(weights, widths, dim=3)
-        seen: Tensor = of_tail @ values
+        result: Tensor = of_tail @ values
         for tier, part in zip(plan.tiers, of_shared, strict=True):
             of_rows = tier.spread(tier.gather(part) @ tier.take(self._layer_of(tier, 1)), shared)
-            seen += of_rows if tier.has is None else of_rows.mul_(tier.has)
-        return seen.reshape(len(query), 1, -1, seen.shape[-1])
+            result += of_rows if tier.has_piece is None else of_rows.mul_(tier.has_piece)
+        return result.reshape(len(query), 1, -1, result.shape[-1])
 
     @property
     def _now(self) -> Plan:

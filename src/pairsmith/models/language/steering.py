@@ -61,12 +61,12 @@ def token_choices(logits: Tensor, rows: Tensor, rule: Combine, sampling: Samplin
 
 def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tensor]:
     """The main prompts' and the combined distributions over the vocabulary, ``(groups, vocab)`` float32."""
-    used, place = torch.unique(rows, return_inverse=True)
-    first = int(used[0] < 0)
-    probabilities = torch.softmax(logits[used[first:]], dim=1, dtype=torch.float32)
-    place = place - first  # -1 stays -1
-    p_main = probabilities[place[:, 0]]
-    return p_main, _steered(rule, p_main, counter_maximum(probabilities, place[:, 1:]), rows)
+    distinct, indices = torch.unique(rows, return_inverse=True)
+    padded = int(distinct[0] < 0)
+    probabilities = torch.softmax(logits[distinct[padded:]], dim=1, dtype=torch.float32)
+    indices = indices - padded  # -1 stays -1
+    p_main = probabilities[indices[:, 0]]
+    return p_main, _steered(rule, p_main, counter_maximum(probabilities, indices[:, 1:]), rows)
 
 
 def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
@@ -85,18 +85,17 @@ def _over_candidates(
     normaliser = normalisers(logits)
     main = rows[:, 0]
     likeliest, tokens = logits[main].topk(count, dim=1)
-    least = likeliest[:, -1:]
+    last_candidate = likeliest[:, -1:]
     tokens, order = tokens.sort(dim=1)  # so that equally likely tokens stay in the order of their ids
-    p_main = _probabilities(torch.cat([likeliest.gather(1, order), least], dim=1), normaliser[main])
+    p_main = _probabilities(torch.cat([likeliest.gather(1, order), last_candidate], dim=1), normaliser[main])
     # The last column bounds any other token: at most as likely as the last candidate, and impossible
     # for the counter-prompts.
     p_counter = torch.zeros_like(p_main)
     for column in rows[:, 1:].T:
-        held = (column >= 0).nonzero().squeeze(1)
-        theirs = logits[column[held, None], tokens[held]]
-        p_counter[held, :-1] = torch.maximum(
-            p_counter[held, :-1], _probabilities(theirs, normaliser[column[held]])
-        )
+        groups = (column >= 0).nonzero().squeeze(1)
+        counter_rows = column[groups]
+        p_row = _probabilities(logits[counter_rows[:, None], tokens[groups]], normaliser[counter_rows])
+        p_counter[groups, :-1] = torch.maximum(p_counter[groups, :-1], p_row)
     weights = _steered(rule, p_main, p_counter, rows)
     inside, outside = weights[:, :-1], weights[:, -1]
     kept, choices = truncate(inside, sampling.top_k, sampling.top_p)

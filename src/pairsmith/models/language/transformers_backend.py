@@ -113,9 +113,8 @@ class TransformersModel:
     def _token_bytes(self) -> int:
         """The bytes that a token's keys and values take."""
         config = self._model.config.get_text_config()
-        queries = getattr(
-            config, "num_attention_heads", 1
-        )  # recurrent models have none, and are refused later
+        # Recurrent models have no heads, and are refused later.
+        queries = getattr(config, "num_attention_heads", 1)
         heads = getattr(config, "num_key_value_heads", None) or queries
         size = getattr(config, "head_dim", None) or config.hidden_size // queries
         return int(2 * config.num_hidden_layers * heads * size * self._model.dtype.itemsize)
