@@ -84,8 +84,8 @@ class EarlierQueries:
             raise DamagedError(f"--reuse {path}: its file {CONTENTS} is damaged") from None
         if record.get("fingerprint") != there.fingerprint:
             raise FolderError(
-                f"--reuse {path}: it was written by an older version, which did not note what its queries "
-                "were written from"
+                f"--reuse {path}: it has no {CONTENTS} that says what its queries were written from; give "
+                "another folder"
             )
         files = {file.path: file.sha256 for shard in there.shards for file in shard.files}
         check_files(folder.path, f"--reuse {path}", files, "queries")
