@@ -5,9 +5,9 @@ import inspect
 import pytest
 from tests.documented import unknown_in
 
-from pairsmith.cli.step import Step, imported
 from pairsmith.cli.steps import STEPS
 from pairsmith.steps.evaluate.evaluation import Evaluation
+from pairsmith.steps.step import Step, imported
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
