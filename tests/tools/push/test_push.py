@@ -22,10 +22,8 @@ from pairsmith.core.errors import FolderError, RemoteError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
-from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.folder import FORMAT
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.plans import plan_push
 from pairsmith.tools.push.names import Names
 from pairsmith.tools.push.route import push
 from pairsmith.tools.settings import PushSettings
@@ -334,9 +332,3 @@ def test_the_command(rows, tmp_path, hub):
     assert "Traceback" not in refused.stderr
     card = yaml.safe_load(hub.files["README.md"].decode().split("---\n")[1])
     assert card["pretty_name"] == "Rows"
-
-
-def test_its_cost_is_that_of_the_bytes(rows, tmp_path):
-    later = Estimate(1.0, 1, 50_000_000, {"train": 10})
-    assert plan_push(PushSettings(data="@a", repo="a/b"), {"@a": later}).seconds == 7.0
-    assert plan_push(PushSettings(data=str(rows), repo="a/b", dry_run=True), {}).disk > 1000
