@@ -12,6 +12,7 @@ from pairsmith.core.fields import ShardBounds
 from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder, Run, model_display_name
 from pairsmith.runs.status import status_of
+from pairsmith.steps.generate import plan as generate_plan
 from pairsmith.steps.generate.plan import plan_generate
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -129,6 +130,26 @@ def test_a_plan_counts_the_shards_of_the_run(world):
     assert plan_generate(settings(), {}).shards == 3
     assert plan_generate(settings(shard_size=200), {}).shards == 1
     assert not (tmp / "out").exists()
+
+
+def test_a_plan_times_shards_as_large_as_those_of_the_run(world, monkeypatch):
+    _, settings = world
+    begun, real = [], generate_plan.write
+
+    def write(*arguments):
+        written = real(*arguments)
+        begun.append(written.requests)
+        return written
+
+    monkeypatch.setattr(generate_plan, "write", write)
+    labels = 3
+    estimate = plan_generate(settings(), {})
+    assert begun == [labels, 8 * labels, 8 * labels, 6 * labels]  # the first warm up the libraries
+    assert estimate.sample.num_rows == sum(estimate.rows.values())
+    monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 0.0)
+    begun.clear()
+    plan_generate(settings(), {})
+    assert begun == [labels, labels]
 
 
 def test_ask_is_saved_in_parts_too_and_goes_on_with_old_folders(tmp_path):

@@ -1,12 +1,13 @@
 """Reading documents, with their summaries if any (formats: see ``sources``)."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
+from pairsmith.data.kept_columns import kept_values
 from pairsmith.data.readers import (
     NAME_TEXTS,
     at_least_one,
@@ -37,15 +38,17 @@ class Document:
     summary: str  # empty where there is none
     group: str  # e.g. the day it was published; empty where there is none
     where: str  # its location, e.g. ``news.jsonl:12``
+    kept: Mapping[str, str | None] = field(default_factory=dict)  # other columns of its row, as text
 
 
 def read_documents(
-    source: str | Place,
+    source: str | Place | Source,
     *,
     column: str | None = None,
     group_column: str | None = None,
     prefer: Sequence[str] = (),
     titles: bool = False,
+    keep: Mapping[str, str] | None = None,
     remedy: str = NAME_TEXTS,
 ) -> Iterator[Document]:
     """Read documents one at a time, stripped of white space; blank ones are skipped.
@@ -59,16 +62,23 @@ def read_documents(
         group_column: the column with the group. A date or time, also as ISO 8601 text, becomes its day.
         prefer: see ``column``.
         titles: put the text of a column ``title``, where there is one, on a line before the document.
+        keep: columns to keep, each with the name that it has in ``kept``; a row need not have them.
         remedy: as for ``pick_column``.
     """
     opened = open_source(source)
     columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
-    documents = _documents(opened, columns, group_column, titles=titles, remedy=remedy)
+    documents = _documents(opened, columns, group_column, titles=titles, keep=keep or {}, remedy=remedy)
     return at_least_one(documents, f"{opened.name} holds no documents")
 
 
 def _documents(
-    source: Source, columns: Sequence[str], group_column: str | None, *, titles: bool, remedy: str
+    source: Source,
+    columns: Sequence[str],
+    group_column: str | None,
+    *,
+    titles: bool,
+    keep: Mapping[str, str],
+    remedy: str,
 ) -> Iterator[Document]:
     wanted = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
@@ -83,7 +93,8 @@ def _documents(
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
             if titles and row.get("title") and name != "title":
                 document = with_title(_joined(row, "title", where), document)
-            yield Document(row_id(row, document, where), document, summary, group, where)
+            kept = kept_values(row, keep, where)
+            yield Document(row_id(row, document, where), document, summary, group, where, kept)
 
 
 def with_title(title: str, text: str) -> str:

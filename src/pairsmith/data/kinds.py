@@ -13,7 +13,7 @@ from pairsmith.data.filters import NO_ANSWER
 from pairsmith.data.labelled_texts import read_label
 from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
-from pairsmith.data.sources import open_source
+from pairsmith.data.sources import Source, open_source
 from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
 
 Row = Mapping[str, Any]
@@ -29,7 +29,7 @@ class RowKind:
     texts: tuple[str, ...]  # the columns that identify duplicate rows
     claim: str  # the column that says something about the texts: a label, a score, an answer; empty for none
     # Yields the rows of a source, including questions without an answer (see ``is_complete``).
-    read: Callable[[str], Iterator[Row]]
+    read: Callable[[str | Source], Iterator[Row]]
 
 
 def row_kind(source: str) -> RowKind:
@@ -51,6 +51,21 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
     return kind
 
 
+def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
+    """The rows of a source, with its other columns, as they are there, behind those of the kind."""
+    opened = official(place(source)) or open_source(source)
+    last: Row = {}
+
+    def rows() -> Iterator[tuple[str, Row]]:
+        nonlocal last
+        for where, row in one_a_row(opened.rows()):
+            last = row
+            yield where, row
+
+    for row in kind.read(Source(opened.name, rows)):  # which reads a row for each that it yields or skips
+        yield {**row, **{name: value for name, value in last.items() if name not in row}}
+
+
 def is_complete(row: Row, kind: RowKind) -> bool:
     """Whether a row can be trained on: a question has an answer in its context, a document a summary."""
     if kind is _SUMMARIES:
@@ -70,27 +85,27 @@ def scored_as(kind: RowKind, score: float | None) -> RowKind:
     if kind is not _PAIRS or score is None:
         return kind
 
-    def read(source: str) -> Iterator[Row]:
+    def read(source: str | Source) -> Iterator[Row]:
         for row in _PAIRS.read(source):
             yield {"id": row["id"], "sentence1": row["input"], "sentence2": row["output"], "score": score}
 
     return replace(_SCORED, read=read)
 
 
-def _questions(source: str) -> Iterator[Row]:
+def _questions(source: str | Source) -> Iterator[Row]:
     for question in read_questions(source, unanswered=True):
         yield to_question_table([question]).to_pylist()[0]
 
 
-def _documents(source: str) -> Iterator[Row]:
+def _documents(source: str | Source) -> Iterator[Row]:
     for document in read_documents(source, column="document"):
         yield {"id": document.id, "document": document.document, "summary": document.summary}
 
 
-def _plain(schema: pa.Schema) -> Callable[[str], Iterator[Row]]:
+def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
     """A reader of rows whose columns are texts and labels, with a score as a number."""
 
-    def read(source: str) -> Iterator[Row]:
+    def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
             values: dict[str, Any] = {"id": given_id(row, where) or str(number)}
             for column in schema.names[1:]:
@@ -105,7 +120,7 @@ def _plain(schema: pa.Schema) -> Callable[[str], Iterator[Row]]:
     return read
 
 
-def _negatives(source: str) -> Iterator[Row]:
+def _negatives(source: str | Source) -> Iterator[Row]:
     """Rows as ``negatives`` writes them; scores and ids may be missing."""
     for number, (where, row) in enumerate(open_source(source).rows(), start=1):
         query, positive = (filled_text(row, name, where) for name in ("query", "positive"))

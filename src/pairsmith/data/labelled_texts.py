@@ -1,6 +1,5 @@
 """Labelled single texts, from whatever columns and label names a file has (D14)."""
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint
+from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.readers import (
     TEXT_COLUMNS,
     column_text,
     find_column,
     given_id,
     pick_column,
-    refuse_half_characters,
 )
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
@@ -84,20 +83,12 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     name = ""
     for where, row in opened.rows():
         name = name or _column(row, text_column, _TEXTS, opened.name, "text")
-        others = {key: _as_text(value, key, where) for key, value in row.items() if key not in (name, "id")}
+        others = {
+            key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
+        }
         yield TextRow(given_id(row, where), column_text(row, name, where), others)
     if not name:
         raise InputError(f"{opened.name} holds no texts")
-
-
-def _as_text(value: Any, name: str, where: str) -> str | None:
-    text = (
-        value
-        if value is None or isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
-    refuse_half_characters(text or "", name, where)
-    return text
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

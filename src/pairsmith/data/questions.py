@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
 from pairsmith.data.documents import row_id
+from pairsmith.data.kept_columns import kept_values
 from pairsmith.data.readers import column_text, pick_columns
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, open_source
@@ -81,6 +82,7 @@ class GeneratedQuestion:
     starts: Distribution | None = None
     ends: Distribution | None = None
     confidence: float | None = None  # the teacher's probability of its span, in [0, 1]
+    kept: Mapping[str, str | None] = field(default_factory=dict)  # columns of the document's row, as text
 
     def distributions(self) -> tuple[Distribution, Distribution]:
         """A teacher's distributions of the answer's start and of its end.
@@ -108,6 +110,7 @@ class GeneratedQuestion:
             "question": self.question,
             "written": self.generated_answer,
             "answers": self._answers(self.answer),
+            **self.kept,
         }
         if self.starts is None or self.ends is None:
             return row
@@ -125,17 +128,19 @@ class GeneratedQuestion:
         return {"text": [self.context[slice(*span)]], "answer_start": [span[0]]}
 
 
-def read_generated_questions(source: str | Place) -> Iterator[GeneratedQuestion]:
+def read_generated_questions(
+    source: str | Place, keep: Mapping[str, str] | None = None
+) -> Iterator[GeneratedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
 
     ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
     (input in rows of ``mine``) and answers, and with a teacher's starts and ends. A question without an id
     gets one from its text and passage. An answer that is not at its stated offset is taken where it first
-    occurs.
+    occurs. ``keep`` is as for ``read_documents``; an official file has nothing to keep.
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
-    return generated_questions_in(open_source(source).rows())
+    return generated_questions_in(open_source(source).rows(), keep or {})
 
 
 def _of_people(question: Question) -> GeneratedQuestion:
@@ -144,8 +149,10 @@ def _of_people(question: Question) -> GeneratedQuestion:
     return GeneratedQuestion(question.id, question.context, question.question, first.text, span, span)
 
 
-def generated_questions_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]:
-    """The questions in rows that come with their locations."""
+def generated_questions_in(
+    rows: Iterable[tuple[str, Columns]], keep: Mapping[str, str]
+) -> Iterator[GeneratedQuestion]:
+    """The questions in rows that come with their locations; ``keep`` is as for ``read_documents``."""
     reads = asks = ""
     for where, row in one_a_row(rows):
         if not asks:
@@ -163,6 +170,7 @@ def generated_questions_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[Gene
             _generated_span(row, answer, context, where),
             _distribution(row, "starts", context, where),
             _distribution(row, "ends", context, where),
+            kept=kept_values(row, keep, where),
         )
 
 

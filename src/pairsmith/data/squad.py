@@ -57,14 +57,16 @@ class Question:
         return self.wordings or tuple(answer.text for answer in self.answers)
 
 
-def read_questions(source: str | Place, *, unanswered: bool = False) -> Iterator[Question]:
+def read_questions(source: str | Place | Source, *, unanswered: bool = False) -> Iterator[Question]:
     """Read questions that have answers, in order, one at a time; an official SQuAD file is held in memory.
 
     ``source`` is a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``;
     ``unanswered`` also yields questions without answers. A question without an id gets one from its text and
     passage. An answer that is not at its stated offset is taken where it first occurs.
     """
-    return _questions(official(place(source)) or open_source(source), unanswered)
+    if not isinstance(source, Source):
+        source = official(place(source)) or open_source(source)
+    return _questions(source, unanswered)
 
 
 def official(path: Place) -> Source | None:

@@ -382,7 +382,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
     x, y = side("x", 500), side("y", 30_000)
     monkeypatch.setattr(search_parts, "SAVED_QUERIES", 200)
     given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
-    texts = CorpusTexts(x, tmp_path / "x.texts"), CorpusTexts(y, tmp_path / "y.texts")
+    texts = CorpusTexts(x.texts(), tmp_path / "x.texts"), CorpusTexts(y.texts(), tmp_path / "y.texts")
 
     def of(settings, name):
         near, groups = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))

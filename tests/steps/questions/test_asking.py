@@ -338,7 +338,8 @@ def told(script, context=4096, **rest):
 def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
     asker, prompts = told(script)
     passage = Passage("p", "Ann was here.")
-    rejects = asker.generate([passage])
+    asker.generate([passage])
+    rejects = passage.rejects
     answer, question, fault = expected
     if fault is None:
         assert rejects == []
@@ -451,14 +452,17 @@ def test_a_quotation_mark_within_a_token_ends_an_answer_that_keeps_what_stands_b
     monkeypatch.setattr(f"{__name__}.Chat", Merging)
     asker, texts = told([('Answer: "', "U.S\x02"), (f"U.S.{QUESTION_CUE}", 'Where?"')])
     passage = Passage("p", "In the U.S. it is.")
-    assert asker.generate([passage]) == []
+    asker.generate([passage])
+    assert passage.rejects == []
     (question,) = passage.questions.values()
     assert (question.columns()["written"], question.question) == ("U.S.", "Where?")
     assert texts[1].endswith(f"{ANSWER_CUE}U.S.{QUESTION_CUE}")
     # An answer of 30 tokens leaves room for one token more before the question, not for two.
     for ending, faults in (('"', []), ("\x02", []), ("\x03", ["too long"])):
         asker, _ = told([('Answer: "', "U" * 29 + ending), (QUESTION_CUE, 'Where?"')])
-        assert [reject.filter for reject in asker.generate([Passage("p", "In it.")])] == faults
+        passage = Passage("p", "In it.")
+        asker.generate([passage])
+        assert [reject.filter for reject in passage.rejects] == faults
 
 
 def test_a_passage_that_does_not_fit_after_all_is_a_reject(monkeypatch):
@@ -468,9 +472,10 @@ def test_a_passage_that_does_not_fit_after_all_is_a_reject(monkeypatch):
         [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')], context=190, instruction="Ask\n\n{passage}\n\n:"
     )
     fits, long = Passage("f", "a" * (asker.limit - 3)), Passage("l", "a" * asker.limit)
-    (reject,) = asker.generate([long, fits])
+    asker.generate([long, fits])
+    (reject,) = long.rejects
     assert (reject.filter, reject.id) == ("too long", "l-0")
-    assert len(fits.questions) == 1
+    assert (len(fits.questions), fits.rejects) == (1, [])
     assert not any(long.text in text for text in texts)
 
 
@@ -507,27 +512,28 @@ def test_a_causal_model_searches_for_answers_and_then_for_their_questions():
     settings = AskSettings(inputs=["x"], model="told", questions=2, decoding="beams", beams=4)
     passages = [Passage("p", "Ann and Bob met."), Passage("q", "Bob saw Ann.")]
     heard = []
-    rejects = CausalGenerator(model, settings.options).generate(passages, heard.append)
+    CausalGenerator(model, settings.options).generate(passages, heard.append)
     for passage in passages:
         rows = [question.columns() for question in passage.questions.values()]
         found = [(row["written"], row["question"]) for row in rows]
         assert found == [("Ann", "Who is she?"), ("Bob", "Who is he?")]
-    assert [(reject.filter, json.loads(reject.row)["written"]) for reject in rejects] == [
-        ("not chosen", "ann")
-    ] * 2
+        (reject,) = passage.rejects
+        assert (reject.filter, json.loads(reject.row)["written"]) == ("not chosen", "ann")
     assert sum(heard) == 2 * settings.tries
 
 
 def test_what_is_wrong_with_what_a_causal_model_finds_is_told():
-    asker, _ = told([('Answer: "', "Ann " * 10)], decoding="beams")
-    (reject,) = asker.generate([Passage("p", "Ann was here.")])
-    assert (reject.filter, "Ann Ann" in reject.row) == ("no end", True)
-    asker, _ = told([('Answer: "', 'Ann"'), (QUESTION_CUE, "Who " * 20)], decoding="beams")
-    (reject,) = asker.generate([Passage("p", "Ann was here.")])
-    assert (reject.filter, "Who Who" in reject.row) == ("no end", True)
-    asker, _ = told([('Answer: "', 'Ann"')], context=300, decoding="beams")
-    (reject,) = asker.generate([Passage("p", "Ann. " * 60)])
-    assert (reject.filter, "passage" in reject.reason) == ("too long", True)
+    def reject(script, text="Ann was here.", **more):
+        passage = Passage("p", text)
+        told(script, decoding="beams", **more)[0].generate([passage])
+        return passage.rejects[0]
+
+    endless = reject([('Answer: "', "Ann " * 10)])
+    assert (endless.filter, "Ann Ann" in endless.row) == ("no end", True)
+    endless = reject([('Answer: "', 'Ann"'), (QUESTION_CUE, "Who " * 20)])
+    assert (endless.filter, "Who Who" in endless.row) == ("no end", True)
+    long = reject([('Answer: "', 'Ann"')], "Ann. " * 60, context=300)
+    assert (long.filter, "passage" in long.reason) == ("too long", True)
 
 
 def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, tmp_path):

@@ -156,7 +156,8 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
     text = "The bank of the river was steep. She sold it to the Bank of Norway in 1894."
     passage = Passage("p", text)
     asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=9).options)
-    assert asker.generate([passage]) == []
+    asker.generate([passage])
+    assert passage.rejects == []
     rows = [question.columns() for question in passage.questions.values()]
     for row in rows:
         (answer,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
@@ -167,17 +168,15 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
 def test_a_long_sentence_makes_no_question():
     text = f"Anna Berg said that {'he knew it and ' * 30}left."
     passage = Passage("p", text)
-    rejects = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=2, tries=1).options).generate(
-        [passage]
-    )
-    assert {reject.filter for reject in rejects} == {"too long"}
+    ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=2, tries=1).options).generate([passage])
+    assert {reject.filter for reject in passage.rejects} == {"too long"}
     assert not passage.questions
 
 
 def test_a_passage_without_a_name_is_a_reject():
-    (reject,) = ClozeGenerator(AskSettings(inputs=["x"], model="cloze").options).generate(
-        [Passage("p", "all was long ago.")]
-    )
+    passage = Passage("p", "all was long ago.")
+    ClozeGenerator(AskSettings(inputs=["x"], model="cloze").options).generate([passage])
+    (reject,) = passage.rejects
     assert (reject.filter, reject.id) == ("no answer", "p")
 
 

@@ -66,8 +66,12 @@ def test_a_folder_becomes_chunks_with_titles_and_places(library, tmp_path):
     assert any("2 .xlsx" in line for line in heard.lines)
 
 
-def test_what_cannot_be_read_is_a_reject_with_the_reason(library, tmp_path):
-    folder = run(library, tmp_path / "out", words=4)
+def test_what_cannot_be_read_is_named_and_a_reject_with_the_reason(library, tmp_path):
+    heard = Heard()
+    folder = run(library, tmp_path / "out", heard, words=4)
+    (said,) = [line for line in heard.lines if line.startswith("not read")]
+    assert "b/latin.txt" in said
+    assert "sheet.xlsx" not in said
     rejected = {(row["filter"], json.loads(row["row"])["document"]): row for row in rejects(folder)}
     assert set(rejected) == {
         ("duplicate", "b/guide.md"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from datetime import date
 from xml.etree import ElementTree
 
 import datasets
@@ -230,11 +231,37 @@ def test_an_official_file_is_exported_too(tmp_path, capsys):
     assert "left out" not in capsys.readouterr().err
 
 
-def test_columns_that_rows_of_a_kind_do_not_all_have_are_named(tmp_path, capsys):
-    rows = [{"input": "a", "output": "b", "margin": 1.5, "score": 0.5}]
-    source = lines(tmp_path / "p.jsonl", rows)
-    export(ExportSettings(data=source, form="jsonl"), Run(tmp_path / "out", Progress()))
-    assert "pairs of inputs and outputs; left out: margin, score" in capsys.readouterr().err
+def test_lines_of_json_have_all_columns_behind_those_of_the_kind(tmp_path):
+    rows = [
+        {"url": "a/1", "input": "a", "output": "b", "margin": 1.5, "tags": ["x"], "id": 7},
+        {"input": "c", "output": "d", "url": None},
+    ]
+    written = exported(tmp_path, lines(tmp_path / "p.jsonl", rows), "jsonl")["train.jsonl"]
+    assert rows_of(written) == [rows[0] | {"id": "7"}, {"id": "2", **rows[1]}]
+    assert list(rows_of(written)[0])[:3] == ["id", "input", "output"]
+
+
+def test_lines_of_json_keep_a_rows_own_columns_where_others_are_skipped_or_come_from_one(tmp_path):
+    documents = [{"document": text, "summary": "s", "day": day} for day, text in enumerate(["a", " ", "b"])]
+    files = exported(tmp_path, lines(tmp_path / "d.jsonl", documents), "jsonl")
+    assert [(row["document"], row["day"]) for row in rows_of(files["train.jsonl"])] == [("a", 0), ("b", 2)]
+    spans = {"detected_answers": [{"text": "Ann", "char_spans": [[0, 2]]}], "answers": ["Ann"]}
+    mrqa = {"context": "Ann came.", "qas": [{"qid": "1", "question": "Who?", **spans}]}
+    files = exported(tmp_path, lines(tmp_path / "m.jsonl", [{"header": {}}, mrqa]), "jsonl", "mrqa")
+    (row,) = rows_of(files["train.jsonl"])
+    assert (row["id"], row["question"], row["answers"]["text"]) == ("1", "Who?", ["Ann"])
+
+
+def test_lines_of_json_hold_dates_and_refuse_half_characters(tmp_path):
+    data = tmp_path / "in" / "data"
+    data.mkdir(parents=True)
+    pq.write_table(pa.table({"text": ["a"], "label": ["b"], "day": [date(2021, 1, 2)]}), data / "x.parquet")
+    (row,) = rows_of(exported(tmp_path, tmp_path / "in", "jsonl")["train.jsonl"])
+    assert row["day"] == "2021-01-02"
+    half = lines(tmp_path / "h.jsonl", [{"text": "a", "label": "b", "by": ["\ud800"]}])
+    with pytest.raises(InputError, match="train, row 1: column 'by' holds half a character"):
+        exported(tmp_path, half, "jsonl", "half")
+    assert not (tmp_path / "half").exists()
 
 
 @pytest.mark.parametrize("content", ["[]", '{"files": null}', '{"files": 3}', "x"])

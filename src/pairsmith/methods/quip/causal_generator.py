@@ -10,7 +10,6 @@ from itertools import islice
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import TOO_LONG
-from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import (
     ANSWER_CUE,
     CLOSING_QUOTE,
@@ -68,22 +67,20 @@ class CausalGenerator:
         """The number of tokens in a text, without special ones."""
         return len(self.model.encode(text)) - self._special
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
-        """Add generated questions to each passage; returns the outputs that were not kept."""
-        rejects: list[Reject] = []
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
+        """Add generated questions to each passage, and the outputs that are not kept to its rejects."""
         most = self._options.batch_size or BATCH_SIZES["causal"]
         # Batches of about one size: the last rows of each are drawn nearly alone.
         size = -(-len(passages) // max(1, -(-len(passages) // most)))
         for batch in in_batches(passages, max(1, size)):
             if self._options.decoding == "beams":
-                rejects += keep_all(batch, self._search(batch))
+                keep_all(batch, self._search(batch))
                 advance(self._options.tries * len(batch))
                 continue
             for _ in range(self._options.tries):
                 unfinished = [passage for passage in batch if passage.missing(self._options.questions)]
-                rejects += keep_all(unfinished, self._draw(unfinished))
+                keep_all(unfinished, self._draw(unfinished))
                 advance(len(batch))
-        return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Sample as many answers as each passage lacks questions, and a question behind each answer."""

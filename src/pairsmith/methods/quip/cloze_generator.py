@@ -50,20 +50,17 @@ class ClozeGenerator:
         """The number of words and punctuation marks in a text."""
         return sum(1 for _ in _TOKEN.finditer(text))
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
-        """Add questions to each passage; returns rejected ones, and passages without names and numbers."""
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
+        """Add questions to each passage; one without names and numbers is a reject itself."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
-        detail = "it holds no name or number"
-        rejects = [
-            Reject.of(passage.id, NO_ANSWER, detail, {"context": passage.text})
-            for passage in passages
-            if not answers[passage.id]
-        ]
+        for passage in passages:
+            if not answers[passage.id]:
+                detail, row = "it holds no name or number", {"context": passage.text}
+                passage.rejects.append(Reject.of(passage.id, NO_ANSWER, detail, row))
         for _ in range(self._options.tries):
             left = [passage for passage in passages if passage.missing(self._options.questions)]
-            rejects += keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
+            keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
             advance(len(passages))
-        return rejects
 
     def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[WrittenQuestion]:
         """Write as many questions as a passage lacks, cycling through its answers in random order."""

@@ -1,6 +1,6 @@
 """Passages (Q1), and the selection of the questions that are generated for them (Q2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,14 +19,22 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is made from the document's text and the offset of the passage in it. ``questions`` holds the
-    kept questions by their case-folded text; ``outputs`` is the number of outputs so far, kept or not.
+    The ``id`` is made from the document's text and the offset of the passage in it; ``kept`` is the
+    document's. ``questions`` holds the kept questions by their case-folded text, ``rejects`` what was not
+    kept; ``outputs`` is the number of outputs so far, kept or not.
     """
 
     id: str
     text: str
+    kept: Mapping[str, str | None] = field(default_factory=dict)
     questions: dict[str, GeneratedQuestion] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
     outputs: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was generated for it yet, neither questions nor rejects."""
+        return not (self.questions or self.rejects)
 
     def missing(self, questions: int) -> range:
         """The numbers of the outputs to be drawn so that the passage may have so many questions."""
@@ -46,8 +54,8 @@ class QuestionGenerator(Protocol):
     def length(self, text: str) -> int:
         """The number of tokens in a text."""
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = ...) -> list[Reject]:
-        """Add generated questions to each passage; returns the outputs that were not kept.
+    def generate(self, passages: Sequence[Passage], advance: Advance = ...) -> None:
+        """Add generated questions to each passage, and the outputs that are not kept to its rejects.
 
         ``advance`` is called with the number of finished tries; each passage has ``options.tries``.
         """
@@ -64,37 +72,37 @@ def cut_passages(
         for window in windows(document.document, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.document}")
             if not is_within(window.text, generator.limit, generator.length):
-                row = {"context": window.text, "where": document.where}
+                row = {**document.kept, "context": window.text, "where": document.where}
                 detail = f"a word of more than {generator.limit} tokens"
                 rejects.append(Reject.of(name, TOO_LONG, detail, row))
             else:
-                of_document.append(Passage(name, window.text))
+                of_document.append(Passage(name, window.text, document.kept))
         passages.append(of_document)
     return passages, rejects
 
 
-def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> list[Reject]:
-    """Add generated questions to each passage; returns rejects for those that were not kept."""
-    rejects = [
-        keep(passage, question)
-        for passage, questions in zip(passages, written, strict=True)
-        for question in questions
-    ]
-    return [reject for reject in rejects if reject]
+def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> None:
+    """Add generated questions to each passage, or to its rejects."""
+    for passage, questions in zip(passages, written, strict=True):
+        for question in questions:
+            keep(passage, question)
 
 
-def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
-    """Add a generated question to its passage, or return a reject that says why not."""
+def keep(passage: Passage, written: WrittenQuestion) -> None:
+    """Add a generated question to its passage, or to the rejects with the reason why not."""
     name = f"{passage.id}-{passage.outputs}"
     passage.outputs += 1
     if written.start is None:
         place = find_answer(written.answer, passage.text)
     else:
         place = written.start, written.start + len(written.answer)
-    question = GeneratedQuestion(name, passage.text, written.question, written.answer, place, place)
-    if written.fault:
-        return Reject.of(name, *written.fault, question.columns())
-    if written.question.casefold() in passage.questions:
-        return Reject.of(name, DUPLICATE, "the passage already has this question", question.columns())
-    passage.questions[written.question.casefold()] = question
-    return None
+    question = GeneratedQuestion(
+        name, passage.text, written.question, written.answer, place, place, kept=passage.kept
+    )
+    fault = written.fault
+    if not fault and written.question.casefold() in passage.questions:
+        fault = DUPLICATE, "the passage already has this question"
+    if fault:
+        passage.rejects.append(Reject.of(name, *fault, question.columns()))
+    else:
+        passage.questions[written.question.casefold()] = question

@@ -14,7 +14,6 @@ from torch import Tensor
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import EMPTY
-from pairsmith.data.schemas import Reject
 from pairsmith.data.text.windows import passage_limit, token_count
 from pairsmith.methods.quip.diverse_answers import NOT_CHOSEN, diverse
 from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
@@ -64,18 +63,17 @@ class SequenceGenerator:
         """The number of tokens in a text, without special ones."""
         return token_count(text, self.model.tokenizer)
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
-        """Add generated questions to each passage; returns the outputs that were not kept."""
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
+        """Add generated questions to each passage, and the outputs that are not kept to its rejects."""
         tries = self._options.tries
         if self._options.decoding == "beams":
             questions = self._each_batch(passages, self._search, lambda count: advance(tries * count))
-            return keep_all(passages, questions)
-        rejects: list[Reject] = []
+            keep_all(passages, questions)
+            return
         for _ in range(tries):
             unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
             advance(len(passages) - len(unfinished))
-            rejects += keep_all(unfinished, self._each_batch(unfinished, self._draw, advance))
-        return rejects
+            keep_all(unfinished, self._each_batch(unfinished, self._draw, advance))
 
     def _each_batch(
         self,

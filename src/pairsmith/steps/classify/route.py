@@ -1,7 +1,7 @@
 """The step ``classify``: texts -> scores of a classifier (D14) -> the likeliest label of each."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,8 +11,9 @@ import pyarrow as pa
 from pairsmith.core.errors import one_line
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.filters import EMPTY, UNCERTAIN
+from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
-from pairsmith.data.schemas import CLASSIFIED_TEXT, REJECT, Reject, text_schema, to_table
+from pairsmith.data.schemas import CLASSIFIED_TEXT, REJECT, Reject, to_table
 from pairsmith.models.classifier import TextClassifier, check_choice, choose_classifier
 from pairsmith.runs import (
     Card,
@@ -46,8 +47,8 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         count += 1
         has_ids = has_ids and bool(row.id)
         others |= dict.fromkeys(row.others)
-    names = kept_names(others)
-    schema = pa.schema([*CLASSIFIED_TEXT, *text_schema(*names.values())])
+    names = kept_names(others, CLASSIFIED_TEXT.names)
+    schema = kept_schema(CLASSIFIED_TEXT, names)
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
@@ -81,20 +82,6 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     return folder
 
 
-def kept_names(columns: Iterable[str]) -> dict[str, str]:
-    """The name under which each column of the source is kept: its own, unless a column of ours has that."""
-    columns = list(columns)
-    all_names = {*CLASSIFIED_TEXT.names, *columns}
-    names = {}
-    for column in columns:
-        name = column
-        while column in CLASSIFIED_TEXT.names and name in all_names:
-            name = f"original_{name}"
-        all_names.add(name)
-        names[column] = name
-    return names
-
-
 def _numbered(read: Callable[[], Iterator[TextRow]]) -> Iterator[TextRow]:
     return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
 
@@ -109,7 +96,7 @@ def _load_worker(
     """Load the classifier; what is returned labels a shard of texts."""
     check_revision(settings.model, revision, worker)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
-    schema = pa.schema([*CLASSIFIED_TEXT, *text_schema(*names.values())])
+    schema = kept_schema(CLASSIFIED_TEXT, names)
 
     def work(shard: RecordShard[TextRow], advance: Advance) -> RowsAndRejects:
         blank = [row for row in shard.records if not row.text]

@@ -131,7 +131,7 @@ class Corpus:
     """A corpus to encode: its sources, and the columns that hold the texts and their groups.
 
     ``hashes`` are those of the sources, by a name for each; the columns in ``prefer`` are tried first where
-    ``column`` is None.
+    ``column`` is None. ``keep`` is as for ``read_documents``.
     """
 
     name: Literal["inputs", "outputs"]
@@ -141,6 +141,7 @@ class Corpus:
     hashes: Mapping[str, str]
     prefer: Sequence[str] = ()
     title: str = ""  # what the progress calls it, if not by its name
+    keep: Mapping[str, str] = field(default_factory=dict)
 
     def records(self) -> Iterator[Document]:
         """All documents of the corpus, one at a time."""
@@ -151,6 +152,7 @@ class Corpus:
                 column=self.column,
                 group_column=self.group_column,
                 prefer=self.prefer,
+                keep=self.keep,
                 remedy=remedy,
             )
             for source in self.sources

@@ -1,7 +1,7 @@
 """The distinct texts of an encoded corpus, whose texts and vectors are memory-mapped from files."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.filters import DUPLICATE
-from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
+from pairsmith.data.schemas import REJECT, Reject, rows_at, text_schema, to_table
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.sorting import ROWS_AT_ONCE, changes, first_of_each, stable_order
@@ -168,13 +168,13 @@ def _slices(total: int) -> Iterator[slice]:
 class CorpusTexts:
     """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
 
-    def __init__(self, encoded: Encoded, file: Path) -> None:
-        self._table = mapped_table(encoded.texts(), ENCODED_TEXTS, file)
+    def __init__(self, texts: Iterable[pa.Table], file: Path, kept: Sequence[str] = ()) -> None:
+        """Write ``texts``, as ``Encoded.texts`` gives them, to the file; with the columns ``kept``, texts."""
+        self._table = mapped_table(texts, pa.schema([*ENCODED_TEXTS, *text_schema(*kept)]), file)
 
-    def rows(
-        self, numbers: Sequence[int], columns: Sequence[str] = ENCODED_TEXTS.names
-    ) -> list[dict[str, Any]]:
-        """The rows of these texts, with columns of ``ENCODED_TEXTS``, in the order of the numbers."""
-        table = rows_at(self._table.select(list(columns)), np.asarray(numbers, np.int64))
+    def rows(self, numbers: Sequence[int], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """The rows of these texts, with all columns or some, in the order of the numbers."""
+        table = self._table if columns is None else self._table.select(list(columns))
+        table = rows_at(table, np.asarray(numbers, np.int64))
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows

@@ -11,7 +11,7 @@ import torch
 
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
-from pairsmith.methods.dino.method import write
+from pairsmith.methods.dino.method import GeneratedRows, write
 from pairsmith.methods.dino.request_queue import Hooks
 from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.models.language.remote import RemoteModel, Used
@@ -31,9 +31,10 @@ CALIBRATION_SECONDS = 15.0
 
 
 def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
-    """Have the model write for ``CALIBRATION_SECONDS``, or about a shard's texts, and extrapolate.
+    """Have the model write for ``CALIBRATION_SECONDS``, or some 200 inputs' texts, and extrapolate.
 
-    It is stopped by the clock, not by a number of rows, and a server's tokens are counted.
+    It is stopped by the clock, not by a number of rows, and a server's tokens are counted. The texts are
+    written in shards of the run's size: at the end of each the model computes fewer and fewer at once.
     """
     started = time.monotonic()
     settings = least_work(settings)
@@ -50,9 +51,11 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
     labels = len(task.written_names)
     request_count = items * labels
-    shard = Shard(0, texts, (), (), "")
+    size = settings.shard_size or settings.shard_bounds.pick(items)
+    starts = range(0, len(texts), size)
+    shards = [Shard(i, texts[first : first + size], (), (), "") for i, first in enumerate(starts)]
     # The first few warm up the libraries, and are not timed.
-    few = itertools.islice(shard.requests(task, decoding), labels)
+    few = itertools.islice(shards[0].requests(task, decoding), labels)
     write(task, model, few, decoding, settings.seed, settings.rows)
     used = model.used if isinstance(model, RemoteModel) else Used()
     used.read = used.written = 0  # what warmed it up does not count
@@ -63,24 +66,28 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         # At least one of each label.
         enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
-    requests = shard.requests(task, decoding)
-    written = write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
-    seconds = (ends[-1] - begun) / written.requests
-    sample = to_table(written.rows, SCHEMAS[task.schema_kind])
-    rejects = to_table(written.rejects, REJECT)
-    share = request_count / written.requests
+    timed: list[GeneratedRows] = []
+    for shard in shards:
+        if not timed or time.monotonic() < begun + CALIBRATION_SECONDS:
+            requests = shard.requests(task, decoding)
+            timed.append(write(task, model, requests, decoding, settings.seed, settings.rows, hooks))
+    written = sum(of_shard.requests for of_shard in timed)
+    seconds = (ends[-1] - begun) / written
+    sample = to_table([row for of_shard in timed for row in of_shard.rows], SCHEMAS[task.schema_kind])
+    rejects = to_table([reject for of_shard in timed for reject in of_shard.rejects], REJECT)
+    share = request_count / written
     text = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
     per_text = sum(len(model.encode(string)) + 1 for string in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
-    size = len(encode_table(sample)) + len(encode_table(rejects))
-    shards = -(-items // (settings.shard_size or settings.shard_bounds.pick(items)))
-    workers = min(settings.workers, shards)
+    disk = len(encode_table(sample)) + len(encode_table(rejects))
+    shard_count = -(-items // size)
+    workers = min(settings.workers, shard_count)
     alone = sharded(
         loading=loading,
         shared=request_count * seconds,
-        size=round(size * share),
+        size=round(disk * share),
         rows=round(sample.num_rows * share),
-        shards=shards,
+        shards=shard_count,
         tokens=round(tokens),
         sample=sample,
     )

@@ -8,7 +8,6 @@ from itertools import chain, islice
 import numpy as np
 import pyarrow as pa
 
-from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
 from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.models.text_generator import load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
@@ -19,7 +18,7 @@ from pairsmith.steps.corpora.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.filter import most_kept
 from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, writer
-from pairsmith.steps.mine.route import corpora
+from pairsmith.steps.mine.route import corpora, schema_of
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import (
     NEIGHBOUR_BYTES,
@@ -47,7 +46,8 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
     style = load_style_classifier(settings.encoder) if settings.style and trained else None
     sampled = []
     seconds = 0.0
-    for corpus in corpora(settings):
+    both = corpora(settings)
+    for corpus in both:
         sample = _sample(corpus, settings, before)
         _, per_text, vectors = timed(lambda: encode, sample.texts)
         seconds += per_text * sample.count
@@ -67,7 +67,7 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
         size=size + _neighbours(counts, settings) * NEIGHBOUR_BYTES,
         rows=_most_pairs(settings, counts),
         shards=sum(-(-sample.records.total() // settings.shard_size) for sample in sampled),
-        sample=_pairs(sampled, settings),
+        sample=_pairs(sampled, schema_of(settings, both)),
     )
     similarities = int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16))
     candidates = (8 + _CANDIDATE_BYTES * settings.k) * sum(counts)
@@ -133,7 +133,7 @@ def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
     return most["x"] * inputs + most["y"] * outputs * -(-inputs // settings.search_rows)
 
 
-def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
+def _pairs(sampled: Sequence[_Sample], schema: pa.Schema) -> pa.Table:
     """Rows about as long as those that will be mined."""
     rows = [
         {
@@ -147,7 +147,7 @@ def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
         }
         for number, (one, other) in enumerate(zip(*(sample.units for sample in sampled), strict=False))
     ]
-    return pa.Table.from_pylist(rows, schema=MINED_ANSWER if settings.kind == "reading" else MINED_PAIR)
+    return pa.Table.from_pylist(rows, schema)
 
 
 def plan_filter(settings: FilterSettings, before: Before) -> Estimate:

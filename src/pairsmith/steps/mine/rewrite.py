@@ -37,6 +37,8 @@ from pairsmith.steps.shared import load_options, refuse_sources
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _ORIGINAL = ("margin", "score", "input_id", "output_id")
 """Columns that score or identify the original pair, and do not apply to the rewritten one."""
+_WRITTEN = {"reading": "input", "summaries": "output"}
+"""The side that the model writes."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
@@ -49,7 +51,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     training_rows = open_training_rows(settings.pairs, "rewritten", run.progress.say)
     source, pairs = training_rows.folder, training_rows.table().slice(0, settings.best)
     check_pair_columns(pairs, settings)
-    pairs = pairs.drop_columns([name for name in _ORIGINAL if name in pairs.column_names])
+    pairs = pairs.drop_columns([name for name in pairs.column_names if _is_original(name, settings.kind)])
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
@@ -77,6 +79,11 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         unit="texts",
     )
     return completed(writer, run, commit, _card(settings, source))
+
+
+def _is_original(name: str, kind: str) -> bool:
+    """Whether a column is of ``_ORIGINAL``, or one that ``mine`` kept of the side that is written anew."""
+    return name in _ORIGINAL or name.removeprefix("original_").startswith(f"{_WRITTEN[kind]}_")
 
 
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
@@ -133,7 +140,7 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAn
 
     A text is None where an earlier pair has the same model input.
     """
-    side = "input" if kind == "reading" else "output"
+    side = _WRITTEN[kind]
     rows, rejects = [], []
     for row, text in zip(pairs.to_pylist(), texts, strict=True):
         if text is None:

@@ -6,6 +6,7 @@ corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbo
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
+from pairsmith.data.kept_columns import kept_schema
 from pairsmith.data.schemas import (
     MINED_ANSWER,
     MINED_PAIR,
     REJECT,
-    MinedPair,
     Reject,
     as_columns,
     to_table,
@@ -40,8 +41,9 @@ from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.corpus import STYLE, Corpus, cutter, encode_corpus, finder_of, is_styled
-from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, CorpusTexts, Encoded
 from pairsmith.steps.mine.candidates import scored_candidates
+from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_columns
 from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
@@ -63,11 +65,12 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)
     both = corpora(settings)
+    schema = schema_of(settings, both)
     revision = model_revision(settings.encoder)
     writer = FolderWriter.start(
         run,
         step="mine",
-        schema=_schema_of(settings),
+        schema=schema,
         settings=settings.deciding(),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
         models={"encoder": revision, **finder_of(settings.units())},
@@ -89,7 +92,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         return writer.folder()  # the search needs the vectors of all ranks
     with ScratchFiles(run.out) as scratch:
         x, y = (Encoded.of(folder, scratch(name)) for folder, name in zip(folders, ("x", "y"), strict=True))
-        texts = CorpusTexts(x, scratch("xs")), CorpusTexts(y, scratch("ys"))
+        texts = _texts(x, both[0], settings, scratch("xs")), _texts(y, both[1], settings, scratch("ys"))
         forward, backward, pairs = (PairFile(scratch(name)) for name in ("forward", "backward", "chosen"))
         # The nearest neighbours of all texts, both ways (M3).
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
@@ -101,23 +104,29 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         # All of them, or those of a retrieval rule.
         both_ways, sizes = (forward.parts(), backward.parts()), (len(x), len(y))
         pairs.extend(select_pairs(*both_ways, settings.retrieval, sizes, best=settings.best, folder=run.out))
-        _commit(writer, pairs, (x, y), texts, settings)
+        _commit(writer, pairs, (x, y), texts, settings, schema)
         unpaired = _without_candidates(x, y, groups, (forward, backward), settings)
         counts = unencoded | {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
         counts |= unpaired | {"left out word for word": left_out, "without a margin": unscored}
     _tell(left_out, unpaired, settings, run)
-    return finished(writer, _card(settings, counts), run)
+    return finished(writer, _card(settings, both, counts), run)
 
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     """The corpora of the inputs and of the outputs."""
     one, other, group = settings.inputs, settings.outputs, settings.group_column
+    of_inputs, of_outputs = columns_to_keep(settings)
     prefer = ("question",) if settings.kind == "reading" else ()
     return (
-        Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer),
-        Corpus("outputs", other, settings.output_column, group, hashes("outputs", other)),
+        Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer, keep=of_inputs),
+        Corpus("outputs", other, settings.output_column, group, hashes("outputs", other), keep=of_outputs),
     )
+
+
+def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:
+    """The texts of a corpus, with the columns to keep, in a file."""
+    return CorpusTexts(texts_with_columns(encoded, corpus, settings), file, list(corpus.keep.values()))
 
 
 def _without_vector(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
@@ -145,6 +154,7 @@ def _commit(
     corpora: tuple[Encoded, Encoded],
     texts: tuple[CorpusTexts, CorpusTexts],
     settings: MineSettings,
+    schema: pa.Schema,
 ) -> None:
     """Write the pairs, and as rejects those below the threshold and the copies in both corpora."""
     x, y = corpora
@@ -159,12 +169,13 @@ def _commit(
             x.copies("inputs", first, stop),
             y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
         ]
-        writer.commit(number, {"train": to_table(rows, _schema_of(settings))}, pa.concat_tables(lost))
+        writer.commit(number, {"train": pa.Table.from_pylist(rows, schema=schema)}, pa.concat_tables(lost))
 
 
-def _schema_of(settings: MineSettings) -> pa.Schema:
+def schema_of(settings: MineSettings, corpora: Sequence[Corpus]) -> pa.Schema:
     """The columns of the pairs."""
-    return MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
+    own = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
+    return kept_schema(kept_schema(own, corpora[0].keep), corpora[1].keep)
 
 
 def _tell(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, run: Run) -> None:
@@ -215,22 +226,30 @@ def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bo
 
 def split_by_threshold(
     pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts], settings: MineSettings
-) -> tuple[list[MinedPair], list[Reject]]:
+) -> tuple[list[dict[str, Any]], list[Reject]]:
     """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""
     rows = _rows(pairs, texts)
     least = -math.inf if settings.threshold is None else settings.threshold
     rejects = [
-        Reject.of(row.id, "margin", f"below {settings.threshold}", as_columns(row))
+        Reject.of(row["id"], "margin", f"below {settings.threshold}", row)
         for row in rows
-        if row.margin < least
+        if row["margin"] < least
     ]
-    return [row for row in rows if row.margin >= least], rejects
+    return [row for row in rows if row["margin"] >= least], rejects
 
 
-def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[MinedPair]:
+def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[dict[str, Any]]:
     units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
     rows = zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True)
-    return [mined_pair(one["text"], _output(other), *scores) for one, other, *scores in rows]
+    return [
+        as_columns(mined_pair(one["text"], _output(other), *scores)) | _kept(one) | _kept(other)
+        for one, other, *scores in rows
+    ]
+
+
+def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that are kept of the record that a text is from."""
+    return {name: value for name, value in row.items() if name not in ENCODED_TEXTS.names}
 
 
 def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
@@ -240,7 +259,7 @@ def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
     return AnswerInPassage(row["answer"], row["answer_start"], row["context"])
 
 
-def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
+def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, int]) -> Card:
     return Card(
         title="Mined pairs",
         description=(
@@ -256,6 +275,11 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
             "score": "the cosine of the two vectors",
             "input_id": "the same for all pairs of this input",
             "output_id": "the same for all pairs of this output",
+        }
+        | {
+            name: f"the column {column} of the {corpus.name}"
+            for corpus in corpora
+            for column, name in corpus.keep.items()
         },
         provenance="The pairs were put together by a program; no person has checked each of them.",
         tags=("mined",),

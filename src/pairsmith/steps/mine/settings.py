@@ -51,6 +51,15 @@ class MineSettings(WorkerSettings):
         description="Column of both corpora, such as a date; texts are paired only if they agree in it. If "
         "dates have a time, only the day counts.",
     )
+    keep_input_column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --inputs, such as url, that the pairs keep as a text, with input_ before its "
+        "name. Of records with the same text the first counts.",
+    )
+    keep_output_column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --outputs that the pairs keep likewise, with output_ before its name.",
+    )
     answers: str = Field(
         default="rule",
         description="How candidate answers are found in passages: rule (names, numbers and dates, by their "

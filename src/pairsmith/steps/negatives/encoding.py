@@ -37,7 +37,8 @@ def encode_queries(
     pairs: QueryPairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
 ) -> DatasetFolder:
     """Encode the distinct queries into ``run.out``."""
-    queries = ReadCorpus("inputs", [settings.pairs], _columns(settings), None, inputs, read=pairs.queries)
+    sources, columns = [settings.pairs], _columns(settings)
+    queries = ReadCorpus("inputs", sources, columns, None, inputs, title="queries", read=pairs.queries)
     return encode_corpus(queries, settings.encoding(), revision, run)
 
 
@@ -54,7 +55,7 @@ def encode_texts_of(
             for source in corpus
         )
 
-    texts = ReadCorpus("outputs", corpus, column, None, inputs, read=read)
+    texts = ReadCorpus("outputs", corpus, column, None, inputs, title="the corpus", read=read)
     return encode_corpus(texts, settings.encoding(), revision, run)
 
 
@@ -127,7 +128,7 @@ def encode_positives(
     order = first.argsort()
     read = partial(pairs.positives, lacking[first[order]])
     column = _columns(settings, settings.corpus_column)
-    texts = ReadCorpus("outputs", [settings.pairs], column, None, inputs, read=read)
+    texts = ReadCorpus("outputs", [settings.pairs], column, None, inputs, title="positives", read=read)
     folder = encode_corpus(texts, settings.encoding(), revision, run)
     has_vector = have_vector(folder, read())
     number = np.empty(len(first), np.int64)
@@ -184,7 +185,7 @@ def encode_all(
     pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))
     queries = VectorFile.write(query_folder, scratch("queries"))
     texts = Encoded.of(corpus_folder, scratch("corpus"))
-    passages = CorpusTexts(texts, scratch("texts"))
+    passages = CorpusTexts(texts.texts(), scratch("texts"))
     copies = corpus_keys(texts, scratch("keys"))
     positives = encode_positives(
         pairs,

@@ -21,8 +21,9 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.questions import GENERATED_QUESTION
-from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
+from pairsmith.data.questions import GENERATED_QUESTION, RELABELLED
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
@@ -40,12 +41,22 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, completed
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.mapped import (
+    ProgressScaler,
+    Records,
+    RecordShard,
+    RowsAndRejects,
+    commit_records,
+    completed,
+)
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
 from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.questions.reused import EarlierQuestions, TextInput
 from pairsmith.steps.questions.settings import AskSettings
+from pairsmith.steps.reuse import commit_unchanged
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 _NAMES = {
@@ -77,7 +88,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     settings = settings.model_copy(update={"batch_size": settings.batch_size or BATCH_SIZES[kind]})
     where = ExecutorChoice.of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
-    refuse_sources(run, inputs=settings.inputs, **given)
+    refuse_sources(run, inputs=settings.inputs, reuse=settings.reuse or [], **given)
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
     count, twice = _counts(settings)
     if twice:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
@@ -90,10 +102,13 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     inputs = hashes("inputs", settings.inputs)
     if settings.examples:
         inputs |= hashes("examples", [settings.examples])
+    earlier = None
+    if settings.reuse:
+        earlier = EarlierQuestions.open(settings.reuse, Identity.of("ask", deciding, inputs, models))
     writer = FolderWriter.start(
         run,
         step="ask",
-        schema=GENERATED_QUESTION,
+        schema=schema_of(settings),
         settings=deciding,
         inputs=inputs,
         models=models,
@@ -103,11 +118,22 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     shards = -(-count // shard_size)
     if settings.sample and not all(map(writer.is_done, range(shards))):
         limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
+    records: Records[TextInput] = partial(_inputs, settings)
+    if earlier and not writer.finished:
+        cutter = load_generator(settings.model_copy(update={"device": META}))
+        records = partial(
+            earlier.inputs, partial(texts, settings), partial(_passages, settings, limits, cutter)
+        )
+        work = partial(_question_rows, settings, limits, cutter)
+        kept, every = commit_unchanged(writer, records, count, shard_size, work, run, unit="texts")
+        run.progress.say(
+            f"{kept:,} of {every:,} passages are as in {settings.reuse} and keep their questions"
+        )
     commit = partial(
         commit_records,
         writer,
         partial(_load_worker, settings, models, limits),
-        partial(texts, settings),
+        records,
         count,
         shard_size,
         where,
@@ -138,11 +164,27 @@ def texts(settings: AskSettings) -> Iterator[Document]:
             yield document
 
 
+def _inputs(settings: AskSettings) -> Iterator[TextInput]:
+    """The distinct texts without anything of an earlier run."""
+    return map(TextInput, texts(settings))
+
+
 def _every(settings: AskSettings) -> Iterator[Document]:
     """All texts, each with the number of its input as its group."""
+    remedy, keep = naming_texts("column"), _kept(settings)
     for number, source in enumerate(settings.inputs):
-        for document in read_documents(source, column=settings.column, remedy=naming_texts("column")):
+        for document in read_documents(source, column=settings.column, keep=keep, remedy=remedy):
             yield replace(document, group=str(number))
+
+
+def _kept(settings: AskSettings) -> dict[str, str]:
+    """The columns to keep, each with its name in the rows, which is none of those that ``relabel`` adds."""
+    return kept_names(settings.keep_column, RELABELLED.names)
+
+
+def schema_of(settings: AskSettings) -> pa.Schema:
+    """The columns of the questions."""
+    return kept_schema(GENERATED_QUESTION, _kept(settings))
 
 
 def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSON], run: Run) -> list[int]:
@@ -186,27 +228,51 @@ def _key(seed: int, passage: Passage) -> int:
 
 def _load_worker(
     settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
-) -> Work[RecordShard[Document], RowsAndRejects]:
+) -> Work[RecordShard[TextInput], RowsAndRejects]:
     """Load the question generator; what is returned makes the rows and rejects of a shard of texts."""
     if _models(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
-    generator = load_generator(settings)
+    return partial(_question_rows, settings, limits, load_generator(settings))
 
-    def work(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
-        of_texts, lost = cut_passages(generator, shard.records)
-        passages = [
-            passage
-            for document, some in zip(shard.records, of_texts, strict=True)
-            for passage in some
-            if limits is None or _key(settings.seed, passage) <= limits[int(document.group)]
-        ]
-        share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
-        rejects = [*lost, *generator.generate(passages, share)]
-        share.finish()
-        rows = [question.columns() for passage in passages for question in passage.questions.values()]
-        return pa.Table.from_pylist(rows, schema=GENERATED_QUESTION), to_table(rejects, REJECT)
 
-    return work
+def _question_rows(
+    settings: AskSettings,
+    limits: Sequence[int] | None,
+    generator: QuestionGenerator,
+    shard: RecordShard[TextInput],
+    advance: Advance,
+) -> RowsAndRejects:
+    """The rows and rejects of a shard, by passage; the first rejects are passages that are too long."""
+    of_texts, lost = _passages(settings, limits, generator, [entry.document for entry in shard.records])
+    passages = [
+        entry.earlier.get(passage.id, passage)
+        for entry, some in zip(shard.records, of_texts, strict=True)
+        for passage in some
+    ]
+    new = [passage for passage in passages if passage.is_new]
+    share = ProgressScaler(len(shard.records), len(new) * settings.tries, advance)
+    generator.generate(new, share)
+    share.finish()
+    rows = [question.columns() for passage in passages for question in passage.questions.values()]
+    rejects = [*lost, *(reject for passage in passages for reject in passage.rejects)]
+    return pa.Table.from_pylist(rows, schema=schema_of(settings)), to_table(rejects, REJECT)
+
+
+def _passages(
+    settings: AskSettings,
+    limits: Sequence[int] | None,
+    generator: QuestionGenerator,
+    documents: Sequence[Document],
+) -> tuple[list[list[Passage]], list[Reject]]:
+    """The passages of each text that are drawn, or all, and rejects for those that are too long (Q1)."""
+    of_texts, lost = cut_passages(generator, documents)
+    if limits is None:
+        return of_texts, lost
+    drawn = [
+        [passage for passage in some if _key(settings.seed, passage) <= limits[int(document.group)]]
+        for document, some in zip(documents, of_texts, strict=True)
+    ]
+    return drawn, lost
 
 
 def _checked_kind(settings: AskSettings) -> GeneratorKind:
@@ -277,7 +343,8 @@ def _card(settings: AskSettings) -> Card:
             "context": "the passage",
             "written": "the answer, as it was written before the question",
             "answers": "where the answer occurs in the passage; empty if it does not",
-        },
+        }
+        | {name: f"the column {column} of the texts" for column, name in _kept(settings).items()},
         provenance="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",

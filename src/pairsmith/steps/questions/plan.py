@@ -9,11 +9,8 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
-from pairsmith.data.questions import (
-    GENERATED_QUESTION,
-    GeneratedQuestion,
-    read_generated_questions,
-)
+from pairsmith.data.kept_columns import refuse_missing_columns
+from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
@@ -26,8 +23,8 @@ from pairsmith.models.reader import load_reader
 from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import counted, evenly_spaced, first_items, sharded, timed
-from pairsmith.steps.questions.ask import load_generator, texts
-from pairsmith.steps.questions.relabel import relabelled_rows
+from pairsmith.steps.questions.ask import load_generator, schema_of, texts
+from pairsmith.steps.questions.relabel import kept, relabelled_rows
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import load_options
 
@@ -43,6 +40,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     An untrained model writes up to the token limit, which is more than a trained one does.
     """
     started = time.monotonic()
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
     documents, count = _first_texts(settings, before)
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
@@ -54,7 +52,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     cut_passages(generator, documents)
     cutting = (time.monotonic() - begun) * count / len(documents)
     begun = time.monotonic()
-    rejects = generator.generate(passages)
+    generator.generate(passages)
     text_count = float(count)  # texts
     if settings.sample:
         text_count *= min(
@@ -63,13 +61,14 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         loading += cutting  # to draw passages
     shared = (time.monotonic() - begun) * text_count / len(documents)
     if untrained and isinstance(generator, CausalGenerator):
+        rejects = [reject for passage in passages for reject in passage.rejects]
         shared *= _were_all_asked(rejects, sum(passage.outputs for passage in passages))
     questions = [question for passage in passages for question in passage.questions.values()]
     if untrained or not questions:
         questions = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    sample = pa.Table.from_pylist([question.columns() for question in questions], schema=GENERATED_QUESTION)
+    sample = pa.Table.from_pylist([question.columns() for question in questions], schema=schema_of(settings))
     question_count = round(len(questions) * text_count / len(documents))
     return sharded(
         loading=loading,
@@ -123,9 +122,10 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
 
 def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     """Estimate ``relabel`` on some questions."""
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column))
     questions, count = list[GeneratedQuestion](), 0
     for source in settings.data:
-        source_questions = read_generated_questions(to_train_on(source, "answered"))
+        source_questions = read_generated_questions(to_train_on(source, "answered"), kept(settings))
         first, number = first_items(source_questions, MOST_QUESTIONS)
         questions += first
         count += counted(source, before, number)
@@ -141,7 +141,7 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
 
     sample = evenly_spaced(questions, CALIBRATION_QUESTIONS)
     loading, per_question, labelled = timed(load, sample, few=4)
-    rows = relabelled_rows([question for question in labelled if question.answer])
+    rows = relabelled_rows([question for question in labelled if question.answer], settings)
     return sharded(
         loading=loading,
         shared=per_question * count,

@@ -14,6 +14,7 @@ from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.filters import AGREEMENT, NO_ANSWER, UNCERTAIN
+from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
 from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
@@ -48,6 +49,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
     settings = settings.model_copy(update={"data": data})
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column))
     count = sum(1 for _ in questions(settings))
     if not count:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
@@ -57,7 +59,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     writer = FolderWriter.start(
         run,
         step="relabel",
-        schema=RELABELLED,
+        schema=kept_schema(RELABELLED, kept(settings)),
         settings=settings.deciding(),
         inputs=hashes("data", settings.data),
         models={"model": revision},
@@ -81,7 +83,12 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
 
 def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:
     """All questions, one at a time."""
-    return chain.from_iterable([read_generated_questions(source) for source in settings.data])
+    return chain.from_iterable([read_generated_questions(source, kept(settings)) for source in settings.data])
+
+
+def kept(settings: RelabelSettings) -> dict[str, str]:
+    """The columns to keep, each with its name in the rows."""
+    return kept_names(settings.keep_column, RELABELLED.names)
 
 
 def _load_teacher(
@@ -106,8 +113,8 @@ def _load_teacher(
             for question, fault in zip(labelled, faults, strict=True)
             if fault
         ]
-        kept = [question for question, fault in zip(labelled, faults, strict=True) if not fault]
-        return relabelled_rows(kept), to_table(rejects, REJECT)
+        left = [question for question, fault in zip(labelled, faults, strict=True) if not fault]
+        return relabelled_rows(left, settings), to_table(rejects, REJECT)
 
     return answer
 
@@ -130,9 +137,10 @@ def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[st
     return None
 
 
-def relabelled_rows(labelled: Sequence[GeneratedQuestion]) -> pa.Table:
-    """Questions with answers as rows of ``RELABELLED``."""
-    return pa.Table.from_pylist([question.columns() for question in labelled], schema=RELABELLED)
+def relabelled_rows(labelled: Sequence[GeneratedQuestion], settings: RelabelSettings) -> pa.Table:
+    """Questions with answers as rows of ``RELABELLED``, with the columns to keep."""
+    rows = [question.columns() for question in labelled]
+    return pa.Table.from_pylist(rows, schema=kept_schema(RELABELLED, kept(settings)))
 
 
 def _card(settings: RelabelSettings) -> Card:
@@ -149,7 +157,8 @@ def _card(settings: RelabelSettings) -> Card:
             "written_answers": "where the written answer occurs in the passage, if it does",
             "starts": "character positions at which an answer begins, and the teacher's probability of each",
             "ends": "character positions just after an answer, and the teacher's probability of each",
-        },
+        }
+        | {name: f"the column {column} of the data" for column, name in kept(settings).items()},
         provenance="The answers were found by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the texts apply.",

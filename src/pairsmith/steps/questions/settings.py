@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
@@ -21,6 +21,11 @@ class AskSettings(WorkerSettings):
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column that holds the texts.")
+    keep_column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --inputs, such as url, that the questions keep as a text. Of records with the "
+        "same text the first counts.",
+    )
     sample: int | None = Field(
         default=None,
         ge=1,
@@ -98,6 +103,12 @@ class AskSettings(WorkerSettings):
         "causal language model 64.",
     )
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
+    reuse: str | None = Field(
+        default=None,
+        description="A finished folder of questions, generated with the same settings and model. Passages of "
+        "texts that were asked about there keep their questions; only others are asked about.",
+        json_schema_extra=NO_EFFECT,
+    )
     device: Device = "auto"
     dtype: Dtype = "float32"
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
@@ -142,6 +153,10 @@ class RelabelSettings(WorkerSettings):
         description="Questions on passages: a folder that ask wrote, a SQuAD file, or rows with the columns "
         "question and context. If a folder has several splits, train is used; FOLDER:SPLIT selects another.",
         json_schema_extra=BY_CONTENT,
+    )
+    keep_column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --data, such as one that ask kept, to keep as a text.",
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "

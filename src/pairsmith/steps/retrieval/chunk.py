@@ -3,6 +3,7 @@
 folders, files and tables -> sections with titles -> chunks of whole sentences -> copies left out -> rows
 """
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,9 @@ from pairsmith.steps.shared import hashes, refuse_sources
 _CUT: pa.Schema = pa.schema([*CHUNK, ("key", pa.string())])
 """A chunk, and the id that all copies of its text share."""
 
+_NAMED = 3
+"""This many documents that could not be read are named on the screen; all of them are in the rejects."""
+
 
 def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     """Cut documents into chunks; see ``ChunkSettings``.
@@ -78,7 +82,10 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     keys = (text_keys(table["key"])[:, None] for table in cut.shards("train", ["key"]))
     first = first_of_each(keys, total, run.out)
     start = 0
+    unread: list[str] = []
     for number, (table, rejects) in enumerate(_shards(cut)):
+        faulty = rejects.filter(pc.not_equal(rejects["filter"], UNKNOWN_KIND))["row"]
+        unread += [json.loads(row)["where"] for row in faulty.slice(0, _NAMED + 1).to_pylist()]
         rows = np.arange(start, start + len(table))
         start += len(table)
         if not writer.is_done(number):
@@ -86,6 +93,9 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
             copies = table.filter(pc.invert(new)).to_pylist()
             lost = pa.concat_tables([rejects, to_table([_copy(row) for row in copies], REJECT)])
             writer.commit(number, {"train": table.filter(new).select(CHUNK.names)}, lost)
+    if unread:
+        more = ", …" if len(unread) > _NAMED else ""
+        run.progress.say(f"not read, or not all of it: {', '.join(unread[:_NAMED])}{more}; rejects/ says why")
     return finished(writer, _card(settings, counted, total), run)
 
 

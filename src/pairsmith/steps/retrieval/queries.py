@@ -3,7 +3,7 @@
 chunks -> queries, steered away from what is beside them -> rows
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 
@@ -37,7 +37,6 @@ from pairsmith.runs.mapped import (
     commit_records,
     finished,
     nothing_to_do,
-    record_shards,
     say_loading,
 )
 from pairsmith.runs.seeds import stream_key
@@ -51,6 +50,7 @@ from pairsmith.steps.retrieval.reused import (
     write_contents,
 )
 from pairsmith.steps.retrieval.settings import QueriesSettings
+from pairsmith.steps.reuse import commit_unchanged
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _TOKENIZED = 1_000
@@ -95,12 +95,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     contents = contents_of(settings, chunks(settings))
     inputs = partial(_inputs, settings, contents, earlier)
     if earlier is not None:
-        unchanged = earlier.count(contents)
-        run.progress.say(
-            f"{unchanged:,} of {count:,} chunks are as in {settings.reuse} and keep their queries"
-        )
-        left = [number for number in range(-(-count // shard_size)) if not writer.is_done(number)]
-        _commit_unchanged(writer, record_shards(inputs, shard_size, left))
+        kept, every = commit_unchanged(writer, inputs, count, shard_size, _merge, run, unit="chunks")
+        run.progress.say(f"{kept:,} of {every:,} chunks are as in {settings.reuse} and keep their queries")
     commit_records(
         writer,
         partial(_load_worker, settings, models),
@@ -118,12 +114,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     return finished(writer, _card(settings, sources, counts), run)
 
 
-def _commit_unchanged(writer: FolderWriter, shards: Iterable[RecordShard[ChunkInput]]) -> None:
-    """Commit those of the shards whose chunks all keep their queries, which needs no model."""
-    for shard in shards:
-        if all(entry.earlier for entry in shard.records):
-            rows, rejects = merged_rows(shard.records, [], [])
-            writer.commit(shard.number, {"train": rows}, rejects)
+def _merge(shard: RecordShard[ChunkInput], _: Advance) -> RowsAndRejects:
+    """The rows and rejects of a shard whose chunks all keep their queries."""
+    return merged_rows(shard.records, [], [])
 
 
 def _refuse_other_models(settings: QueriesSettings) -> None:

@@ -7,7 +7,8 @@ the same hash -> in the order in which a run without them writes rows and reject
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Self
 
 import pyarrow as pa
@@ -16,19 +17,18 @@ from pairsmith.core.errors import DamagedError, FolderError
 from pairsmith.core.paths import Place, size_of
 from pairsmith.data.chunk_rows import ChunkRow
 from pairsmith.data.schemas import REJECT, Reject, text_schema, to_table
-from pairsmith.runs import DatasetFolder
-from pairsmith.runs.folder import check_files
-from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RowsAndRejects
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import write_json
 from pairsmith.steps.retrieval.settings import QueriesSettings
+from pairsmith.steps.reuse import EarlierRows, open_earlier
 
 QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
 CONTENTS = "contents.json"
 """Beside the manifest: the hash of what of each chunk decides its queries, by the chunk's id."""
 
-_ABOUT_ALL = ("shard_size", "limit")
+_CHOOSING = ("shard_size", "limit")
 """Settings that decide which chunks there are and how they are saved, but no query."""
 
 
@@ -38,6 +38,16 @@ class ChunkInput:
 
     chunk: ChunkRow
     earlier: tuple[list[dict[str, str]], list[Reject]] | None = None
+
+    @property
+    def kept(self) -> int:
+        """1 if the chunk keeps its queries, else 0."""
+        return int(self.earlier is not None)
+
+    @property
+    def left(self) -> int:
+        """1 if queries have to be written for the chunk, else 0."""
+        return int(self.earlier is None)
 
 
 def contents_of(settings: QueriesSettings, chunks: Iterable[ChunkRow]) -> dict[str, int]:
@@ -57,11 +67,8 @@ def write_contents(out: Place, fingerprint: str, contents: Mapping[str, int]) ->
 class EarlierQueries:
     """The queries and rejects of a finished folder, by chunk."""
 
-    def __init__(self, contents: Mapping[str, int], rows: pa.Table, rejects: pa.Table) -> None:
-        self._contents = contents
-        self._rows, self._rejects = rows.combine_chunks(), rejects.combine_chunks()
-        self._row_numbers = _positions(rows["chunk"].to_pylist())
-        self._reject_numbers = _positions(json.loads(row)["chunk"] for row in rejects["row"].to_pylist())
+    def __init__(self, contents: Mapping[str, int], rows: EarlierRows) -> None:
+        self._contents, self._rows = contents, rows
 
     @classmethod
     def open(cls, path: str, identity: Identity) -> Self:
@@ -70,46 +77,25 @@ class EarlierQueries:
         Raises:
             FolderError: the folder is unfinished or damaged, or its queries were made with other settings.
         """
-        folder = DatasetFolder.open(path)
-        there = folder.manifest
-        settings = {name: value for name, value in identity.settings.items() if name not in _ABOUT_ALL}
-        settings |= {name: there.settings[name] for name in _ABOUT_ALL if name in there.settings}
-        inputs = {**identity.inputs, "chunks 1": there.inputs.get("chunks 1", "")}
-        if changes := differences(there, replace(identity, settings=settings, inputs=inputs)):
-            raise FolderError(f"--reuse {path}: its queries were made otherwise: {'; '.join(changes[:8])}")
+        folder = open_earlier(path, identity, choosing=_CHOOSING, sources="chunks", rows="queries")
         try:
             file = folder.path / CONTENTS
             record = json.loads(file.read_bytes()) if size_of(file) is not None else {}
         except ValueError:
             raise DamagedError(f"--reuse {path}: its file {CONTENTS} is damaged") from None
-        if record.get("fingerprint") != there.fingerprint:
+        if record.get("fingerprint") != folder.manifest.fingerprint:
             raise FolderError(
                 f"--reuse {path}: it has no {CONTENTS} that says what its queries were written from; give "
                 "another folder"
             )
-        files = {file.path: file.sha256 for shard in there.shards for file in shard.files}
-        check_files(folder.path, f"--reuse {path}", files, "queries")
-        return cls(record["contents"], folder.table(), folder.rejects())
-
-    def count(self, contents: Mapping[str, int]) -> int:
-        """How many of the chunks with these hashes are unchanged."""
-        return sum(self._contents.get(chunk) == content for chunk, content in contents.items())
+        rows = EarlierRows(folder, itemgetter("chunk"), lambda reject: str(json.loads(reject.row)["chunk"]))
+        return cls(record["contents"], rows)
 
     def of(self, chunk: ChunkRow, content: int) -> ChunkInput:
         """The chunk with what is there for it, if it is unchanged."""
         if self._contents.get(chunk.id) != content:
             return ChunkInput(chunk)
-        rows = self._rows.take(pa.array(self._row_numbers[chunk.id], pa.int64()))
-        rejects = self._rejects.take(pa.array(self._reject_numbers[chunk.id], pa.int64()))
-        return ChunkInput(chunk, (rows.to_pylist(), [Reject(**row) for row in rejects.to_pylist()]))
-
-
-def _positions(chunks: Iterable[str]) -> Mapping[str, list[int]]:
-    """Where in a table the entries of each chunk are."""
-    positions = defaultdict[str, list[int]](list)
-    for position, chunk in enumerate(chunks):
-        positions[chunk].append(position)
-    return positions
+        return ChunkInput(chunk, self._rows.of(chunk.id))
 
 
 def merged_rows(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
+from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
 from pairsmith.tools.export.annotation import argilla_files, label_studio_files
@@ -31,10 +32,13 @@ _BELONG = {
 """For kinds whose two texts belong together: the columns of the query and of the document."""
 
 
-def jsonl(splits: Splits, kind: RowKind) -> Files:
-    """JSON Lines: one row per line, with the columns of its kind."""
+def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all kinds are written alike
+    """JSON Lines: one row per line, with all of its columns."""
     for split, rows in splits.items():
-        yield f"{split}.jsonl", [line({name: row[name] for name in kind.schema.names}) for row in rows]
+        for number, row in enumerate(rows, start=1):
+            for name, value in row.items():
+                value_as_text(value, name, f"{split}, row {number}")  # one that no file can hold is refused
+        yield f"{split}.jsonl", map(line, rows)
 
 
 def squad(splits: Splits, kind: RowKind) -> Files:

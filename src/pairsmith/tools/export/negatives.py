@@ -21,7 +21,7 @@ Files = Iterator[tuple[str, Iterable[str]]]
 
 def line(row: Mapping[str, Any]) -> str:
     """A row as a line of JSON."""
-    return json.dumps(dict(row), ensure_ascii=False)
+    return json.dumps(dict(row), ensure_ascii=False, default=str)
 
 
 def triplets(splits: Splits) -> Files:

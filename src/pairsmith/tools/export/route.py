@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place, place
-from pairsmith.data.kinds import WITH_NEGATIVES, is_complete, row_kind, what_is_missing
-from pairsmith.data.sources import open_source
+from pairsmith.core.paths import Place
+from pairsmith.data.kinds import (
+    WITH_NEGATIVES,
+    is_complete,
+    read_with_other_columns,
+    row_kind,
+    what_is_missing,
+)
 from pairsmith.data.splits import splits_of
-from pairsmith.data.squad import official, one_a_row
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import check_files
@@ -77,15 +81,12 @@ def _contents(files: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, MakeCo
 def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     """The files of a row format; made before anything is written, as rows may not suit the format."""
     kind = row_kind(settings.data)
-    by_split = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
+    read = partial(read_with_other_columns, kind=kind) if settings.form == "jsonl" else kind.read
+    by_split = {split: list(read(source)) for split, source in splits_of(settings.data).items()}
     rows = {split: [row for row in own if is_complete(row, kind)] for split, own in by_split.items()}
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
         run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
-    if settings.form == "jsonl" and not official(place(settings.data)):
-        first = next((row for _, row in one_a_row(open_source(settings.data).rows())), {})
-        if others := [name for name in first if name not in kind.schema.names]:
-            run.progress.say(f"written with the columns of {kind.name}; left out: {', '.join(others)}")
     tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
     if tuples and (fewer := negatives.left_out(rows)):
         run.progress.say(

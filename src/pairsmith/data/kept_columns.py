@@ -1,0 +1,90 @@
+"""The user's own columns that a step keeps beside those that it makes: their names, and values as text."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError, did_you_mean
+from pairsmith.data.readers import find_column, refuse_half_characters
+from pairsmith.data.schemas import text_schema
+from pairsmith.data.sources import Columns, open_source
+
+_FIRST_ROWS = 1_000
+"""Rows of a source among which a column is looked for, as JSON Lines may leave out what a row lacks."""
+
+
+def kept_schema(schema: pa.Schema, names: Mapping[str, str]) -> pa.Schema:
+    """The schema with the kept columns behind its own."""
+    return pa.schema([*schema, *text_schema(*names.values())])
+
+
+def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -> dict[str, str]:
+    """The name under which each column is kept: ``prefix`` and its own, unless a column of ours has that."""
+    wanted = {column: f"{prefix}{column}" for column in columns}
+    all_names = {*own, *wanted.values()}
+    names = {}
+    for column, own_name in wanted.items():
+        name = own_name
+        while own_name in own and name in all_names:
+            name = f"original_{name}"
+        all_names.add(name)
+        names[column] = name
+    return names
+
+
+def refuse_missing_columns(*wanted: tuple[str, Sequence[str], Sequence[str]]) -> None:
+    """Refuse columns that no source has, all of them at once.
+
+    ``wanted`` are options, each with the sources that it is about and the columns that it names. Where it
+    names none, its sources are not read.
+    """
+    faults = [_missing(*some) for some in wanted if some[2]]
+    if any(faults):
+        raise InputError("\n".join(filter(None, faults)))
+
+
+def _missing(option: str, sources: Sequence[str], columns: Sequence[str]) -> str:
+    """What is wrong with the columns that an option names; empty where nothing is."""
+    present: dict[str, Any] = {}
+    missing = columns
+    for source in sources:
+        for _, row in islice(open_source(source).rows(), _FIRST_ROWS):
+            present |= row
+            missing = [column for column in missing if find_column(row, [column]) is None]
+            if not missing:
+                return ""
+    hints = " ".join(filter(None, (did_you_mean(column, present) for column in missing)))
+    return (
+        f"{option}: {', '.join(sources)} has no column {', '.join(map(repr, missing))}; "
+        f"{hints}{' ' if hints else ''}it has: {', '.join(present)}"
+    )
+
+
+def kept_values(row: Columns, names: Mapping[str, str], where: str) -> dict[str, str | None]:
+    """The values of the columns that ``names`` maps to the names under which they are kept, by these names.
+
+    Texts are as they are, lists and objects JSON; None stands where the row has no value.
+    """
+    values = {name: row.get(find_column(row, [column]) or column) for column, name in names.items()}
+    return {
+        name: value_as_text(value if _is_json(value) else str(value), name, where)
+        for name, value in values.items()
+    }
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | list | dict)
+
+
+def value_as_text(value: Any, name: str, where: str) -> str | None:
+    """A text as it is, any other value as JSON; None where there is none."""
+    text = (
+        value
+        if value is None or isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )
+    refuse_half_characters(text or "", name, where)
+    return text

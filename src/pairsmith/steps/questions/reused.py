@@ -1,0 +1,98 @@
+"""Questions that an earlier run generated for passages that are unchanged, which ``ask --reuse`` takes over.
+
+finished folder of questions -> its questions and rejects by passage -> texts with those of their passages
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from pairsmith.data.documents import Document
+from pairsmith.data.questions import GENERATED_QUESTION, generated_questions_in
+from pairsmith.data.schemas import Reject
+from pairsmith.methods.quip.passages import Passage
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.mapped import Records
+from pairsmith.steps.reuse import EarlierRows, open_earlier
+
+_CHOOSING = {"column", "keep_column", "sample", "shard_size"}
+"""Settings that decide which passages there are and how they are saved, but no question."""
+
+PassagesOf = Callable[[Sequence[Document]], tuple[list[list[Passage]], list[Reject]]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextInput:
+    """A text, and by their ids those of its passages that an earlier run has asked about.
+
+    ``left`` is the number of the other passages that are asked about, where there is an earlier run.
+    """
+
+    document: Document
+    earlier: Mapping[str, Passage] = field(default_factory=dict)
+    left: int = 0
+
+    @property
+    def kept(self) -> int:
+        """The number of passages that keep their questions."""
+        return len(self.earlier)
+
+
+class EarlierQuestions:
+    """The questions and rejects of a finished folder, by passage."""
+
+    def __init__(self, path: str, rows: EarlierRows) -> None:
+        self._path, self._rows = path, rows
+
+    @classmethod
+    def open(cls, path: str, identity: Identity) -> Self:
+        """Open the folder ``path`` for the run with this identity.
+
+        Raises:
+            FolderError: the folder is unfinished or damaged, or its questions were made with other settings.
+        """
+        # The seed of a search decides only which passages are drawn.
+        choosing = _CHOOSING | ({"seed"} if identity.settings.get("decoding") == "beams" else set())
+        folder = open_earlier(path, identity, choosing=choosing, sources="inputs", rows="questions")
+        return cls(path, EarlierRows(folder, lambda row: _passage(row["id"]), lambda row: _passage(row.id)))
+
+    def inputs(self, documents: Records[Document], passages_of: PassagesOf) -> Iterator[TextInput]:
+        """The texts, each with those of its passages that are in the folder.
+
+        ``passages_of`` gives the passages of each text that are asked about, as ``cut_passages`` does.
+        """
+        for document in documents():
+            (cut,), _ = passages_of([document])
+            passages = [self._filled(passage) for passage in cut]
+            earlier = {passage.id: passage for passage in passages if not passage.is_new}
+            yield TextInput(document, earlier, len(passages) - len(earlier))
+
+    def _filled(self, passage: Passage) -> Passage:
+        """The passage with its questions and rejects in the folder; as it is if it had another text there."""
+        rows, rejects = self._rows.of(passage.id)
+        contexts = {row["context"] for row in rows} or {
+            json.loads(reject.row)["context"] for reject in rejects
+        }
+        if contexts != {passage.text}:
+            return passage
+        questions = generated_questions_in(((self._path, row) for row in rows), {})
+        by_text = {
+            question.question.casefold(): replace(question, kept=passage.kept) for question in questions
+        }
+        return replace(passage, questions=by_text, rejects=[_of(passage, reject) for reject in rejects])
+
+
+def _of(passage: Passage, reject: Reject) -> Reject:
+    """A reject with the columns that the passage keeps of its document now."""
+    row = json.loads(reject.row)
+    own = {name: row[name] for name in GENERATED_QUESTION.names if name in row}
+    columns = (
+        own if reject.id == passage.id else {**own, **passage.kept}
+    )  # a passage without answers keeps none
+    return Reject.of(reject.id, reject.filter, reject.reason, columns)
+
+
+def _passage(name: str) -> str:
+    """The id of the passage of a question or reject; a passage that was rejected itself has that id."""
+    return name.partition("-")[0]

@@ -1,0 +1,80 @@
+"""Generated questions that keep columns of the records that their texts are from."""
+
+import json
+import shutil
+
+import pytest
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.progress import Silent
+from pairsmith.data.questions import RELABELLED
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.runs import Run
+from pairsmith.steps.questions.ask import ask
+from pairsmith.steps.questions.plan import plan_ask
+from pairsmith.steps.questions.relabel import relabel
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def asked(tmp_path):
+    def text(number):
+        return f"In {1900 + number} Ann Berg built house {number}. Bob Dahl came in {1800 + number} by boat."
+
+    rows = [{"id": n, "text": text(n), "url": f"a/{n}", "context": "spring"} for n in range(6)]
+    rows += [{**rows[0], "url": "a copy"}, {"id": 6, "text": "!?" * 20, "url": "a/6", "context": "spring"}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def settings(**changes):
+        given = {"inputs": [str(tmp_path / "in.jsonl")], "model": "cloze", "max_length": 16, "shard_size": 4}
+        return AskSettings(**given, **changes)
+
+    return tmp_path, settings
+
+
+def test_questions_and_rejects_keep_the_columns_of_their_text(asked):
+    tmp, settings = asked
+    plain = ask(settings(), Run(tmp / "plain", Silent()))
+    names = ["url", "original_id", "original_context"]
+    given = settings(keep_column=["url", "id", "context"])
+    folder = ask(given, Run(tmp / "out", Silent()))
+    assert folder.table().drop_columns(names) == plain.table()
+    assert plan_ask(given, {}).sample.schema == folder.schema()
+    for row in folder.table().to_pylist():
+        number = int(row["original_id"])
+        assert (row["url"], row["original_context"]) == (f"a/{number}", "spring")
+        assert f"house {number}" in row["context"] or f"18{number:02}" in row["context"]
+    (reject,) = (json.loads(row["row"]) for row in folder.rejects().to_pylist())
+    assert (reject["context"], reject["url"]) == ("!?" * 20, "a/6")
+
+
+def test_a_teacher_lets_them_through_where_they_are_named(asked, tiny_bert):
+    tmp, settings = asked
+    ask(settings(keep_column=["url"]), Run(tmp / "asked", Silent()))
+    teacher = shutil.copytree(tiny_bert, tmp / "teacher")
+    save_heads(SpanHeads(16, "tokens", seed=2), teacher)
+    given = {"data": [str(tmp / "asked")], "model": str(teacher), "device": "cpu"}
+    kept = relabel(RelabelSettings(**given, keep_column=["url"]), Run(tmp / "kept", Silent()))
+    plain = relabel(RelabelSettings(**given), Run(tmp / "plain", Silent()))
+    assert plain.schema() == RELABELLED
+    assert kept.table().drop_columns(["url"]) == plain.table()
+    assert kept.table()["url"].to_pylist() == [f"a/{n}" for n in _numbers(kept)]
+    with pytest.raises(InputError, match=r"--keep-column: .*asked has no column 'author'; it has: id, con"):
+        relabel(RelabelSettings(**given, keep_column=["author"]), Run(tmp / "none", Silent()))
+
+
+def _numbers(folder):
+    """The number of the text of each question, by the year in it."""
+    contexts = folder.table()["context"].to_pylist()
+    return [int(text.partition(" 19")[2][:2] or text.partition(" 18")[2][:2]) for text in contexts]
+
+
+def test_a_missing_column_is_named_before_a_model_is_loaded(asked):
+    tmp, settings = asked
+    with pytest.raises(
+        InputError, match=r"--keep-column: .*in.jsonl has no column 'ulr'; did you mean 'url'"
+    ):
+        ask(settings(keep_column=["ulr"]), Run(tmp / "out", Silent()))
+    assert not (tmp / "out").exists()
