@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pairsmith.cli.options import default_text, in_help_order, option_kind
-from pairsmith.cli.step import Step, command_of
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.steps.search.settings import SearchSettings
+from pairsmith.steps.step import Step, command_of
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "commands"

@@ -1,4 +1,4 @@
-"""Fingerprints of folders, by which tests see whether folders from earlier versions go on."""
+"""Fingerprints of folders, by which tests see whether folders that are there are recognised."""
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.identity import Identity

@@ -9,9 +9,9 @@ import pytest
 
 import pairsmith
 from pairsmith.cli.app import main
-from pairsmith.cli.step import Step
 from pairsmith.cli.steps import STEPS
 from pairsmith.models.language.scripted import ScriptedModel
+from pairsmith.steps.step import Step
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def called(*arguments):
 def test_an_evaluation_is_one_file_and_one_line(package, pairs, tmp_path, monkeypatch, capsys):
     from extra.length import EvaluateLengthSettings
 
-    monkeypatch.setitem(  # the line in cli/steps.py
+    monkeypatch.setitem(  # the line in steps/table.py
         STEPS,
         "evaluate-length",
         Step(

@@ -12,13 +12,13 @@ from pairsmith import __version__
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
-from pairsmith.cli.step import Step, command_of
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.tasks import builtin_path, builtin_tasks
+from pairsmith.steps.step import Step, command_of
 
 
 class DemoSettings(Settings):

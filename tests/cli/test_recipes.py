@@ -11,13 +11,13 @@ from pydantic import Field, ValidationError, model_validator
 from pairsmith.cli.recipes import expanded_steps, find_recipe, load_recipe
 from pairsmith.cli.running import figure_of, results_table, run_recipe
 from pairsmith.cli.setting_texts import texts_in
-from pairsmith.cli.step import Step
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.step import Step
 
 pytestmark = pytest.mark.slow
 

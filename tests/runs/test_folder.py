@@ -66,7 +66,7 @@ def test_an_unreadable_manifest(folder):
 
 def test_keys_of_a_later_version_are_passed_over(folder):
     path = folder.path / "manifest.json"
-    path.write_text(path.read_text().replace('"format": 1,', '"format": 1, "later": {"x": 1},'))
+    path.write_text(path.read_text().replace('"step": ', '"later": {"x": 1}, "step": '))
     assert DatasetFolder.open(folder.path).rows == 2
 
 

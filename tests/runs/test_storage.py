@@ -70,7 +70,7 @@ class TestFingerprint:
 
     def test_it_stays_the_same_from_version_to_version(self):
         """Folders written by an earlier release have to be recognised: change FORMAT to change this."""
-        text = '{"format":1,"inputs":{"ä":"1"},"models":{},"settings":{"decay":100.0},"step":"generate"}'
+        text = '{"format":2,"inputs":{"ä":"1"},"models":{},"settings":{"decay":100.0},"step":"generate"}'
         identity = Identity.of("generate", {"decay": 100.0}, {"ä": "1"}, {})
         assert identity.fingerprint == storage.hash_bytes(text.encode())
 

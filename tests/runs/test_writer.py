@@ -8,6 +8,7 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, hash_file, lock
+from pairsmith.runs.folder import FORMAT
 
 
 class TestWhatIsWritten:
@@ -25,7 +26,7 @@ class TestWhatIsWritten:
             *("format", "step", "settings", "seed", "inputs", "models", "fingerprint", "base"),
             *("complete", "planned", "asked", "shards", "counts", "about", "pairsmith", "created"),
         ]
-        assert manifest["format"] == 1
+        assert manifest["format"] == FORMAT
         assert manifest["seed"] == 7
         assert manifest["complete"] is True
         assert manifest["counts"] == {"rows": 6, "rejects": 2, "rejects_by_reason": {"copy: equal": 2}}
@@ -248,8 +249,10 @@ class TestRefusing:
 
     def test_another_format(self, refusal, done):
         path = done / "manifest.json"
-        path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-        assert "is of format 2, this pairsmith reads format 1" in refusal(done)
+        path.write_text(path.read_text().replace(f'"format": {FORMAT}', '"format": 1'))
+        message = refusal(done)
+        assert "is of format 1, this pairsmith reads format 2: its step (generate) has to be run" in message
+        assert message.endswith("anew; give another folder as --out")
 
     def test_a_refusal_leaves_the_folder_free(self, refusal, done):
         refusal(done, step="postprocess")

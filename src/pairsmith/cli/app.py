@@ -12,7 +12,6 @@ from pairsmith import __version__
 from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
-from pairsmith.cli.step import Step, StepTable, command_of
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.model_names import check_model, check_name
@@ -22,6 +21,7 @@ from pairsmith.core.settings import Settings, option_name
 from pairsmith.methods.quip.options import CLOZE
 from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
 from pairsmith.steps.search.settings import SearchSettings
+from pairsmith.steps.step import Step, StepTable, command_of
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"

@@ -6,8 +6,8 @@ from typing import Any
 import yaml
 
 from pairsmith.cli.setting_texts import texts_in
-from pairsmith.cli.step import StepTable
 from pairsmith.core.errors import SettingsError
+from pairsmith.steps.step import StepTable
 
 ALL = "*"
 """In place of a step's name: all steps that have the setting."""

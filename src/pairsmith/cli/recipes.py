@@ -23,7 +23,6 @@ from pydantic import Field, ValidationError, field_validator
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.step import Step, StepTable
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, known_names_hint
@@ -31,6 +30,7 @@ from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
 from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown_value
 from pairsmith.core.yamlfile import YamlFile, read_yaml
+from pairsmith.steps.step import Step, StepTable
 
 RUN_REFERENCE = "@"
 """The reference to the folder of the run itself, with all earlier steps."""

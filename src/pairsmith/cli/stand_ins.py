@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.step import Step
 from pairsmith.core.errors import FolderError, InputError, PairsmithError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.step import Step
 
 
 def plan_step(

@@ -1,47 +1,8 @@
-"""The steps of pairsmith: their settings, functions and command names.
+"""What recipes and the command line run: the steps, and the tools as further ones."""
 
-Recipes and the command line are both made from ``STEPS``.
-"""
-
-from pairsmith.cli.step import Step, StepTable
 from pairsmith.core.model_names import check_name
-from pairsmith.data.tasks import load_task
-from pairsmith.steps.classify.settings import ClassifySettings
-from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
-from pairsmith.steps.evaluate.settings import (
-    EvaluateLabelsSettings,
-    EvaluateMtebSettings,
-    EvaluateQaSettings,
-    EvaluateStsSettings,
-    EvaluateSummariesSettings,
-    check_summarizer_name,
-)
-from pairsmith.steps.evaluate.transfer_settings import (
-    EvaluateNerSettings,
-    EvaluateParaphraseSettings,
-    EvaluateSentimentSettings,
-)
-from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
-from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
-from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.question_settings import (
-    InfuseSettings,
-    TrainQuestionGeneratorSettings,
-    TrainTeacherSettings,
-)
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
-from pairsmith.steps.training.settings import (
-    TrainBiencoderSettings,
-    TrainCrossencoderSettings,
-    TrainReaderSettings,
-    TrainSummarizerSettings,
-)
+from pairsmith.steps.step import Step, StepTable
+from pairsmith.steps.table import STEPS as WITHOUT_TOOLS
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 
 SOURCE_SETTINGS = frozenset({
@@ -50,253 +11,26 @@ SOURCE_SETTINGS = frozenset({
 })  # fmt: skip
 """Settings that name what a step reads; a text under one of these names is a source in every step."""
 
-
-def _check_folder(source: str) -> None:
-    """Refuse a folder that does not exist."""
-    from pairsmith.data.sources import check_there  # imported here, as it takes a second
-
-    check_there(source)
-
-
 STEPS: StepTable = {
-    "generate": Step(
-        GenerateSettings,
-        "pairsmith.steps.generate.route:generate",
-        "Generate labelled texts or pairs from a task.",
-        plan="pairsmith.steps.generate.plan:plan_generate",
-        preview_setting="preview",
-        checks={"task": load_task},
-        next_commands=(
-            "pairsmith report --data {out} --out {out}-page",
-            "pairsmith postprocess --data {out} --out {out}-clean",
-        ),
-    ),
-    "postprocess": Step(
-        PostprocessSettings,
-        "pairsmith.steps.generate.postprocess:postprocess",
-        "Clean, smooth and split generated rows; add negatives.",
-        plan="pairsmith.steps.generate.plan:plan_postprocess",
-        next_commands=("pairsmith report --data {out} --out {out}-page",),
-    ),
-    "train-encoder": Step(
-        TrainEncoderSettings,
-        "pairsmith.steps.training.encoder:train_encoder",
-        "Train a sentence encoder on scored pairs.",
-        plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
-        next_commands=("pairsmith evaluate sts --model {out} --data GRADED_PAIRS.tsv --out {out}-sts",),
-    ),
-    "train-classifier": Step(
-        TrainClassifierSettings,
-        "pairsmith.steps.training.classifier:train_classifier",
-        "Train a classifier on labelled texts.",
-        plan="pairsmith.steps.training.classifier:plan_train_classifier",
-        next_commands=(
-            "pairsmith evaluate classification --model {out} --data LABELLED.tsv --out {out}-measured",
-            "pairsmith classify --model {out} --data TEXTS.txt --out {out}-labels",
-        ),
-    ),
-    "classify": Step(
-        ClassifySettings,
-        "pairsmith.steps.classify.route:classify",
-        "Label texts with a text classifier.",
-        plan="pairsmith.steps.classify.plan:plan_classify",
-        next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
-    ),
-    "train-biencoder": Step(
-        TrainBiencoderSettings,
-        "pairsmith.steps.training.biencoder:train_biencoder",
-        "Train an encoder on seed pairs, for mining more.",
-    ),
-    "mine": Step(
-        MineSettings,
-        "pairsmith.steps.mine.route:mine",
-        "Find pairs of texts in two corpora.",
-        plan="pairsmith.steps.mine.plan:plan_mine",
-        checks={"encoder": check_name},
-        next_commands=("pairsmith report --data {out} --out {out}-page",),
-    ),
-    "train-crossencoder": Step(
-        TrainCrossencoderSettings,
-        "pairsmith.steps.training.crossencoder:train_crossencoder",
-        "Train a model that tells pairs from hard negatives.",
-        checks={"encoder": check_name},
-    ),
-    "filter": Step(
-        FilterSettings,
-        "pairsmith.steps.mine.filter:filter_pairs",
-        "Keep the pairs that a model ranks highest.",
-        plan="pairsmith.steps.mine.plan:plan_filter",
-    ),
-    "rewrite": Step(
-        RewriteSettings,
-        "pairsmith.steps.mine.rewrite:rewrite",
-        "Have a model rewrite questions or summaries.",
-        plan="pairsmith.steps.mine.plan:plan_rewrite",
-    ),
-    "train-reader": Step(
-        TrainReaderSettings,
-        "pairsmith.steps.training.reader:train_reader",
-        "Train a reader on seeds and mined questions.",
-    ),
-    "train-summarizer": Step(
-        TrainSummarizerSettings,
-        "pairsmith.steps.training.summarizer:train_summarizer",
-        "Train a summariser on seeds and mined pairs.",
-    ),
-    "train-asker": Step(
-        TrainQuestionGeneratorSettings,
-        "pairsmith.steps.training.question_generator:train_question_generator",
-        "Train a model that generates questions on passages.",
-    ),
-    "ask": Step(
-        AskSettings,
-        "pairsmith.steps.questions.ask:ask",
-        "Generate questions on passages.",
-        plan="pairsmith.steps.questions.plan:plan_ask",
-        next_commands=(
-            "pairsmith relabel --data {out} --model TEACHER --out {out}-answered",
-            "pairsmith infuse --data {out} --base ENCODER --labels answers --out {out}-student",
-        ),
-    ),
-    "train-teacher": Step(
-        TrainTeacherSettings,
-        "pairsmith.steps.training.teacher:train_teacher",
-        "Train a reader that serves as a teacher.",
-    ),
-    "relabel": Step(
-        RelabelSettings,
-        "pairsmith.steps.questions.relabel:relabel",
-        "Have a teacher predict the answers to questions.",
-        plan="pairsmith.steps.questions.plan:plan_relabel",
-        next_commands=("pairsmith infuse --data {out} --base ENCODER --out {out}-student",),
-    ),
-    "infuse": Step(
-        InfuseSettings,
-        "pairsmith.steps.training.student:infuse",
-        "Train an encoder whose token vectors answer questions.",
-    ),
-    "chunk": Step(
-        ChunkSettings,
-        "pairsmith.steps.retrieval.chunk:chunk",
-        "Cut documents into chunks for retrieval.",
-        plan="pairsmith.steps.retrieval.plan:plan_chunk",
-        next_commands=(
-            "pairsmith queries --chunks {out} --out {out}-queries",
-            "pairsmith ask --inputs {out} --model GENERATOR --out {out}-asked",
-        ),
-    ),
-    "queries": Step(
-        QueriesSettings,
-        "pairsmith.steps.retrieval.queries:write_queries",
-        "Write search queries for chunks of documents.",
-        planned_rows_setting="chunks",
-        next_commands=("pairsmith filter-queries --queries {out} --corpus CHUNKS --out {out}-kept",),
-    ),
-    "filter-queries": Step(
-        FilterQueriesSettings,
-        "pairsmith.steps.retrieval.filter_queries:filter_queries",
-        "Keep queries that lead back to their chunk.",
-        plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
-        checks={"encoder": check_name, "judge": check_name},
-    ),
-    "negatives": Step(
-        NegativesSettings,
-        "pairsmith.steps.negatives.route:negatives",
-        "Find hard negatives for pairs of a query and a positive.",
-        plan="pairsmith.steps.negatives.plan:plan_negatives",
-        checks={"encoder": check_name, "judge": check_name},
-    ),
-    "train-retriever": Step(
-        TrainRetrieverSettings,
-        "pairsmith.steps.training.retriever:train_retriever",
-        "Train an encoder that finds documents for queries.",
-        next_commands=(
-            "pairsmith evaluate retrieval --model {out} --data QUERIES --corpus CHUNKS --out {out}-measured",
-            "pairsmith search --model {out} --corpus CHUNKS",
-        ),
-    ),
-    "evaluate-sts": Step(
-        EvaluateStsSettings,
-        "pairsmith.steps.evaluate.sts:evaluate_sts",
-        "Evaluate a sentence encoder on semantic textual similarity.",
-        plan="pairsmith.steps.evaluate.sts:plan_evaluate_sts",
-        checks={"against": _check_folder},
-    ),
-    "evaluate-labels": Step(
-        EvaluateLabelsSettings,
-        "pairsmith.steps.evaluate.labels:evaluate_labels",
-        "Measure how much the similarity of pairs differs by label.",
-        planned_rows_setting="data",
-    ),
-    "evaluate-retrieval": Step(
-        EvaluateRetrievalSettings,
-        "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
-        "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
-        plan="pairsmith.steps.evaluate.retrieval:plan_evaluate_retrieval",
-        checks={"model": check_retriever_name, "against": _check_folder},
-        next_commands=("pairsmith search --model {model} --corpus CHUNKS",),
-    ),
-    "evaluate-mteb": Step(
-        EvaluateMtebSettings,
-        "pairsmith.steps.evaluate.mteb:evaluate_mteb",
-        "Evaluate a sentence encoder on tasks of the package mteb.",
-        plan="pairsmith.steps.evaluate.mteb:plan_evaluate_mteb",
-    ),
-    "evaluate-qa": Step(
-        EvaluateQaSettings,
-        "pairsmith.steps.evaluate.qa:evaluate_qa",
-        "Evaluate a reader on questions with answers.",
-    ),
-    "evaluate-summaries": Step(
-        EvaluateSummariesSettings,
-        "pairsmith.steps.evaluate.summaries:evaluate_summaries",
-        "Evaluate the summaries that a model writes.",
-        checks={"model": check_summarizer_name},
-    ),
-    "evaluate-paraphrase": Step(
-        EvaluateParaphraseSettings,
-        "pairsmith.steps.evaluate.paraphrase:evaluate_paraphrase",
-        "Evaluate token vectors on paraphrase detection.",
-    ),
-    "evaluate-ner": Step(
-        EvaluateNerSettings,
-        "pairsmith.steps.evaluate.ner:evaluate_ner",
-        "Evaluate an encoder on few-shot named entity recognition.",
-    ),
-    "evaluate-sentiment": Step(
-        EvaluateSentimentSettings,
-        "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
-        "Evaluate a model on zero-shot sentiment classification.",
-    ),
-    "evaluate-classification": Step(
-        EvaluateClassificationSettings,
-        "pairsmith.steps.evaluate.classification:evaluate_classification",
-        "Evaluate a text classifier: accuracy and macro F1, ×100.",
-    ),
-    "mix": Step(
-        MixSettings,
-        "pairsmith.steps.mix.route:mix",
-        "Combine the rows of several data sets into one.",
-        plan="pairsmith.steps.mix.plan:plan_mix",
-    ),
+    **WITHOUT_TOOLS,
     "export": Step(
         ExportSettings,
         "pairsmith.tools.export.route:export",
         "Export rows in the format of another tool.",
-        plan="pairsmith.tools.plans:plan_export",
+        plan="pairsmith.runs.estimate:plan_little",
     ),
     "push": Step(
         PushSettings,
         "pairsmith.tools.push.route:push",
         "Upload a data set or a model to the Hugging Face Hub.",
-        plan="pairsmith.tools.plans:plan_push",
+        plan="pairsmith.runs.estimate:plan_little",
         folder_setting="dry_run",
     ),
     "report": Step(
         ReportSettings,
         "pairsmith.tools.report.route:report",
         "Write a one-page report about a folder.",
-        plan="pairsmith.tools.plans:plan_report",
+        plan="pairsmith.runs.estimate:plan_little",
         checks={"encoder": check_name},
         of_runs=True,
     ),
@@ -304,6 +38,6 @@ STEPS: StepTable = {
         AuditSettings,
         "pairsmith.tools.audit.route:audit",
         "Have people label rows blind, in a browser.",
-        plan="pairsmith.tools.plans:plan_audit",
+        plan="pairsmith.runs.estimate:plan_little",
     ),
 }

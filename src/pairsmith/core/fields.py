@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from pairsmith.core.model_names import DeviceName, DtypeName
-from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
+from pairsmith.core.settings import NO_EFFECT, Settings
 
 Device = Annotated[
     DeviceName,
@@ -33,7 +33,6 @@ VectorDtype = Annotated[
     Field(
         description="Number format in which vectors are kept and searched. float16 halves the space "
         "that they take on the disk, and moves cosines by less than 0.0001.",
-        json_schema_extra=ADDED,
     ),
 ]
 OnePer = Literal["pair", "input", "both"]

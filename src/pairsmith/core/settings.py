@@ -15,9 +15,6 @@ BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 """For a field that says where the work runs or how fast, and changes nothing that comes of it."""
 
-ADDED: dict[str, JsonValue] = {"decides_by_default": False}
-"""For a field that older versions did not have: its default does not tell a run from one of theirs."""
-
 MOST_ITEMS = 2**63 - 1
 """The largest number of items that Python can take from a stream; more are refused as a setting."""
 
@@ -29,24 +26,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     def deciding(self) -> dict[str, Any]:
-        """The settings that identify a run, in JSON: all but those marked ``BY_CONTENT`` or ``NO_EFFECT``.
-
-        A setting marked ``ADDED`` counts where it has another value than its default.
-        """
-        fields = type(self).model_fields
-        unchanged = {
-            name for name in self._marked("decides_by_default") if getattr(self, name) == fields[name].default
-        }
-        return self.model_dump(mode="json", exclude=self._marked("decides_rows") | unchanged)
+        """The settings that identify a run, in JSON: all but those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
+        return self.model_dump(mode="json", exclude=self._not_deciding())
 
     def not_deciding(self) -> dict[str, Any]:
         """The other settings."""
-        return self.model_dump(mode="json", include=self._marked("decides_rows"))
+        return self.model_dump(mode="json", include=self._not_deciding())
 
     @classmethod
-    def _marked(cls, mark: str) -> set[str]:
+    def _not_deciding(cls) -> set[str]:
         extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
-        return {name for name, extra in extras.items() if isinstance(extra, dict) and mark in extra}
+        return {name for name, extra in extras.items() if isinstance(extra, dict) and "decides_rows" in extra}
 
 
 class NoEffectError(ValueError):

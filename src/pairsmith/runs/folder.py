@@ -17,7 +17,8 @@ from pairsmith.data.sources import missing, open_parquet
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.runs.provenance import Provenance
 
-FORMAT = 1
+FORMAT = 2
+"""Raised where folders that were begun before could not go on: with other columns, for instance."""
 JOURNAL = "journal"
 MANIFEST_COPY = f"{JOURNAL}/run.json"
 """A copy of the manifest from the start of the run, which replaces a damaged one."""
@@ -136,12 +137,17 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
         raise DamagedError(f"{file} is damaged or was not written by pairsmith ({fault})") from None
+    check_format(path, manifest)
+    return manifest
+
+
+def check_format(path: Place, manifest: Manifest) -> None:
+    """Refuse the folder ``path`` if it is of another format."""
     if manifest.format != FORMAT:
         raise FolderError(
-            f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}; "
-            f"it was written by pairsmith {manifest.pairsmith}"
+            f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}: its step "
+            f"({manifest.step}) has to be run anew"
         )
-    return manifest
 
 
 @dataclass(frozen=True)
@@ -287,24 +293,6 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
         shown = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         raise FolderError(
             f"{name} has changed since it was written: {shown}; run the command that writes it ({step}) again"
-        )
-
-
-def check_shard_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema) -> None:
-    """Check that existing shards have the columns of new ones: another version may write others."""
-    files = (folder / file.path for shard in shards for file in shard.files if file.split != REJECTS)
-    file = next((file for file in files if size_of(file) is not None), None)
-    if file is None:
-        return
-    try:
-        with open_parquet(file) as opened:
-            columns = opened.schema_arrow.names
-    except (pa.ArrowException, OSError):
-        return  # reading it will raise the error
-    if columns != schema.names:
-        raise FolderError(
-            f"{folder} was begun by another version of pairsmith, with the columns {', '.join(columns)}, "
-            f"not {', '.join(schema.names)}; give --fresh or another --out"
         )
 
 

@@ -41,7 +41,6 @@ from pairsmith.runs.folder import (
     Manifest,
     ShardEntry,
     ShardTotals,
-    check_shard_columns,
     file_name,
     read_parquet,
     run_of,
@@ -182,10 +181,7 @@ class FolderWriter:
             lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
             text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
             run.tell("damaged", text)
-        entries = entries_of(earlier, journal)
-        if not earlier.complete:
-            check_shard_columns(run.out, entries.values(), schema)
-        writer = cls(run, schema, earlier, entries, journal)
+        writer = cls(run, schema, earlier, entries_of(earlier, journal), journal)
         writer._continue(manifest)
         return writer
 

@@ -56,14 +56,13 @@ def judge_pairs(
         run: where scores are saved.
     """
     deciding: dict[str, JSON] = {
+        "judge": options.judge,
         "dtype": options.dtype,
         "max_length": options.max_length,
         "shard_size": options.shard_size,
     }
     if options.judge == "likelihood":
         deciding |= likelihood_record(options.cue)
-    if options.judge != "cross-encoder":  # folders from before there were other judges go on
-        deciding["judge"] = options.judge
     in_words, column = SCORES_OF_PAIRS[options.judge]
     return judge_shards(
         lambda number: next(row_shards(pairs, options.shard_size, [number])).rows,

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.model_names import PoolingName
-from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
+from pairsmith.core.settings import NO_EFFECT, Settings
 
 FEW_STEPS = 10
 """A warning says that a training is short if it has fewer steps than this."""
@@ -98,7 +98,6 @@ class TrainingOptions(Settings):
     keep_base: bool = Field(
         default=False,
         description="Keep the base as it is if no step has a higher validation figure.",
-        json_schema_extra=ADDED,
     )
     checkpoint_steps: CheckpointSteps = 100
     tensorboard: bool = Field(

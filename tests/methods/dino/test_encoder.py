@@ -437,12 +437,6 @@ def test_a_plan_centres_once(tiny_gpt2, data, monkeypatch):
     assert centred - without == 4 * width * (width + 1)
 
 
-def test_a_training_without_centring_is_identified_as_before_there_was_any(tiny_gpt2, data):
-    assert {"centre", "keep_base"}.isdisjoint(settings(tiny_gpt2, data).deciding())
-    assert settings(tiny_gpt2, data, keep_base=True).deciding()["keep_base"] is True
-    assert settings(tiny_gpt2, data, centre=True).deciding()["centre"] is True
-
-
 def test_looking_at_the_validation_pairs_does_not_change_the_training(tiny_gpt2, monkeypatch):
     # A rising figure, so that the last step is kept, as it is without validation pairs.
     figures = iter(range(6))

@@ -149,10 +149,8 @@ def test_what_cannot_be_compared_is_refused(measured, tmp_path):
     refused(tmp_path / "begun", "this evaluation is not finished; give its command again")
     (copied("damaged") / "predictions.jsonl").write_text("")
     refused(tmp_path / "damaged", "predictions.jsonl has changed since it was written")
-    old = copied("old")
-    (old / "predictions.jsonl").write_text("".join(f'{{"query": "q{n}"}}\n' for n in range(60)))
-    changed(old, files={})
-    refused(old, "has not all figures of each query, as an older version wrote it; evaluate its model again")
+    changed(copied("old"), format=1)
+    refused(tmp_path / "old", "is of format 1, this pairsmith reads format 2")
 
 
 def test_a_result_is_not_compared_with_itself_nor_without_resamples(measured):

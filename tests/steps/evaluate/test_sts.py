@@ -264,11 +264,12 @@ def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_pa
     refused("--against takes no test set that is called against itself", data=named)
     (evaluated / "predictions.jsonl").write_text("")
     refused("predictions.jsonl has changed since it was written")
-    (evaluated / "predictions.jsonl").unlink()
     results = json.loads((evaluated / "results.json").read_text())
-    results["about"]["files"] = {}
+    results["about"]["format"] = 1
     (evaluated / "results.json").write_text(json.dumps(results))
-    refused("has not the cosine of each pair, as an older version wrote it; evaluate its model again")
+    refused("is of format 1, this pairsmith reads format 2: its step (evaluate sts) has to be run anew")
+    with pytest.raises(PairsmithError, match="has to be run anew; give another folder as --out"):
+        evaluate_sts(settings(tiny_bert, graded), Run(evaluated, Silent()))
     assert not (tmp_path / "new").exists()
     with pytest.raises(ValidationError, match="against needs resamples for its intervals"):
         EvaluateStsSettings(model="m", data="d", against="a", bootstrap=0)

@@ -171,8 +171,6 @@ def test_a_second_run_finds_its_work_done_and_other_settings_are_refused(tmp_pat
     first = run_on(tmp_path, rows)
     before = (tmp_path / "out/data/train-00000.parquet").read_bytes()
     again = PostprocessSettings(data=str(tmp_path / "in"))
-    assert "per_label" not in again.deciding()  # older folders do not have it
-    assert again.model_copy(update={"per_label": 3}).deciding()["per_label"] == 3
     assert postprocess(again, Run(tmp_path / "out", Silent())).rows == first.rows
     with pytest.raises(FolderError, match=r"smoothing: 0.2 there, 0.3 here"):
         postprocess(again.model_copy(update={"smoothing": 0.3}), Run(tmp_path / "out", Silent()))

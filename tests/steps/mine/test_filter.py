@@ -93,37 +93,37 @@ def world(tmp_path, judge):
     [
         (
             {"best": 4},
-            "023b9966ef03b821cfd5fd73cc6c2f97bd50bebd46f57f3b21993ab7463097af",
-            "5171afc2c050af999358a52f950ea4c6308d998be5888d12da167111ab44cdd8",
+            "98f686ed14fd842bdbc9f43a1068abf8ce81d88d5ae6406e0ced41370bda44d4",
+            "9ca3b5d140a2abf2e5b594cd96554324a390ea189387da7cf5e2133f9ee2e426",
         ),
         (
             {"one_per": "pair"},
-            "364f97fdb403725526720fb909fa58871f12ce9979b15f064bc53c219eab74be",
-            "5171afc2c050af999358a52f950ea4c6308d998be5888d12da167111ab44cdd8",
+            "5818377902951a1236935e2c2fef099bcac19ea66133a714c7dc78f8e9ad55ee",
+            "9ca3b5d140a2abf2e5b594cd96554324a390ea189387da7cf5e2133f9ee2e426",
         ),
         (
             {"rank_by": ["margin"]},
-            "6f38af4cd5b768c15bdb10de25481129c60903bf11b955068620cffb096679c2",
-            "5171afc2c050af999358a52f950ea4c6308d998be5888d12da167111ab44cdd8",
+            "0b1e5c93d4257c6e6f0aaa4cccc785ee8b8771a320a381b41cafe3d6f0d2e779",
+            "9ca3b5d140a2abf2e5b594cd96554324a390ea189387da7cf5e2133f9ee2e426",
         ),
         (
             {"beside": ["margin"], "by": "score", "max_length": 32, "threshold": -1},
-            "f0953fa499408d3be6f7792cf6a26dc7d141b3a36b1a147641dbf4874187b682",
-            "d14a7393f4ad64b934404b87851c0b3a834aebf4e60122fbd4fa32fa04e9ebb3",
+            "c2b2fea9eede88d9e25b33d5a86e4f913320f34d51a5ad9d97fd6424723af084",
+            "e043474cc5fbcd0988c89e39b0a186661fdc317b585d6581b12d83a4e12583c2",
         ),
         (
             {"judge": "likelihood"},
-            "62e9a69393f5196307cee03271afa76114c2f6f9b9120a3a95235a3e47cb660c",
-            "c33b7fd7f742ace7246914b5edac82024a584995b36f7c0d6961578e8267b565",
+            "23c7ef11e65ff6fcb88b5e65df134ecf6c2bb1c4f4bf3ba74ada508e8a9e550b",
+            "af9ea3aa2e385df3860312f7178431c41c965a69ca597633e20c1cdb7bf32061",
         ),
         (
             {"judge": "margin", "model": None, "dtype": "auto"},
-            "a3a0847a6e51558a43f4de10ef7d6734155a590c3b6e2776e35b7c1130a7dc8a",
+            "65e95ff968f01b31c386cfe5c566b03caac6edb4b2fd6cfe08a9a203b70a80b5",
             None,
         ),
     ],
 )
-def test_folders_of_earlier_versions_go_on(world, tiny_gpt2, changes, of_pairs, of_scores):
+def test_folders_that_are_there_are_recognised(world, tiny_gpt2, changes, of_pairs, of_scores):
     tmp, settings = world
     if changes.get("judge") == "likelihood":
         changes = {**changes, "model": str(tiny_gpt2)}

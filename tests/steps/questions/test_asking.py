@@ -273,7 +273,7 @@ def test_beams_are_as_many_as_answers_and_for_models():
         AskSettings(inputs=["x"], model="x", decoding="beams", beams=4)
 
 
-def test_a_causal_model_that_samples_is_identified_as_before_it_could_search(tiny_gpt2, texts, tmp_path):
+def test_what_a_decoding_does_not_use_is_no_part_of_the_identity(tiny_gpt2, texts, tmp_path):
     def settings(**rest):
         some = AskSettings(
             inputs=[texts], model=str(tiny_gpt2), questions=1, device="cpu", instruction="{passage}", **rest
@@ -282,7 +282,9 @@ def test_a_causal_model_that_samples_is_identified_as_before_it_could_search(tin
             some, Run(tmp_path / "-".join(map(str, rest.values())) / "out", Silent())
         ).manifest.settings
 
-    assert not {"decoding", "beams", "separator"} & settings().keys()
+    sampled = settings()
+    assert sampled["decoding"] == "nucleus"
+    assert not {"beams", "separator"} & sampled.keys()
     searched = settings(decoding="beams", beams=3)
     assert (searched["decoding"], searched["beams"]) == ("beams", 3)
     assert not {"top_p", "seed", "tries"} & searched.keys()

@@ -3,7 +3,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
@@ -15,7 +14,6 @@ from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import predict_spans
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.steps.questions import relabel as relabelling
 from pairsmith.steps.questions.plan import plan_relabel
 from pairsmith.steps.questions.relabel import relabel
 from pairsmith.steps.questions.settings import RelabelSettings
@@ -159,24 +157,6 @@ def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(te
             [second],
             [],
         ]
-
-
-def test_rows_of_a_version_with_other_columns_are_not_gone_on_with(teacher, data, tmp_path, monkeypatch):
-    first = next(iter(read_generated_questions(data)))
-    with monkeypatch.context() as patch:
-        older = pa.schema([field for field in RELABELLED if field.name != "written_answers"])
-        patch.setattr(relabelling, "RELABELLED", older)
-        patch.setattr(relabelling.FolderWriter, "finish", stopped)
-        with pytest.raises(StorageError):
-            relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
-    with pytest.raises(FolderError, match=r"another version of pairsmith, with the columns .*; give --fresh"):
-        relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
-    (shard, *_) = (tmp_path / "out" / "data").iterdir()
-    shard.write_bytes(b"x")
-    again = relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))  # a damaged one is made anew
-    assert again.table().column_names == RELABELLED.names
-    again = relabel(settings(teacher, data), Run(tmp_path / "out", Silent(), fresh=True))
-    assert again.table()["id"][0].as_py() == first.id
 
 
 def stopped(*given):

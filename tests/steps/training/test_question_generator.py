@@ -221,11 +221,6 @@ def test_questions_of_a_passage_are_learned_together_and_a_stopped_training_goes
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_one_question_at_a_time_is_as_if_nothing_was_said(data):
-    given, left_out = (settings(data, **some) for some in ({"questions": 1}, {}))
-    assert given.deciding() == left_out.deciding()
-
-
 def test_questions_together_need_a_model_that_reads_a_passage_once(data, tmp_path):
     for base, reason in (
         (make_bart(tmp_path / "bart"), "bart is no causal language model"),

@@ -26,7 +26,6 @@ from pairsmith.data.schemas import (
 from pairsmith.data.squad import QUESTION
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
-from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.audit.agreement import annotator_agreement, label_confusion, wilson
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
@@ -34,7 +33,6 @@ from pairsmith.tools.audit.app import AnnotationSession, make_app
 from pairsmith.tools.audit.export import export_annotations
 from pairsmith.tools.audit.route import audit, audit_table, majority_label, results_of
 from pairsmith.tools.audit.rows import Audit, AuditRow, draw_audit, order_of
-from pairsmith.tools.plans import plan_audit
 from pairsmith.tools.settings import AuditSettings
 
 pytestmark = pytest.mark.slow
@@ -498,13 +496,6 @@ def test_names_stay_names_in_what_is_exported(tmp_path):
     assert sorted(labels) == ['"<b>&', '"<b>&', "x", "x"]
     config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()
     assert {choice.get("value") for choice in config.iter("Choice")} == {'"<b>&', "x"}
-
-
-def test_its_cost_is_a_persons_time():
-    settings = AuditSettings(data="@pairs", rows=50)
-    assert plan_audit(settings, {}).seconds == 500
-    assert plan_audit(settings, {"@pairs": Estimate(1.0, 1, 1, {"train": 20})}).seconds == 200
-    assert plan_audit(settings.model_copy(update={"finish": True}), {}).seconds == 0
 
 
 def test_nothing_that_the_browser_gets_tells_the_label(tmp_path):

@@ -18,9 +18,7 @@ from pairsmith.data.schemas import MINED_ANSWER, MinedAnswer, ScoredPair
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import read_questions
 from pairsmith.runs import Run
-from pairsmith.runs.estimate import Estimate
 from pairsmith.tools.export.route import export
-from pairsmith.tools.plans import plan_export
 from pairsmith.tools.settings import ExportSettings
 
 pytestmark = pytest.mark.slow
@@ -198,13 +196,6 @@ def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path):
     lines(tmp_path / "a.jsonl", [{"input": "a", "output": "c"}])
     with pytest.raises(FolderError, match="on other inputs: input data"):
         exported(tmp_path, source, "jsonl")
-
-
-def test_its_cost_goes_by_the_rows(tmp_path):
-    source = lines(tmp_path / "a.jsonl", [{"input": "a", "output": "b"}] * 3)
-    assert plan_export(ExportSettings(data=source, form="jsonl"), {}).disk == 1500
-    later = Estimate(1.0, 1, 1, {"train": 10})
-    assert plan_export(ExportSettings(data="@a", form="jsonl"), {"@a": later}).disk == 5000
 
 
 def test_begun_afresh_nothing_of_other_data_is_left(tmp_path):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import datasets
 import huggingface_hub
-import pyarrow as pa
 import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
@@ -23,9 +22,8 @@ from pairsmith.core.errors import FolderError, RemoteError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
-from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.folder import FORMAT
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.plans import plan_push
 from pairsmith.tools.push.names import Names
 from pairsmith.tools.push.route import push
 from pairsmith.tools.settings import PushSettings
@@ -173,7 +171,7 @@ def test_a_trained_model_is_what_its_record_lists_and_has_to_be_whole(tmp_path):
     for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
         files[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     record = {
-        "format": 1, "step": "train-reader", "settings": {}, "inputs": {}, "models": {}, "fingerprint": "f",
+        "format": FORMAT, "step": "train-reader", "settings": {}, "inputs": {}, "models": {}, "fingerprint": "f",
         "pairsmith": "0", "complete": True, "files": files,
     }  # fmt: skip
     (folder / "training.json").write_text(json.dumps(record))
@@ -304,20 +302,6 @@ def test_a_folder_in_a_store_is_sent_too(rows, tmp_path):
     assert there == {name: path.read_bytes() for name, path in dry(rows, tmp_path / "here").items()}
 
 
-def test_rows_that_name_paths_are_not_sent(tmp_path):
-    schema = pa.schema([*SCORED_PAIR, ("source", pa.string())])
-    folder = dataset_folder(
-        tmp_path / "rows", schema, lambda n: {**scored(n), "source": "/home/anna/a.jsonl"}
-    )
-    with pytest.raises(FolderError, match="rows give /home/anna/a.jsonl as their source"):
-        dry(folder.path, tmp_path / "out")
-
-
-def test_rows_without_a_source_are_not_read(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(DatasetFolder, "table", lambda *_: pytest.fail("the rows were read"))
-    assert dry(rows, tmp_path / "out")
-
-
 def test_a_dry_run_writes_over_its_own_and_over_nothing_else(rows, tmp_path):
     first = {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()}
     assert {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()} == first
@@ -348,9 +332,3 @@ def test_the_command(rows, tmp_path, hub):
     assert "Traceback" not in refused.stderr
     card = yaml.safe_load(hub.files["README.md"].decode().split("---\n")[1])
     assert card["pretty_name"] == "Rows"
-
-
-def test_its_cost_is_that_of_the_bytes(rows, tmp_path):
-    later = Estimate(1.0, 1, 50_000_000, {"train": 10})
-    assert plan_push(PushSettings(data="@a", repo="a/b"), {"@a": later}).seconds == 7.0
-    assert plan_push(PushSettings(data=str(rows), repo="a/b", dry_run=True), {}).disk > 1000

@@ -22,9 +22,7 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.plans import plan_report
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
@@ -312,19 +310,6 @@ def test_the_command_says_where_the_page_is(tmp_path, capfd):
 def test_a_run_without_a_terminal_needs_no_progress(tmp_path):
     folder(tmp_path / "in", SHARDS)
     assert report(ReportSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Progress())).exists()
-
-
-def test_its_cost_goes_by_the_rows(tmp_path):
-    folder(tmp_path / "in", SHARDS)
-    settings = ReportSettings(data=str(tmp_path / "in"))
-    later = {"@pairs": Estimate(1.0, 1, 1, {"train": 2_000_000})}
-    assert plan_report(settings, {}).seconds == pytest.approx(1.0, abs=0.01)
-    assert plan_report(ReportSettings(data="@pairs"), later).seconds == pytest.approx(101)
-    compared = ReportSettings(data="@pairs", against=["eval.txt"])
-    assert plan_report(compared, later).seconds == pytest.approx(301)
-    with_encoder = ReportSettings(data="@pairs", encoder="embedded:all-minilm-l6-v2")
-    assert plan_report(with_encoder, later).seconds == pytest.approx(151)
-    assert plan_report(ReportSettings(data=str(tmp_path)), {}).seconds == 1.0
 
 
 def test_a_recipe_may_end_with_a_page(tmp_path):

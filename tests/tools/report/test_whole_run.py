@@ -50,7 +50,7 @@ def test_a_recipe_ends_with_a_page_about_itself(recipe, tmp_path):
     page = tmp_path / "run" / "page" / "report.html"
     text = text_of(page.read_text(encoding="utf-8"))
     assert "one Rows are cleaned, and that is all. 1 finished step, " in text
-    assert "postprocess: rows are cleaned, and some held back for validation" in text
+    assert "postprocess: clean, smooth and split generated rows; add negatives" in text
     assert "rows left" in text
     assert "page is not finished" not in text
     assert not any("already done" in line for line in first)

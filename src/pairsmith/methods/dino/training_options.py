@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from pairsmith.core.fields import TextsAtOnce
-from pairsmith.core.settings import ADDED, NO_EFFECT, Settings
+from pairsmith.core.settings import NO_EFFECT, Settings
 from pairsmith.training.options import CheckpointSteps, MaxSteps, Positive, Several, TrainingOptions
 
 
@@ -33,7 +33,6 @@ class EncoderOptions(TrainingOptions):
         description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
         "with the encoder. For language models as bases: their vectors all point in nearly the same "
         "direction, so that cosines are near 1, and --objective cosine would make them worse.",
-        json_schema_extra=ADDED,
     )
     attention_dropout: float | None = Field(
         default=None,

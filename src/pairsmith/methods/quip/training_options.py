@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.settings import ADDED, NO_EFFECT, refuse
+from pairsmith.core.settings import NO_EFFECT, refuse
 from pairsmith.training.options import EpochOptions, LabelSmoothing, Several
 
 StudentLabels = Literal["teacher", "hard", "answers"]
@@ -32,7 +32,6 @@ class QuestionGeneratorOptions(EpochOptions):
         description="For a causal language model: maximum number of questions on the same passage that are "
         "learned together. The model reads the passage once for them, which takes several times less time "
         "than reading it for each question, but a step is about fewer passages.",
-        json_schema_extra=ADDED,
     )
 
 

@@ -213,19 +213,17 @@ def _deciding(corpus: Corpus, options: EncodingOptions) -> dict[str, JSON]:
     """The options on which the units of a corpus and their vectors depend."""
     units = options.units
     of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.name), ())
-    deciding: dict[str, JSON] = {
+    return {
         "side": corpus.name,
         "column": corpus.column,
         "kind": units.kind,
         "group_column": units.group_column,
         "dtype": options.dtype,
         "max_length": options.max_length,
+        "vector_dtype": options.vector_dtype,
         "shard_size": options.shard_size,
         **{name: getattr(units, name) for name in of_side},
     }
-    if options.vector_dtype != "float32":  # folders from before there was a choice go on
-        deciding["vector_dtype"] = options.vector_dtype
-    return deciding
 
 
 def _load_encoder(

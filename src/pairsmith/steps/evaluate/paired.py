@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import DamagedError, FolderError, InputError
-from pairsmith.core.paths import Place, place, reaching, size_of
+from pairsmith.core.paths import Place, place, reaching
 from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
 
@@ -55,20 +55,10 @@ def earlier_folder(
 
 
 def predictions_in(folder: Place) -> list[dict[str, Any]]:
-    """The rows of ``predictions.jsonl`` that an evaluation wrote into its folder; none without the file."""
+    """The rows of ``predictions.jsonl`` that an evaluation wrote into its folder."""
     file = folder / PREDICTIONS
     with reaching(file, InputError):
-        if size_of(file) is None:
-            return []
         return [json.loads(line) for line in file.read_bytes().splitlines()]
-
-
-def too_old(folder: Place, lacking: str) -> FolderError:
-    """The error of a folder whose predictions lack what a comparison needs."""
-    return FolderError(
-        f"{folder / PREDICTIONS} {lacking}, as an older version wrote it; evaluate its model again, with "
-        "--fresh or into another folder"
-    )
 
 
 def with_verdict(difference: float, limits: tuple[float, float]) -> dict[str, Any]:

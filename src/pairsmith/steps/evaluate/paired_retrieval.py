@@ -13,7 +13,6 @@ from pairsmith.steps.evaluate.paired import (
     earlier_folder,
     paired_table,
     predictions_in,
-    too_old,
     with_verdict,
 )
 from pairsmith.steps.evaluate.results import EvaluationRecord
@@ -56,8 +55,6 @@ def earlier_retrieval(
 def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
     """The figures of the queries, in their order, that an evaluation wrote into its folder."""
     rows = {row["query"]: row for row in predictions_in(folder)}
-    if not all(name in rows.get(query, ()) for query in queries for name in MEASURES):
-        raise too_old(folder, "has not all figures of each query")
     return {name: [float(rows[query][name]) for query in queries] for name in MEASURES}
 
 

@@ -14,7 +14,6 @@ from pairsmith.steps.evaluate.paired import (
     earlier_folder,
     paired_table,
     predictions_in,
-    too_old,
     with_verdict,
 )
 from pairsmith.steps.evaluate.results import EvaluationRecord
@@ -73,10 +72,7 @@ def predictions(suites: Sequence[StsSuite], cosines: CosinesOfSuites) -> Iterato
 
 def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
     """The cosines that an evaluation of these suites wrote into its folder."""
-    cosines = [row["cosine"] for row in predictions_in(folder)]
-    if len(cosines) != sum(len(suite.pairs) for suite in suites):
-        raise too_old(folder, "has not the cosine of each pair")
-    in_order = iter(cosines)
+    in_order = (row["cosine"] for row in predictions_in(folder))
     return {
         suite.name: {
             name: np.array([next(in_order) for _ in pairs], np.float64)

@@ -14,6 +14,7 @@ from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.metrics.bootstrap import mean_and_error
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
+from pairsmith.runs.folder import check_format
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
 from pairsmith.steps.shared import with_sources
@@ -148,9 +149,11 @@ def evaluate_once(
 def read_about(out: Place) -> EvaluationRecord:
     """The record of what the results in ``out`` were computed from."""
     try:
-        return EvaluationRecord.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
+        record = EvaluationRecord.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error
+    check_format(out, record)
+    return record
 
 
 def is_intact(out: Place, record: EvaluationRecord) -> bool:

@@ -102,9 +102,8 @@ def sentiment_table(results: Mapping[str, Any]) -> str:
     lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<18}of each prompt"]
     shown = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
     for name, label, key in shown:
-        if name in results:  # an older version's have no ranking and are not centred
-            figures = results[name]
-            lines.append(mean_line(label, figures[key], figures["error"], figures["prompts"]))
+        figures = results[name]
+        lines.append(mean_line(label, figures[key], figures["error"], figures["prompts"]))
     return "\n".join(lines)
 
 

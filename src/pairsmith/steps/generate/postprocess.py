@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import FolderError, InputError, SettingsError
-from pairsmith.core.paths import Place, display_name, place
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.paths import display_name, place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_rows import read_labelled_rows
 from pairsmith.data.schemas import (
@@ -32,7 +32,7 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
-from pairsmith.runs.folder import open_training_rows, read_manifest
+from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.shared import refuse_sources
@@ -52,7 +52,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     """
     refuse_sources(run, data=settings.data)
     generated = read_input(settings, run.progress.say)
-    if generated.smoothed and settings.smoothing and not _is_finished(run.out):
+    if generated.smoothed and settings.smoothing:
         raise SettingsError(
             f"{settings.data}: postprocess has smoothed its scores already; give --smoothing 0 (and "
             "--augment 0, so that no further negatives are added), or the folder that generate wrote"
@@ -146,14 +146,6 @@ def read_input(settings: PostprocessSettings, say: Say | None = None) -> Postpro
         manifest.about.task,
         smoothed and schema == SCORED_PAIR,
     )
-
-
-def _is_finished(out: Place) -> bool:
-    """Whether a folder is finished; one of an earlier version may be the work of the same command."""
-    try:
-        return read_manifest(out).complete
-    except FolderError:
-        return False
 
 
 def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[GeneratedRow]]:

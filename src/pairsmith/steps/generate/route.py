@@ -181,18 +181,13 @@ def _for_workers(settings: GenerateSettings) -> GenerateSettings:
 
 def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
     """Every setting that changes rows, for the folder's fingerprint."""
-    left_out = {"decoding"} if task.written else {"decoding", "written"}
-    described = task.model_dump(mode="json", exclude=left_out)
-    for label in described["labels"]:  # runs that were begun before there were other wordings can go on
-        if not label["more_instructions"]:
-            del label["more_instructions"]
     remote: dict[str, Any] = {}
     if is_remote(settings.model):
         remote["steering"] = steering_of(task, settings)
         if remote["steering"] == "certified":  # decides which texts can be certified
             remote["top_logprobs"] = settings.top_logprobs
     return {
-        "task": described,
+        "task": task.model_dump(mode="json", exclude={"decoding"}),
         **decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
         **remote,

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import ADDED, BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 from pairsmith.methods.dino.options import TrainingSetOptions
@@ -170,7 +170,6 @@ class PostprocessSettings(Settings):
         default=None,
         ge=1,
         description="Keep the first N clean rows of each label, as generate --until N writes some more.",
-        json_schema_extra=ADDED,
     )
     min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
     near_copies: Literal["task", "drop", "keep"] = Field(

@@ -111,8 +111,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
 
 def _deciding(settings: FilterSettings, one_per: OnePer) -> dict[str, JSON]:
     """The settings that decide which pairs are kept; ``one_per`` is what ``auto`` stands for."""
-    # Where no pairs compete, folders go on that were begun before they could.
-    deciding = settings.model_copy(update={"one_per": "auto" if one_per == "pair" else one_per}).deciding()
+    deciding = settings.model_copy(update={"one_per": one_per}).deciding()
     return deciding | (likelihood_record(settings.cue) if settings.judge == "likelihood" else {})
 
 

@@ -74,10 +74,7 @@ def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: in
     if settings.index:
         needed = needed_vectors(settings.index, width)
         todo = parts_by_index(groups, settings.index_rows, needed, neighbours)
-        queries = {side: together(count) for side, count in neighbours.items()}
-        if any(len(group.x) > queries["x"] or len(group.y) > queries["y"] for group in groups):
-            # Only where they split queries, so that folders from before queries were split are still known.
-            decides["queries"] = queries
+        decides["queries"] = {side: together(count) for side, count in neighbours.items()}
     else:
         todo = cut_search(groups, settings.search_rows)
     return SearchPlan(todo, neighbours, decides, needed)

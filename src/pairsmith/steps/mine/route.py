@@ -37,7 +37,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.mapped import finished, nothing_to_do
-from pairsmith.runs.storage import JSON, ScratchFiles
+from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.corpus import STYLE, Corpus, cutter, encode_corpus, finder_of, is_styled
@@ -71,7 +71,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         run,
         step="mine",
         schema=schema,
-        settings=_identifying(settings),
+        settings=settings.deciding(),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
         models={"encoder": revision, **finder_of(settings.units())},
     )
@@ -222,14 +222,6 @@ def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bo
     for of_group in numbers:
         searched[of_group if firsts is None else firsts[of_group]] = True
     return searched
-
-
-def _identifying(settings: MineSettings) -> dict[str, JSON]:
-    """The settings that decide the rows; ``best`` once took candidates in the order of inputs."""
-    deciding = settings.deciding()
-    if settings.retrieval == "candidates" and settings.best:
-        deciding["best_by"] = "margin"
-    return deciding
 
 
 def split_by_threshold(

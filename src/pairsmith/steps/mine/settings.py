@@ -15,7 +15,7 @@ from pairsmith.core.fields import (
     VectorDtype,
     WorkerSettings,
 )
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
 
 
@@ -55,12 +55,10 @@ class MineSettings(WorkerSettings):
         default=[],
         description="Column of --inputs, such as url, that the pairs keep as a text, with input_ before its "
         "name. Of records with the same text the first counts.",
-        json_schema_extra=ADDED,
     )
     keep_output_column: Annotated[list[str], Listed] = Field(
         default=[],
         description="Column of --outputs that the pairs keep likewise, with output_ before its name.",
-        json_schema_extra=ADDED,
     )
     answers: str = Field(
         default="rule",
@@ -199,7 +197,6 @@ class FilterSettings(WorkerSettings):
         "which learns in seconds to tell the seeds from the pairs. margin: no model, but the margin by which "
         "mine found the pairs. With encoder and likelihood, --by agreement compares the rank of the score, "
         "from 0 to 1 among all pairs, with the score that the pair was written for.",
-        json_schema_extra=ADDED,
     )
     seeds: str | None = Field(
         default=None,
@@ -212,13 +209,11 @@ class FilterSettings(WorkerSettings):
         min_length=1,
         description="With --judge likelihood, what stands between the two texts. Unset: TL;DR: for documents "
         "and summaries, else an empty line.",
-        json_schema_extra=ADDED,
     )
     beside: Annotated[list[str], Listed] = Field(
         default=[],
         description="Columns of numbers that count beside the judge's score, such as margin: pairs are "
         "ranked, or with --rank-by chosen, by the sum, each standardised over all pairs.",
-        json_schema_extra=ADDED,
     )
     rank_by: Annotated[list[str], Listed] = Field(
         default=[],
@@ -226,7 +221,6 @@ class FilterSettings(WorkerSettings):
         "pair of each input, and these columns rank the chosen pairs, by their sum, each standardised over "
         "all pairs. This is for cross-encoders that learned lists of one input's outputs, as for summaries: "
         "their scores mean little between inputs.",
-        json_schema_extra=ADDED,
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
@@ -241,7 +235,6 @@ class FilterSettings(WorkerSettings):
         "of which one is left; both: the same, and no output is used twice (with --rank-by an input whose "
         "chosen output stands in a better pair is left out); pair: none. auto: input with "
         "--rank-by and for what mine wrote with --retrieval candidates, else pair.",
-        json_schema_extra=ADDED,
     )
     best: int | None = Field(
         default=None, ge=1, description="Keep only this many pairs, those that rank highest."
@@ -251,7 +244,6 @@ class FilterSettings(WorkerSettings):
         gt=0,
         le=1,
         description="Keep only this share of the pairs, those that rank highest.",
-        json_schema_extra=ADDED,
     )
     threshold: float | None = Field(
         default=None,

@@ -98,8 +98,6 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*batch, *_unused(settings, kind)}
-    if kind == "causal" and settings.decoding == "nucleus":
-        left_out.add("decoding")  # folders begun when causal models had no other decoding go on
     deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
     inputs = hashes("inputs", settings.inputs)
     if settings.examples:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import ADDED, BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
@@ -25,7 +25,6 @@ class AskSettings(WorkerSettings):
         default=[],
         description="Column of --inputs, such as url, that the questions keep as a text. Of records with the "
         "same text the first counts.",
-        json_schema_extra=ADDED,
     )
     sample: int | None = Field(
         default=None,
@@ -158,7 +157,6 @@ class RelabelSettings(WorkerSettings):
     keep_column: Annotated[list[str], Listed] = Field(
         default=[],
         description="Column of --data, such as one that ask kept, to keep as a text.",
-        json_schema_extra=ADDED,
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "

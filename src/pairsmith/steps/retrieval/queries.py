@@ -6,7 +6,6 @@ chunks -> queries, steered away from what is beside them -> rows
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -75,7 +74,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
-    deciding = _identifying(settings)
+    deciding = settings.deciding()
     given = hashes("chunks", sources[:1]) | hashes("examples", sources[1:])
     identity = Identity.of("queries", deciding, given, models)
     earlier = EarlierQueries.open(settings.reuse, identity) if settings.reuse else None
@@ -164,14 +163,6 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
             f"{none:,} of them none; a larger --tries gives more"
         )
     return {"chunks": chunk_count, f"chunks with {wanted} queries": complete, "chunks with none": none}
-
-
-def _identifying(settings: QueriesSettings) -> dict[str, Any]:
-    """The settings that identify a folder; those from before there was ``limit`` are still recognised."""
-    deciding = settings.deciding()
-    if deciding["limit"] is None:
-        del deciding["limit"]
-    return deciding
 
 
 def chunks(settings: QueriesSettings) -> Iterator[ChunkRow]:

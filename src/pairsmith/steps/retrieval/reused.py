@@ -85,8 +85,8 @@ class EarlierQueries:
             raise DamagedError(f"--reuse {path}: its file {CONTENTS} is damaged") from None
         if record.get("fingerprint") != folder.manifest.fingerprint:
             raise FolderError(
-                f"--reuse {path}: it was written by an older version, which did not note what its queries "
-                "were written from"
+                f"--reuse {path}: it has no {CONTENTS} that says what its queries were written from; give "
+                "another folder"
             )
         rows = EarlierRows(folder, itemgetter("chunk"), lambda reject: str(json.loads(reject.row)["chunk"]))
         return cls(record["contents"], rows)

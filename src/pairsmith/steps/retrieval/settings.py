@@ -15,7 +15,6 @@ from pairsmith.core.fields import (
     WorkerSettings,
 )
 from pairsmith.core.settings import (
-    ADDED,
     BY_CONTENT,
     MOST_ITEMS,
     NO_EFFECT,
@@ -221,22 +220,20 @@ class FilterQueriesSettings(WorkerSettings):
         default=None,
         description="A second model, which scores how well each query fits its own chunk. Only queries that "
         "lead back to their chunk are scored. Give --threshold or --share, too.",
-        json_schema_extra=ADDED | BY_CONTENT,
+        json_schema_extra=BY_CONTENT,
     )
-    judge_kind: JudgeOfQueries = Field(default="cross-encoder", json_schema_extra=ADDED)
+    judge_kind: JudgeOfQueries = Field(default="cross-encoder")
     threshold: float | None = Field(
         default=None,
         allow_inf_nan=False,
         description="Keep a query if the judge's score of it and its chunk is at least this: an unnormalised "
         "score, nats or a cosine, according to --judge-kind.",
-        json_schema_extra=ADDED,
     )
     share: float | None = Field(
         default=None,
         gt=0,
         le=1,
         description="Keep only this share of the queries that are judged, those with the highest scores.",
-        json_schema_extra=ADDED,
     )
     held_back: float = Field(
         default=0.0,

@@ -154,19 +154,11 @@ class TrainingStep(Generic[S, D]):
         return ModelFolder.start(
             run,
             step=self.name,
-            settings=_identifying(settings),
+            settings=settings.deciding(),
             inputs={name: hash_source(source) for name, source in sources.items()} | dict(also.inputs),
             models={"base": model_revision(settings.base), **also.models},
             sources=sources_of(models=[settings.base], data=[*sources.values(), *also.made_with]),
         )
-
-
-def _identifying(settings: FitSettings) -> dict[str, Any]:
-    """The settings that identify a training; ``least_score`` is about pairs only."""
-    options = settings.deciding()
-    if options.get("kind", "pairs") != "pairs":
-        options.pop("least_score", None)
-    return options
 
 
 def train_once(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow.compute as pc
 from upath import UPath
 
 from pairsmith.core.errors import FolderError
@@ -78,7 +77,6 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Fil
     opened = DatasetFolder.open(folder)
     hashes = {file.path: file.sha256 for shard in opened.manifest.shards for file in shard.files}
     check_files(folder, name, hashes, opened.manifest.step)
-    _check_sources(opened, name)
     if size_of(folder / CARD) is None:
         raise FolderError(
             f"{name} has no {CARD}; run the command that writes it ({opened.manifest.step}) again"
@@ -146,16 +144,3 @@ def _card(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FolderError(f"{file} is not UTF-8 text; save it as UTF-8") from None
-
-
-def _check_sources(folder: DatasetFolder, name: str) -> None:
-    """Refuse a mixture whose rows give a path as their source, as earlier versions wrote it."""
-    if "source" not in folder.schema().names:
-        return
-    for split in folder.splits:
-        for source in pc.unique(folder.table(split, ["source"])["source"]).to_pylist():
-            if isinstance(source, str) and Path(source).is_absolute():
-                raise FolderError(
-                    f"{name}: rows give {source} as their source, a path on this machine; make it again with "
-                    f"--fresh ({folder.manifest.step}), so that they give only its name"
-                )

@@ -11,7 +11,7 @@ from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown_text
-from pairsmith.tools.report.words import STEP_WORDS
+from pairsmith.tools.report.words import step_in_words
 
 RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.json"
 OWN_PAGES = ("report.json", "audit.json")
@@ -123,17 +123,13 @@ def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     rows = [
         (
             f"{place}. {step.name}",
-            _does(step.kind),
+            step_in_words(step.kind),
             shown_text(step.outcome, 200),
             _time(spent.get(step.name)),
         )
         for place, step in enumerate(steps, start=1)
     ]
     return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
-
-
-def _does(kind: str) -> str:
-    return f"{kind}: {STEP_WORDS[kind]}" if kind in STEP_WORDS else shown_text(kind, 60)
 
 
 def _time(seconds: float | None) -> str:
@@ -149,7 +145,7 @@ def _short(section: PageSection) -> PageSection:
 
 def _introduction(step: StepOfRun) -> list[Block]:
     """What stands below the name of a step: its kind, and the lines of its own page."""
-    lines = [f"{_does(step.kind)}." if step.kind else "", *step.page.lead]
+    lines = [f"{step_in_words(step.kind)}." if step.kind else "", *step.page.lead]
     return [Note(line) for line in lines if line]
 
 

@@ -4,85 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pairsmith.core.settings import Settings
-from pairsmith.steps.classify.settings import ClassifySettings
-from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
-from pairsmith.steps.evaluate.settings import (
-    EvaluateLabelsSettings,
-    EvaluateMtebSettings,
-    EvaluateQaSettings,
-    EvaluateStsSettings,
-    EvaluateSummariesSettings,
-)
-from pairsmith.steps.evaluate.transfer_settings import (
-    EvaluateNerSettings,
-    EvaluateParaphraseSettings,
-    EvaluateSentimentSettings,
-)
-from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
-from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
-from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.question_settings import (
-    InfuseSettings,
-    TrainQuestionGeneratorSettings,
-    TrainTeacherSettings,
-)
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
-from pairsmith.steps.training.settings import (
-    TrainBiencoderSettings,
-    TrainCrossencoderSettings,
-    TrainReaderSettings,
-    TrainSummarizerSettings,
-)
+from pairsmith.steps.step import Step
+from pairsmith.steps.table import STEPS
 from pairsmith.tools.report.parts import shown_text
 
 Recorded = Mapping[str, Any]
 """The settings in a record, by name."""
-
-_STEPS: dict[str, tuple[type[Settings], str]] = {
-    "ask": (AskSettings, "questions on passages are written"),
-    "chunk": (ChunkSettings, "documents are cut into passages"),
-    "classify": (ClassifySettings, "texts get labels from a classifier"),
-    "evaluate classification": (EvaluateClassificationSettings, "a classifier is measured on labelled texts"),
-    "evaluate labels": (EvaluateLabelsSettings, "whether the labels' texts differ is measured"),
-    "evaluate mteb": (EvaluateMtebSettings, "an encoder is measured on tasks of mteb"),
-    "evaluate ner": (EvaluateNerSettings, "an encoder is measured on named entities"),
-    "evaluate paraphrase": (EvaluateParaphraseSettings, "token vectors are measured on paraphrases"),
-    "evaluate qa": (EvaluateQaSettings, "a reader is measured on questions"),
-    "evaluate retrieval": (EvaluateRetrievalSettings, "a model is measured on finding documents"),
-    "evaluate sentiment": (EvaluateSentimentSettings, "a model is measured on sentiment"),
-    "evaluate sts": (EvaluateStsSettings, "an encoder is measured on pairs scored by people"),
-    "evaluate summaries": (EvaluateSummariesSettings, "summaries are measured"),
-    "filter": (FilterSettings, "the pairs that a model ranks highest are kept"),
-    "filter-queries": (FilterQueriesSettings, "queries that do not fit their passages are dropped"),
-    "generate": (GenerateSettings, "a language model writes texts for each label"),
-    "infuse": (InfuseSettings, "an encoder learns from questions"),
-    "mine": (MineSettings, "pairs are found in two corpora"),
-    "mix": (MixSettings, "several data sets become one"),
-    "negatives": (NegativesSettings, "texts that do not answer are added to each pair"),
-    "postprocess": (PostprocessSettings, "rows are cleaned, and some held back for validation"),
-    "queries": (QueriesSettings, "a language model writes queries for passages"),
-    "relabel": (RelabelSettings, "a teacher answers the questions"),
-    "rewrite": (RewriteSettings, "a model rewrites questions or summaries"),
-    "train-asker": (TrainQuestionGeneratorSettings, "a model that writes questions is trained"),
-    "train-biencoder": (TrainBiencoderSettings, "an encoder for mining is trained"),
-    "train-classifier": (TrainClassifierSettings, "a classifier of texts is trained"),
-    "train-crossencoder": (TrainCrossencoderSettings, "a judge of pairs is trained"),
-    "train-encoder": (TrainEncoderSettings, "a sentence encoder is trained"),
-    "train-reader": (TrainReaderSettings, "a reader is trained"),
-    "train-retriever": (TrainRetrieverSettings, "a retriever is trained"),
-    "train-summarizer": (TrainSummarizerSettings, "a summariser is trained"),
-    "train-teacher": (TrainTeacherSettings, "a teacher is trained"),
-}
-"""The settings of each step, and what it does, in a few words."""
-
-STEP_WORDS = {step: words for step, (_, words) in _STEPS.items()}
 
 _HIDDEN = {"task", "shard_size", "search_rows"}
 """Settings that are shown elsewhere, or say only how the work was divided."""
@@ -129,12 +56,25 @@ _IF: dict[str, Callable[[Recorded], bool]] = {
 """By step and setting, whether the setting had an effect with the others."""
 
 
+def _step_of(record: str) -> Step | None:
+    """The step that a record names: ``evaluate sts`` is ``evaluate-sts``; None for one of another package."""
+    return STEPS.get(record.replace(" ", "-"))
+
+
+def step_in_words(step: str) -> str:
+    """A step's name and what it does; of a step of another package its name alone."""
+    if entry := _step_of(step):
+        return f"{step}: {entry.help[0].lower()}{entry.help[1:].rstrip('.')}"
+    return shown_text(step, 60)
+
+
 def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
     """Name and value of each setting of a step that was in force, as they are shown.
 
     Left out are unset settings, those that were switched off, and those without effect beside the others.
     """
-    fields = _STEPS[step][0].model_fields if step in _STEPS else {}
+    entry = _step_of(step)
+    fields = entry.settings.model_fields if entry else {}
     rows = []
     for name, value in settings.items():
         if name in _HIDDEN or value in (None, "", [], {}) or value is False:

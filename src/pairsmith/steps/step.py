@@ -58,7 +58,7 @@ class Step:
         """The function that says what the step will cost."""
         planner: Callable[..., Estimate]
         if self.planned_rows_setting:
-            planner = partial(imported("pairsmith.cli.slice_plan:plan_by_slice"), self)
+            planner = partial(imported("pairsmith.steps.slice_plan:plan_by_slice"), self)
         else:
             planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
         return planner

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from pairsmith.cli.step import Step
 from pairsmith.core.paths import files_below
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
@@ -16,6 +15,7 @@ from pairsmith.data.sources import open_source
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import counted, first_items
+from pairsmith.steps.step import Step
 
 SLICE = 256
 """Most rows in a slice."""

@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pairsmith.cli import slice_plan
-from pairsmith.cli.slice_plan import plan_by_slice
 from pairsmith.cli.stand_ins import plan_step
-from pairsmith.cli.step import Step
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps import slice_plan
+from pairsmith.steps.slice_plan import plan_by_slice
+from pairsmith.steps.step import Step
 
 
 class CountSettings(Settings):
