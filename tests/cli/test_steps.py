@@ -7,6 +7,8 @@ from tests.documented import unknown_in
 
 from pairsmith.cli.steps import STEPS
 from pairsmith.steps.evaluate.evaluation import Evaluation
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.steps.step import Step, imported
 
 
@@ -57,5 +59,14 @@ def test_only_settings_that_a_step_has_are_checked():
 
 @pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.next_commands])
 def test_the_commands_that_may_follow_exist(name):
+    given = dict.fromkeys(STEPS[name].settings.model_fields, "given")
     for command in STEPS[name].next_commands:
-        assert not unknown_in(command.format(out="out", model="model").split()[1:]), command
+        assert not unknown_in(command.format_map(given | {"out": "out"}).split()[1:]), command
+
+
+def test_commands_that_may_follow_name_what_the_step_was_given():
+    settings = EvaluateRetrievalSettings(model="m", data="queries", corpus=["some chunks", "more"])
+    (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
+    assert command == "pairsmith search --model m --corpus 'some chunks' --corpus more"
+    (command,) = STEPS["queries"].commands_after(QueriesSettings(chunks="chunks", model="m"), "written")
+    assert command == "pairsmith filter-queries --queries written --corpus chunks --out written-kept"

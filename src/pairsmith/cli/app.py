@@ -151,10 +151,8 @@ def step_command(step: Step) -> Callable[..., None]:
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         if out is not None and not getattr(settings, "world_size", None):
-            names = {"out": out, "model": str(getattr(settings, "model", ""))}
-            for number, command in enumerate(step.next_commands):
-                filled = command.format_map({name: shlex.quote(value) for name, value in names.items()})
-                progress.say(f"{'or:  ' if number else 'next:'} {filled}")
+            for number, command in enumerate(step.commands_after(settings, out)):
+                progress.say(f"{'or:  ' if number else 'next:'} {command}")
 
     required = "required"
     if flag := step.preview_setting or step.folder_setting:

@@ -3,6 +3,7 @@
 The functions are imported when they are called, so that ``pairsmith --help`` does not wait for torch.
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_names import check_name
-from pairsmith.core.settings import Settings
+from pairsmith.core.settings import Settings, option_name
 
 if TYPE_CHECKING:
     from pairsmith.runs import Run
@@ -39,7 +40,7 @@ class Step:
     plan: str = ""
     # The setting that names the rows; a plan runs the step on some of them and extrapolates.
     planned_rows_setting: str = ""
-    # Commands that may follow, for people; {out} and {model} stand for the step's.
+    # Commands that may follow, for people; {out} and the names of settings stand for what the step was given.
     next_commands: tuple[str, ...] = ()
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
@@ -53,6 +54,15 @@ class Step:
                 run_rank(work, settings, rank, run)
                 return None
         return work(settings, run)
+
+    def commands_after(self, settings: Settings, out: str) -> list[str]:
+        """``next_commands`` with what the step was given, and a word in capitals for the rest."""
+        given = {"out": shlex.quote(out)}
+        for name in self.settings.model_fields:
+            values = getattr(settings, name)
+            texts = [str(value) for value in (values if isinstance(values, list) else [values]) if value]
+            given[name] = f" {option_name(name)} ".join(map(shlex.quote, texts)) or name.upper()
+        return [command.format_map(given) for command in self.next_commands]
 
     def planner(self) -> "Callable[..., Estimate]":
         """The function that says what the step will cost."""

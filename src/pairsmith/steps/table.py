@@ -183,7 +183,7 @@ STEPS: StepTable = {
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
         planned_rows_setting="chunks",
-        next_commands=("pairsmith filter-queries --queries {out} --corpus CHUNKS --out {out}-kept",),
+        next_commands=("pairsmith filter-queries --queries {out} --corpus {chunks} --out {out}-kept",),
     ),
     "filter-queries": Step(
         FilterQueriesSettings,
@@ -227,7 +227,7 @@ STEPS: StepTable = {
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
         plan="pairsmith.steps.evaluate.retrieval:plan_evaluate_retrieval",
         checks={"model": check_retriever_name, "against": _check_folder},
-        next_commands=("pairsmith search --model {model} --corpus CHUNKS",),
+        next_commands=("pairsmith search --model {model} --corpus {corpus}",),
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
