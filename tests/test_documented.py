@@ -71,8 +71,6 @@ def reader(models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ray_executor, "run_ray", ray_here)
     monkeypatch.setattr(planning, "_apart", lambda work, *given: work(*given))
     monkeypatch.setattr("pairsmith.steps.generate.plan.CALIBRATION_SECONDS", 0.5)
-    monkeypatch.setattr("pairsmith.steps.training.plan_encoder.CALIBRATION_STEPS", 1)
-    monkeypatch.setattr("pairsmith.steps.training.plan_encoder._LENGTHS", 2)
     return tmp_path
 
 

@@ -59,8 +59,6 @@ def in_this_process(work, *arguments):
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", in_this_process)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
-    monkeypatch.setattr("pairsmith.steps.training.plan_encoder.CALIBRATION_STEPS", 1)
-    monkeypatch.setattr("pairsmith.steps.training.plan_encoder._LENGTHS", 2)
     estimates = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     run_recipe(recipe, tmp_path / "run", Silent())

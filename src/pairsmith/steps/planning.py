@@ -115,17 +115,24 @@ def counted(source: str, before: Before, number: int, split: str | None = None) 
     if source not in before:
         return number
     estimate = before[source]
-    rows = sum(estimate.rows.values()) if split is None else estimate.rows.get(split, 0)
+    rows = _rows_of(estimate, split)
     sample_rows = 0 if estimate.sample is None else estimate.sample.num_rows
     return round(number * rows / sample_rows) if sample_rows else rows
 
 
-def beyond_samples(sources: Iterable[str], before: Before) -> int:
-    """How many rows earlier steps will make besides those in the samples that stand in for the sources."""
+def beyond_samples(sources: Iterable[str], before: Before, split: str | None = None) -> int:
+    """How many rows earlier steps will make besides those in the samples that stand in for the sources.
+
+    Of a step's ``split`` these may be fewer than none, as a sample has rows of all splits.
+    """
     estimates = [before[source] for source in sources if source in before]
     samples = [estimate.sample for estimate in estimates]
-    rows = sum(sum(estimate.rows.values()) for estimate in estimates)
+    rows = sum(_rows_of(estimate, split) for estimate in estimates)
     return rows - sum(0 if sample is None else sample.num_rows for sample in samples)
+
+
+def _rows_of(estimate: Estimate, split: str | None) -> int:
+    return sum(estimate.rows.values()) if split is None else estimate.rows.get(split, 0)
 
 
 def has_no_sample(source: str, before: Before) -> bool:

@@ -75,7 +75,6 @@ STEPS: StepTable = {
         TrainEncoderSettings,
         "pairsmith.steps.training.encoder:train_encoder",
         "Train a sentence encoder on scored pairs.",
-        plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
         next_commands=("pairsmith evaluate sts --model {out} --data GRADED_PAIRS.tsv --out {out}-sts",),
     ),
     "train-classifier": Step(

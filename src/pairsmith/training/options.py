@@ -113,6 +113,14 @@ class TrainingOptions(Settings):
     def steps_are_chosen(self) -> bool:
         """Whether the user has set a number of steps, rather than leaving it to follow from the examples."""
 
+    @abstractmethod
+    def steps_of(self, examples: int) -> int:
+        """The number of steps with this number of examples."""
+
+    @abstractmethod
+    def cut_to(self, steps: int) -> Self:
+        """A copy with this number of steps, for one training at the first learning rate."""
+
 
 class FitOptions(TrainingOptions):
     """How a base is trained on examples, at one learning rate or at several."""
@@ -157,14 +165,6 @@ class FitOptions(TrainingOptions):
             raise ValueError("this system cannot fork processes, as these workers are; give 0")
         return workers
 
-    @abstractmethod
-    def steps_of(self, examples: int) -> int:
-        """The number of steps with this number of examples."""
-
-    @abstractmethod
-    def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps."""
-
 
 class FewShotOptions(FitOptions):
     """A training for a fixed number of steps, as on a hundred examples."""
@@ -181,8 +181,8 @@ class FewShotOptions(FitOptions):
         return self.steps
 
     def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps."""
-        return self.model_copy(update={"steps": steps})
+        """A copy with this number of steps, for one training at the first learning rate."""
+        return self.model_copy(update={"steps": steps, "learning_rate": self.learning_rate[:1]})
 
 
 class EpochOptions(FitOptions):
@@ -202,5 +202,6 @@ class EpochOptions(FitOptions):
         return min(whole, self.max_steps or whole)
 
     def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps."""
-        return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})
+        """A copy with this number of steps, for one training at the first learning rate."""
+        enough = {"epochs": float(steps * self.batch_size), "max_steps": steps}
+        return self.model_copy(update={**enough, "learning_rate": self.learning_rate[:1]})

@@ -19,15 +19,15 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
 from pairsmith.methods.dino import encoder as module
-from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, validation_spearman
+from pairsmith.methods.dino.encoder import train_encoder_on, validation_spearman
 from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.plan_encoder import plan_train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
 
 pytestmark = pytest.mark.slow
@@ -120,8 +120,9 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
     assert yaml.safe_load(head)["library_name"] == "sentence-transformers"
     assert "base_model" not in yaml.safe_load(head)
     assert "`gpt2`" in body
-    assert "| train | 48 |" in body
-    assert "36 steps of 8 pairs" in body
+    assert "| data | the dataset folder `pairs`, last step `postprocess`, fingerprint `" in body
+    assert "| pairs | 48 |\n| validation | 16, a split of the same data |" in body
+    assert "36 steps of 8 examples" in body
     assert str(tiny_gpt2) not in text
 
 
@@ -427,14 +428,23 @@ def test_a_centred_encoder_learns_its_layer_too_and_goes_on_to_the_same_weights(
     assert not torch.equal(whole["linear.weight"], torch.eye(len(whole["linear.bias"])))
 
 
-def test_a_plan_centres_once(tiny_gpt2, data, monkeypatch):
-    monkeypatch.setattr("pairsmith.steps.training.plan_encoder.CALIBRATION_STEPS", 1)
-    monkeypatch.setattr("pairsmith.steps.training.plan_encoder._LENGTHS", 2)
+def test_a_plan_counts_the_layer_that_centres(tiny_gpt2, data):
     without, centred = (
-        plan_train_encoder(settings(tiny_gpt2, data, centre=centre), {}).disk for centre in (False, True)
+        train_encoder.plan(settings(tiny_gpt2, data, centre=centre), {}).disk for centre in (False, True)
     )
     width = load_sentence_encoder(str(tiny_gpt2), device="cpu").get_embedding_dimension()
     assert centred - without == 4 * width * (width + 1)
+
+
+def test_a_plan_counts_the_evaluations_on_pairs_that_an_earlier_step_will_make(tiny_gpt2, data, tmp_path):
+    sample = write_folder(tmp_path / "sample", {"train": pairs(16)})
+
+    def seconds(**rows):
+        estimate = Estimate(1.0, 1, 1, rows, sample=pairs(16))
+        given = settings(tiny_gpt2, sample, max_steps=8, eval_steps=1)
+        return train_encoder.plan(given, {str(sample): estimate}).seconds
+
+    assert seconds(train=48, validation=10**6) > 100 * seconds(train=48)
 
 
 def test_looking_at_the_validation_pairs_does_not_change_the_training(tiny_gpt2, monkeypatch):
@@ -506,12 +516,12 @@ def test_the_learning_rate_warms_up_and_falls(tiny_gpt2, monkeypatch):
 
 
 def test_steps_are_those_of_the_epochs_or_fewer():
-    assert total_steps(100, options(batch_size=32)) == 4
-    assert total_steps(100, options(batch_size=32, epochs=0.5)) == 2
-    assert total_steps(100, options(batch_size=32, epochs=2.5)) == 10
-    assert total_steps(100, options(batch_size=32, max_steps=3)) == 3
-    assert total_steps(100, options(batch_size=32, max_steps=30)) == 4
-    assert total_steps(1, options(epochs=0.01)) == 1
+    assert options(batch_size=32).steps_of(100) == 4
+    assert options(batch_size=32, epochs=0.5).steps_of(100) == 2
+    assert options(batch_size=32, epochs=2.5).steps_of(100) == 10
+    assert options(batch_size=32, max_steps=3).steps_of(100) == 3
+    assert options(batch_size=32, max_steps=30).steps_of(100) == 4
+    assert options(epochs=0.01).steps_of(1) == 1
 
 
 def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
@@ -592,19 +602,6 @@ def test_a_sentence_transformers_base_keeps_its_pooling(tiny_bert, data, tmp_pat
     assert load_file(out / "model.safetensors").keys() == load_file(base / "model.safetensors").keys()
 
 
-def test_a_hub_base_is_named_in_the_card(data):
-    from pairsmith.runs import Sources
-    from pairsmith.steps.training.card import encoder_card
-
-    training = {"steps": 1, "best_step": 1, "validation": [], "seconds": 1.0}
-    text = encoder_card(settings("roberta-base", data), {"train": 1}, training, Sources())
-    assert yaml.safe_load(text.split("---\n")[1])["base_model"] == "roberta-base"
-    assert "no validation pairs" in text
-    assert "started from `embedded:all-minilm-l6-v2`" in encoder_card(
-        settings("embedded:all-minilm-l6-v2", data), {"train": 1}, training, Sources()
-    )
-
-
 @pytest.mark.parametrize(
     "wrong", [{"warmup": 1.0}, {"epochs": 0}, {"device": "cuda:1"}, {"learning_rate": 0}, {"decay": 1}]
 )
@@ -624,9 +621,9 @@ def test_pairs_may_be_in_any_file_or_in_one_split(tiny_gpt2, data, tmp_path):
     (tmp_path / "pairs.tsv").write_text("\n".join(lines))
     train_encoder(settings(tiny_gpt2, tmp_path / "pairs.tsv", max_steps=1), Run(tmp_path / "a", Silent()))
     card = (tmp_path / "a" / "README.md").read_text()
-    assert "`pairs.tsv`.\n\n| split | pairs |\n|---|---|\n| train | 2 |" in card
+    assert "| data | `pairs.tsv` |\n| pairs | 2 |\n| validation | 0 |" in card
     train_encoder(settings(tiny_gpt2, f"{data}:validation", max_steps=1), Run(tmp_path / "b", Silent()))
-    assert "| validation |" not in (tmp_path / "b" / "README.md").read_text()
+    assert "| validation | 0 |" in (tmp_path / "b" / "README.md").read_text()
     (tmp_path / "d" / "data").mkdir(parents=True)
     for split in ("validation", "test"):
         pq.write_table(pairs(2), tmp_path / "d" / "data" / f"{split}-00000.parquet")

@@ -4,7 +4,7 @@ import pytest
 from huggingface_hub import ModelCard
 from tests.runs.test_attribution import card
 
-from pairsmith.core.citations import MINING, QUIP
+from pairsmith.core.citations import CITATION, MINING, QUIP
 from pairsmith.runs import sources_of
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.training.card import training_card
@@ -25,6 +25,7 @@ def card_text(tmp_path, step, base, *data, settings=None):
 @pytest.mark.parametrize(
     ("step", "library", "task", "paper"),
     [
+        ("train-encoder", "sentence-transformers", "sentence-similarity", CITATION),
         ("train-biencoder", "sentence-transformers", "sentence-similarity", MINING),
         ("train-crossencoder", "sentence-transformers", "text-ranking", MINING),
         ("train-reader", "transformers", "question-answering", MINING),
@@ -69,6 +70,7 @@ def test_a_base_from_the_hub(tmp_path):
     assert ModelCard(card_text(tmp_path, "train-reader", "org/first")).data.base_model == "org/first"
     embedded = ModelCard(card_text(tmp_path, "train-reader", "embedded:all-minilm-l6-v2"))
     assert embedded.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert "started from `embedded:all-minilm-l6-v2`" in embedded.text
     assert "Sentence-BERT" in embedded.text
 
 

@@ -60,7 +60,7 @@ def train_encoder_on(
     sampler = BatchSamplers.NO_DUPLICATES if distinct else BatchSamplers.BATCH_SAMPLER
     loss = loss_of(encoder, options.objective, options.scale)
     setup = TrainerSetup(
-        steps=total_steps(rows.num_rows, options),
+        steps=options.steps_of(rows.num_rows),
         rate=options.learning_rate,
         metric="spearman",
         measure=measure if choosable else None,
@@ -68,12 +68,6 @@ def train_encoder_on(
         make_trainer=partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
     )
     return train_to_best_step(encoder, options, setup, encoder.device.type, shown, checkpoints)
-
-
-def total_steps(rows: int, options: EncoderOptions) -> int:
-    """The number of steps in ``epochs`` passes over ``rows`` pairs, or ``max_steps`` if that is fewer."""
-    steps = max(1, math.ceil(options.epochs * math.ceil(rows / options.batch_size)))
-    return steps if options.max_steps is None else min(steps, options.max_steps)
 
 
 def save_encoder(

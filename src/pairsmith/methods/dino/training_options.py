@@ -1,6 +1,7 @@
 """Training options of sentence encoders and text classifiers."""
 
-from typing import Annotated, Literal
+import math
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -65,6 +66,15 @@ class EncoderOptions(TrainingOptions):
     def steps_are_chosen(self) -> bool:
         """Whether the user has set a number of steps."""
         return self.max_steps is not None
+
+    def steps_of(self, examples: int) -> int:
+        """The number of steps with this number of pairs; a pass over them has a whole number of batches."""
+        whole = max(1, math.ceil(self.epochs * math.ceil(examples / self.batch_size)))
+        return min(whole, self.max_steps or whole)
+
+    def cut_to(self, steps: int) -> Self:
+        """A copy with this number of steps."""
+        return self.model_copy(update={"epochs": float(steps), "max_steps": steps})
 
 
 class ClassifierOptions(Settings):

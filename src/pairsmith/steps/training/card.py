@@ -1,4 +1,4 @@
-"""The model card: what an encoder was trained on and how, for a reader who has never heard of pairsmith."""
+"""The model card: what a model was trained on and how, for a reader who has never heard of pairsmith."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,50 +7,17 @@ import yaml
 
 from pairsmith.core.bundled import is_bundled
 from pairsmith.core.citations import OF_TRAININGS
-from pairsmith.core.errors import redacted
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
-from pairsmith.core.paths import display_name, place
-from pairsmith.data.files.folders import own_folder
+from pairsmith.core.paths import place
 from pairsmith.runs import Sources, model_display_name
 from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
-from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.provenance import hub_licence, joint_languages
 from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.settings import FitSettings
+from pairsmith.steps.training.settings import TrainingSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.folder import ModelFolder
-
-_USE = """```python
-from sentence_transformers import SentenceTransformer
-
-encoder = SentenceTransformer("path/to/this/folder")
-vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])
-print(encoder.similarity(vectors, vectors))
-```"""
-
-
-def encoder_card(
-    settings: TrainEncoderSettings, rows: Mapping[str, int], training: Mapping[str, Any], sources: Sources
-) -> str:
-    """README.md of a trained encoder: metadata for the Hub, then the text.
-
-    ``rows`` are the numbers of pairs by split; ``training`` is what ``TrainingHistory.to_json`` gave.
-    """
-    metadata = _metadata("train-encoder", settings.base, sources)
-    sections = [
-        f"---\n{metadata}---\n\n# Sentence encoder trained by pairsmith",
-        f"A sentence encoder that started from `{model_display_name(settings.base)}` and was trained so that "
-        "the cosine similarity of two sentences' vectors comes close to the score of the pair.",
-        _USE,
-        _data(settings.data, rows),
-        _training(settings, training),
-        *_rights("train-encoder", sources),
-    ]
-    return "\n\n".join(sections) + "\n"
-
 
 _SENTENCES = (
     "sentence-transformers",
@@ -125,40 +92,6 @@ def _rights(step: str, sources: Sources) -> list[str]:
     return [cite(lines), *filter(None, [licences("", sources.credits)])]
 
 
-def _data(source: str, rows: Mapping[str, int]) -> str:
-    """What was trained on; for a folder of pairsmith also how it was made."""
-    lines = "".join(f"\n| {name} | {count:,} |" for name, count in rows.items())
-    table = f"| split | pairs |\n|---|---|{lines}"
-    folder = own_folder(source)
-    if folder is None:
-        return f"## Training data\n\n`{redacted(display_name(place(source)))}`.\n\n{table}"
-    manifest = read_manifest(folder)
-    models = "".join(f"\n- {name}: `{revision}`" for name, revision in manifest.models.items())
-    return (
-        f"## Training data\n\nThe dataset folder `{folder.resolve().name}`, last step `{manifest.step}`, "
-        f"fingerprint `{manifest.fingerprint[:16]}`.{models}\n\n{table}"
-    )
-
-
-def _training(settings: TrainEncoderSettings, training: Mapping[str, Any]) -> str:
-    curve = training["validation"]
-    text = (
-        f"## Training\n\n{training['steps']:,} steps of {settings.batch_size} pairs, learning rate "
-        f"{settings.learning_rate:g} with a linear warm-up over {settings.warmup:.0%} of the steps, "
-        f"weight decay {settings.weight_decay:g}, seed {settings.seed}. "
-    )
-    if not curve:
-        return (
-            text
-            + "There were no validation pairs to choose a step by; the weights are those of the last step."
-        )
-    text += (
-        f"The weights are those of step {training['best_step']:,}, chosen by Spearman's correlation (×100) "
-        "on the validation pairs, whose scores were made with the training data, not by people:"
-    )
-    return f"{text}\n\n{_curve('validation', {point['step']: point['spearman'] for point in curve})}"
-
-
 def _curve(name: str, figures: Mapping[int, float | None]) -> str:
     """A table of the validation figures."""
     shown = {step: "undefined" if figure is None else f"{figure:.2f}" for step, figure in figures.items()}
@@ -169,7 +102,7 @@ def _curve(name: str, figures: Mapping[int, float | None]) -> str:
 def training_card(
     title: str,
     use: str,
-    settings: FitSettings,
+    settings: TrainingSettings,
     facts: Mapping[str, object],
     training: TrainingHistory,
     folder: ModelFolder,

@@ -1,80 +1,86 @@
 """The step ``train-encoder``: a sentence encoder trained on a dataset folder of scored pairs (D10)."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import Place
+from pairsmith.core.errors import InputError, SettingsError, redacted
+from pairsmith.core.paths import display_name, place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import split_of, splits_of, to_train_on
 from pairsmith.methods.dino.encoder import check_pairs, save_encoder, train_encoder_on
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype, sources_of
-from pairsmith.steps.training.card import encoder_card
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.folder import read_manifest
+from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.step import Save, train_once
-from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.folder import ModelFolder
-from pairsmith.training.logs import check_tensorboard
+from pairsmith.steps.training.plan import TRIED_STEPS
+from pairsmith.steps.training.reading import TrainingData
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.processes import Processes
+
+_USE = """```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])
+print(encoder.similarity(vectors, vectors))
+```"""
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
 
-def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
-    """Train an encoder on a dataset folder, save it in the run's folder, and return that folder.
+def _read(settings: TrainEncoderSettings, most: int | None) -> TrainingData[pa.Table]:
+    """The pairs of the split ``train`` and, if there is one, ``validation``: sentence1, sentence2, score.
 
-    It opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how the training
-    went. A folder that holds the finished work of the same settings is left as it is.
+    A named split, a file and a Hub data set count as ``train``. For a plan, which gives ``most``, a sample of
+    all lengths is enough, except for the objective that looks for the other pairs of a text.
     """
-    processes = Processes.current()
-    if processes.size > 1 and settings.objective in ("cosent", "angle"):
+    if Processes.current().size > 1 and settings.objective in ("cosent", "angle"):
         raise SettingsError(
             f"--objective {settings.objective} compares all pairs of a batch, which several processes "
             "would not hold together; run it in one"
         )
-    run = processes.quiet_unless_writing(run)
-    settings = resolve_dtype(settings, run)
-    device = pick_device(settings.device)
-    processes.part_of(settings.batch_size)
-    if settings.tensorboard:
-        check_tensorboard()
-    refuse_source(run, data=settings.data, base=settings.base)
-    pairs = scored_pairs(settings.data)
-    claim = partial(
-        ModelFolder.start,
-        run,
-        step="train-encoder",
-        settings=settings.deciding(),
-        inputs={"data": hash_source(settings.data)},
-        models={"base": model_revision(settings.base)},
-        sources=sources_of(models=[settings.base], data=[split_of(settings.data)[0]]),
-    )
-    processes.join(device)
+    pairs = _pairs(to_train_on(settings.data, "learned"))
+    splits = splits_of(settings.data)
+    validates = len(splits) > 1 and "validation" in splits
+    validation = _pairs(splits["validation"]).to_pylist() if validates else []
+    training = pairs
+    if most is not None and settings.objective != "contrastive":
+        lengths = pc.add(pc.utf8_length(pairs["sentence1"]), pc.utf8_length(pairs["sentence2"]))
+        longest_first = pc.sort_indices(pc.negate(lengths)).to_pylist()
+        training = pairs.take(sorted(evenly_spaced(longest_first, TRIED_STEPS * settings.batch_size)))
+    return TrainingData(training, training.num_rows, pairs.num_rows - training.num_rows, validation)
 
-    def train(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
-        encoder = base_encoder(settings)
-        history = train_encoder_on(
-            encoder,
-            pairs["train"],
-            pairs.get("validation"),
-            settings,
-            progress=run.progress,
-            checkpoints=folder.checkpoints,
-        )
-        rows = {split: table.num_rows for split, table in pairs.items()}
-        card = encoder_card(settings, rows, history.to_json(), folder.sources)
-        return partial(save_encoder, encoder, card=card, pairs=pairs["train"], base=settings.base), history
 
-    return train_once(run, processes, claim, train, settings.base)
+def _train(data: TrainingData[pa.Table], settings: TrainEncoderSettings, context: TrainingContext) -> Trained:
+    encoder = base_encoder(settings)
+    validation = pa.Table.from_pylist(data.validation) if data.validation else None
+    history = train_encoder_on(encoder, data.training, validation, settings, **context)
+    facts = {
+        **_origin(settings.data),
+        "pairs": data.examples,
+        "validation": f"{len(data.validation)}, a split of the same data" if data.validation else 0,
+        "objective": settings.objective,
+        "learning rate": settings.learning_rate,
+        "warm-up": f"{settings.warmup:.0%} of the steps",
+        "weight decay": settings.weight_decay,
+    }
+
+    def save(card: str, out: Path) -> None:
+        save_encoder(encoder, out, card, data.training, settings.base)
+
+    return Trained("A sentence encoder", _USE, (encoder,), save, facts, history)
+
+
+train_encoder = TrainingStep("train-encoder", TrainEncoderSettings, ("data",), _read, _train)
+"""Trains an encoder on pairs with scores. The folder opens with ``SentenceTransformer``."""
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
@@ -89,16 +95,15 @@ def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
     )
 
 
-def scored_pairs(source: str) -> dict[str, pa.Table]:
-    """The pairs of the split ``train`` and, if there is one, ``validation``: sentence1, sentence2, score.
-
-    A named split, a file and a Hub data set count as ``train``.
-    """
-    pairs = {"train": _pairs(to_train_on(source, "learned"))}
-    splits = splits_of(source)
-    if len(splits) > 1 and "validation" in splits:
-        pairs["validation"] = _pairs(splits["validation"])
-    return pairs
+def _origin(source: str) -> dict[str, object]:
+    """What was trained on, for the card; for a folder of pairsmith also how it was made."""
+    folder = own_folder(source)
+    if folder is None:
+        return {"data": f"`{redacted(display_name(place(source)))}`"}
+    manifest = read_manifest(folder)
+    made = f"last step `{manifest.step}`, fingerprint `{manifest.fingerprint[:16]}`"
+    models = {f"its {name}": f"`{revision}`" for name, revision in manifest.models.items()}
+    return {"data": f"the dataset folder `{folder.resolve().name}`, {made}", **models}
 
 
 def _pairs(source: str) -> pa.Table:

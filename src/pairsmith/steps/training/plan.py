@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -15,7 +15,7 @@ from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import beyond_samples, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import with_training_splits
-from pairsmith.steps.training.settings import FitSettings
+from pairsmith.steps.training.settings import FitSettings, TrainingSettings
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
 
 if TYPE_CHECKING:
@@ -26,21 +26,22 @@ SAMPLE_ROWS = 2_000
 """Most rows of each source of questions that a plan reads in full; the others are counted."""
 
 _UNTIMED_STEPS = 2
+TRIED_STEPS = _UNTIMED_STEPS + CALIBRATION_STEPS
+"""Steps of the longest trial."""
+
 MOST_SECONDS = 10.0
-"""Seconds; of a step that takes longer only a part is timed, and extrapolated."""
+"""Seconds; of a step that may take longer only a part is timed, and extrapolated."""
 
 _PROBE_BATCH = 2
-"""Examples in that part; a bi-encoder needs two pairs to tell apart."""
+"""Examples in a step of the first trial; a bi-encoder needs two pairs to tell apart."""
 
 BESIDE_WEIGHTS = 300_000
 """Approximate bytes of tokenizer, configuration, card and record."""
 CHECKPOINTS_ON_DISK = 3
 """Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
-S = TypeVar("S", bound=FitSettings)
 
-
-def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Estimate:
+def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before) -> Estimate:
     """Read the data as the step does, train for some steps, and extrapolate to all.
 
     Steps are timed, not slices of the rows: how many there are, and how many evaluations and checkpoints,
@@ -53,29 +54,31 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     reading = time.monotonic() - begun
     sources = step.sources_of(settings)
     trained_on = [sources[name] for name in sources if name.partition(" ")[0] in ("seeds", "added", "data")]
-    unread = data.unread + beyond_samples(trained_on, before)
+    unread = data.unread + beyond_samples(trained_on, before, "train")
     examples = data.examples + round(unread * data.examples / max(1, data.rows))
-    steps, rates = settings.steps_of(examples), len(settings.learning_rate)
-    validation_size = len(data.validation)
+    steps, rates = settings.steps_of(examples), 1
+    validation, validation_size = data.validation, len(data.validation)
+    if isinstance(settings, FitSettings):
+        rates = len(settings.learning_rate)
+    elif settings.data in before:  # whose split ``validation`` is not in its sample
+        validation_size = before[settings.data].rows.get("validation", 0)
+        validation = data.training.slice(0, validation_size).to_pylist()
 
     def time_steps(count: int, batch: int, evaluated: int) -> _Trial:
-        changes = {
-            "eval_steps": count,
-            "checkpoint_steps": count,
-            "learning_rate": settings.learning_rate[:1],
-            "batch_size": batch,
-        }
+        changes = {"eval_steps": count, "checkpoint_steps": count, "batch_size": batch}
         timer, begun = _Steps(), time.monotonic()
         short = settings.model_copy(update=changes).cut_to(count)
         context: TrainingContext = {"progress": timer, "checkpoints": None}
-        trained = step.train(replace(data, validation=data.validation[:evaluated]), short, context)
+        trained = step.train(replace(data, validation=validation[:evaluated]), short, context)
         weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
         return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)
 
-    batch, evaluated, untimed = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, validation_size), 1
+    batch, evaluated, untimed = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, len(validation)), 1
     first = trial = time_steps(untimed + 1, batch, evaluated)
-    if first.step(untimed) * settings.batch_size / batch < MOST_SECONDS:
-        batch, evaluated, untimed = settings.batch_size, validation_size, _UNTIMED_STEPS
+    share = min(1.0, MOST_SECONDS / max(first.step(untimed) * settings.batch_size / batch, 1e-9))
+    if share * settings.batch_size >= batch:
+        batch, evaluated = int(share * settings.batch_size), max(evaluated, int(share * len(validation)))
+        untimed = _UNTIMED_STEPS
         trial = time_steps(untimed + CALIBRATION_STEPS, batch, evaluated)
     # The first trial also loads libraries, which are loaded already for later learning rates.
     loading = trial.loading(untimed)
@@ -104,7 +107,7 @@ def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
     return min(steps - 1, max(len(range(between, steps, between)), int(seconds / SAVE_SECONDS)))
 
 
-def _readable(step: "TrainingStep[S, Any]", settings: S, before: Before) -> S:
+def _readable(step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before) -> TrainingSettings:
     """The settings with sources that can be read: without rows to add that nothing stands in for."""
 
     def with_a_sample(name: str, source: str) -> str | None:

@@ -11,7 +11,7 @@ from pairsmith.methods.quip.generator_training import (
     train_question_generator_on,
 )
 from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.steps.training.reading import CountingIterable, QuestionData, first_of
+from pairsmith.steps.training.reading import CountingIterable, TrainingData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.generators import refuse_both_ways
@@ -21,7 +21,7 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 ```"""
 
 
-def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[GeneratorExamples]:
+def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> TrainingData[GeneratorExamples]:
     refuse_both_ways(settings.base)
     if most is None:  # streamed, as there may be more than fit into memory
         questions, unread = CountingIterable(chain.from_iterable(map(read_questions, settings.data))), 0
@@ -32,11 +32,11 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Questio
     others = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(others, settings))
     check_generator_examples(examples, validation if settings.validation else None, settings)
-    return QuestionData(examples, questions.count, unread, validation)
+    return TrainingData(examples, questions.count, unread, validation)
 
 
 def _train(
-    data: QuestionData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
+    data: TrainingData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
 ) -> Trained:
     trained = train_question_generator_on(data.training, data.validation, settings, **context)
     writer = trained.model

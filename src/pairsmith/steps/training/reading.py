@@ -11,9 +11,14 @@ from pairsmith.data.examples import FEW, Example, ExampleKind, each_example, rea
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
-from pairsmith.steps.training.settings import FitSettings, TrainBiencoderSettings, TrainCrossencoderSettings
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import (
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainingSettings,
+)
 
-S = TypeVar("S", bound=FitSettings)
+S = TypeVar("S", bound=TrainingSettings)
 E = TypeVar("E")
 C = TypeVar("C", bound=Sized)
 
@@ -23,6 +28,8 @@ def with_training_splits(settings: S, say: Say | None = None) -> S:
 
     Corpora stay unchanged. ``say`` is called with a message about the splits that are not used.
     """
+    if isinstance(settings, TrainEncoderSettings):  # both splits of its data are read
+        return settings
 
     def at_split(name: str, source: str) -> str:
         if name == "validation":
@@ -93,8 +100,8 @@ class SeedData(Generic[E]):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionData(Generic[C]):
-    """What a training on questions has read.
+class TrainingData(Generic[C]):
+    """What a training without seeds has read.
 
     Attributes:
         training: the training examples; their number decides the number of steps where epochs are set.

@@ -7,7 +7,7 @@ from pairsmith.data.tuples import read_tuples
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
-from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.reading import TrainingData, first_of
 from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
@@ -24,7 +24,7 @@ In a terminal, `pairsmith search --model path/to/this/folder --corpus CHUNKS "Wh
 the documents in `CHUNKS`: a folder that `pairsmith chunk` wrote, or a file with `id`, `title` and `text`."""
 
 
-def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[ExampleStore]:
+def _read(settings: TrainRetrieverSettings, most: int | None) -> TrainingData[ExampleStore]:
     read = partial(read_tuples, scored=settings.objective != "ranking")
     if most is None:  # streamed, as there may be more than fit into memory
         examples, unread = ExampleStore(chain.from_iterable(map(read, settings.data))), 0
@@ -32,11 +32,11 @@ def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[Ex
         some, unread = first_of(settings.data, read, most)
         examples = ExampleStore(some)
     validation = list(read_tuples(settings.validation)) if settings.validation else []
-    return QuestionData(examples, examples.read, unread, validation)
+    return TrainingData(examples, examples.read, unread, validation)
 
 
 def _train(
-    data: QuestionData[ExampleStore], settings: TrainRetrieverSettings, context: TrainingContext
+    data: TrainingData[ExampleStore], settings: TrainRetrieverSettings, context: TrainingContext
 ) -> Trained:
     repeated = data.rows - data.examples
     if repeated:

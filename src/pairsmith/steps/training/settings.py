@@ -14,6 +14,7 @@ from pairsmith.methods.mining.options import (
     WindowWords,
     scored_without,
 )
+from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.options import FitOptions
 
 LeastScore = Annotated[
@@ -50,6 +51,10 @@ class FitSettings(FitOptions):
         if self.validation is None:
             refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
         return self
+
+
+TrainingSettings = FitSettings | TrainEncoderSettings
+"""Settings of a ``TrainingStep``."""
 
 
 class TrainBiencoderSettings(BiencoderOptions, FitSettings):

@@ -18,8 +18,8 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.mapped import say_loading
 from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.plan import plan_training
-from pairsmith.steps.training.reading import QuestionData, SeedData, with_training_splits
-from pairsmith.steps.training.settings import FitSettings
+from pairsmith.steps.training.reading import SeedData, TrainingData, with_training_splits
+from pairsmith.steps.training.settings import TrainingSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
@@ -80,8 +80,8 @@ class TrainingIdentity:
     made_with: tuple[str, ...] = ()
 
 
-S = TypeVar("S", bound=FitSettings)
-D = TypeVar("D", bound=SeedData[Any] | QuestionData[Any])
+S = TypeVar("S", bound=TrainingSettings)
+D = TypeVar("D", bound=SeedData[Any] | TrainingData[Any])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.question_settings import InfuseSettings
-from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.reading import TrainingData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
@@ -25,7 +25,7 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 ```"""
 
 
-def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageStore]:
+def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageStore]:
     if most is None:  # streamed, as there may be more than fit into memory
         every = chain.from_iterable(map(read_generated_questions, settings.data))
         passages, unread = grouped_by_passage(every, settings.labels), 0
@@ -35,10 +35,10 @@ def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageSto
     if not passages:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
     validation = list(read_questions(settings.validation)) if settings.validation else []
-    return QuestionData(passages, passages.questions, unread, validation)
+    return TrainingData(passages, passages.questions, unread, validation)
 
 
-def _train(data: QuestionData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
+def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
     trained = train_student_on(data.training, data.validation, settings, **context)
     facts = {
         "passages": trained.passages,

@@ -16,7 +16,7 @@ from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.question_settings import TrainTeacherSettings
-from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.reading import TrainingData, first_of
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
@@ -26,7 +26,7 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 ```"""
 
 
-def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[StoredQuestions]:
+def _read(settings: TrainTeacherSettings, most: int | None) -> TrainingData[StoredQuestions]:
     def read(source: str) -> Iterator[QuestionWithSpans]:
         if settings.labels == "hard":
             return map(_with_likeliest_span, read_generated_questions(source))
@@ -38,7 +38,7 @@ def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[Stor
         some, unread = first_of(settings.data, read, most)
         questions = StoredQuestions(some)
     validation = list(read_questions(settings.validation)) if settings.validation else []
-    return QuestionData(questions, len(questions), unread, validation)
+    return TrainingData(questions, len(questions), unread, validation)
 
 
 def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
@@ -49,7 +49,7 @@ def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
 
 
 def _train(
-    data: QuestionData[StoredQuestions], settings: TrainTeacherSettings, context: TrainingContext
+    data: TrainingData[StoredQuestions], settings: TrainTeacherSettings, context: TrainingContext
 ) -> Trained:
     trained = train_reader_on(data.training, data.validation, settings, perceptrons=True, **context)
     facts = {
