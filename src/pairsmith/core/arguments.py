@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dataclasses import fields
 from numbers import Real
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pairsmith.core.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -51,13 +54,13 @@ def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
     return items
 
 
-def checked_rows(rows: Iterable[T], name: str, *classes: type) -> list[T]:
+def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance]") -> list[T]:
     """The rows of the argument ``name``, dataclasses of one of ``classes``, as a list.
 
     Their fields for texts hold texts, and those for numbers hold numbers.
     """
     names = " or ".join(f"{row_class.__name__}s" for row_class in classes)
-    items: list[Any] = _items(rows, name, names)
+    items = _items(rows, name, names)
     for place, row in enumerate(items):
         if not isinstance(row, classes):
             first = classes[0]
