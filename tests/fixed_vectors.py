@@ -15,6 +15,7 @@ class FixedVectors:
     """Stands in for an encoder: a vector for each text."""
 
     vectors: Mapping[str, Sequence[float]]
+    preprocess: None = None  # by which the methods on objects know an encoder
 
 
 def encode_fixed_vectors(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FixedVectors]:

@@ -33,6 +33,7 @@ NAMES = [
     "load_reader",
     "load_student",
     "load_task",
+    "make_training_set",
     "mine_pairs",
     "open_dataset",
     "run_recipe",

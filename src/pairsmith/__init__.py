@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pairsmith.api import (
         evaluate_classification,
         evaluate_sts,
+        make_training_set,
         open_dataset,
         run_recipe,
         train_classifier,
@@ -48,6 +49,7 @@ __all__ = [
     "load_reader",
     "load_student",
     "load_task",
+    "make_training_set",
     "mine_pairs",
     "open_dataset",
     "run_recipe",
@@ -73,6 +75,7 @@ _HOMES = {
     "load_reader": ("pairsmith.models.reader", "load_reader"),
     "load_student": ("pairsmith.models.span_encoder", "load_span_encoder"),
     "load_task": ("pairsmith.data.tasks.loading", "load_task"),
+    "make_training_set": ("pairsmith.api", "make_training_set"),
     "mine_pairs": ("pairsmith.methods.mining.method", "mine_pairs"),
     "open_dataset": ("pairsmith.api", "open_dataset"),
     "run_recipe": ("pairsmith.api", "run_recipe"),

@@ -9,25 +9,71 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe as run_planned
+from pairsmith.core.arguments import check_loaded, checked_rows
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import option_error, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts
-from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledText, ScoredPair, to_table
+from pairsmith.data.schemas import (
+    SCORED_PAIR,
+    GradedPair,
+    LabelledPair,
+    LabelledText,
+    ScoredPair,
+    to_table,
+)
 from pairsmith.data.sts import StsSuite, read_sts
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.evaluation import SuiteScores, classification_figures, sts_scores
+from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.dino.training_set import TrainingSet
+from pairsmith.methods.dino.training_set import make_training_set as training_set_of
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
+from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.best_step import TrainingHistory
 
 _OF_ENCODER = TrainEncoderSettings.model_fields.keys() - EncoderOptions.model_fields.keys()
 _OF_VALIDATION = {"keep_base", "eval_steps", "eval_batch_size"}
+
+
+def make_training_set(
+    rows: Sequence[GeneratedRow], task: TaskSpec | None = None, **options: Any
+) -> TrainingSet:
+    """Clean generated rows, smooth their scores, add sampled negatives and split (D6-D9), as ``postprocess``.
+
+    Args:
+        rows: of one class, such as the rows that ``generate_pairs`` or ``generate_texts`` gives. Only scored
+            pairs are smoothed and get sampled negatives.
+        task: the task that they were written for. Scores are smoothed towards the mean of its labels, and it
+            says which labels keep near-copies; without it the labels are the scores that occur.
+        options: those of the command ``postprocess`` by name, such as ``smoothing=0.1`` or ``validation=0``.
+
+    Returns:
+        the rows to train on, those that are held back for validation, and the rejects.
+
+    Raises:
+        InputError: ``rows`` holds something else than rows, or rows of several classes.
+        SettingsError: an option is unknown, or has a value that it cannot have, or the task is not loaded.
+    """
+    if "data" in options:
+        raise SettingsError("make_training_set: data: give the rows themselves, as the first argument")
+    try:
+        how = PostprocessSettings(data="", **options).options
+    except ValidationError as error:
+        raise option_error("make_training_set", error, PostprocessSettings) from error
+    if task is not None:
+        check_loaded(task, "task", "counters", "load_task")
+    rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
+    if len(classes := sorted({type(row).__name__ for row in rows})) > 1:
+        raise InputError(f"rows must be of one class, not {' and '.join(classes)}")
+    return training_set_of(rows, task, how)
 
 
 def train_encoder(
@@ -53,10 +99,10 @@ def train_encoder(
         how the training went: steps, losses and the figures on the validation pairs.
 
     Raises:
-        InputError: there are no pairs, or the objective finds none to train on.
+        InputError: there are no pairs, they are of another class, or the objective finds none to train on.
         ModelError: the training diverged.
         SettingsError: an option is unknown, has a value that it cannot have, or belongs to ``load_encoder``
-            or to a training with a folder.
+            or to a training with a folder; or the encoder is not loaded.
     """
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
@@ -67,7 +113,9 @@ def train_encoder(
         how = EncoderOptions(**options)
     except ValidationError as error:
         raise option_error("train_encoder", error, EncoderOptions) from error
-    train, held_out = _table(pairs), _table(validation) if validation else None
+    check_loaded(encoder, "encoder", "preprocess", "load_encoder")
+    train = _table(checked_rows(pairs, "pairs", ScoredPair))
+    held_out = _table(held) if (held := checked_rows(validation, "validation", ScoredPair)) else None
     return train_encoder_on(encoder, train, held_out, how, progress=progress)
 
 
@@ -93,16 +141,18 @@ def train_classifier(
         the classifier, whose ``predict`` gives the labels of texts.
 
     Raises:
-        InputError: there are fewer than two labels, or a validation text has a label that no training text
-            has.
-        SettingsError: an option is unknown, or has a value that it cannot have.
+        InputError: there are fewer than two labels, a validation text has a label that no training text has,
+            or rows are of another class.
+        SettingsError: an option is unknown, or has a value that it cannot have, or the encoder is not loaded.
     """
     try:
         how = ClassifierOptions(**options)
     except ValidationError as error:
         raise option_error("train_classifier", error, ClassifierOptions) from error
-    held_out = _columns(validation) if validation else None
-    return train_classifier_on(encoder, _columns(texts), held_out, how, progress=progress)[0]
+    check_loaded(encoder, "encoder", "preprocess", "load_encoder")
+    train = _columns(checked_rows(texts, "texts", LabelledText))
+    held_out = _columns(held) if (held := checked_rows(validation, "validation", LabelledText)) else None
+    return train_classifier_on(encoder, train, held_out, how, progress=progress)[0]
 
 
 def evaluate_classification(
@@ -121,8 +171,11 @@ def evaluate_classification(
         each label and pair of labels, as in ``results.json``.
 
     Raises:
-        InputError: there are no texts, or a label is unknown to the classifier.
+        InputError: there are no texts, rows are of another class, or a label is unknown to the classifier.
+        SettingsError: the classifier is not loaded.
     """
+    check_loaded(classifier, "classifier", "by_names", "load_classifier")
+    texts = checked_rows(texts, "texts", LabelledText)
     labels = [text.label for text in texts]
     if not labels:
         raise InputError("evaluate_classification: there are no texts")
@@ -156,13 +209,15 @@ def evaluate_sts(
         the scores of each test set by its name; of pairs by the name ``pairs``.
 
     Raises:
-        InputError: the data cannot be read, or all grades are equal.
+        InputError: the data cannot be read, pairs are of another class, or all grades are equal.
         ModelError: the encoder gives vectors that order nothing.
+        SettingsError: the encoder is not loaded.
     """
+    check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     if isinstance(data, str | Path):
         test_sets = read_sts(place(str(data)), suites or None)
     else:
-        test_sets = [StsSuite("pairs", {"pairs": tuple(data)})]
+        test_sets = [StsSuite("pairs", {"pairs": tuple(checked_rows(data, "data", GradedPair, ScoredPair))})]
     return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
 
 

@@ -25,11 +25,6 @@ def test_nothing_with_a_direction_is_refused(encoder, texts):
         distinct_unit_vectors(encoder, texts, "query", "inputs")
 
 
-def test_a_single_text_is_no_list_of_texts(encoder):
-    with pytest.raises(InputError, match="inputs must be a list of texts, not a single text"):
-        distinct_unit_vectors(encoder, "abc", "query", "inputs")
-
-
 def test_a_vector_that_is_not_finite_is_refused(encoder):
     with pytest.raises(ModelError, match="not finite for 'd'"):
         distinct_unit_vectors(encoder, ["a", "d"], "query", "inputs")

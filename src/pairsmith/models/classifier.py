@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from pairsmith.core.arguments import checked_texts
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
@@ -88,7 +89,7 @@ def text_unit_vectors(
 
     A vector of zeros stays as it is.
     """
-    vectors = encode_texts(encoder, texts, batch_size=batch_size, advance=advance)
+    vectors = encode_texts(encoder, checked_texts(texts, "texts"), batch_size=batch_size, advance=advance)
     if not np.isfinite(vectors).all():
         raise not_finite("the encoder gives vectors")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pairsmith.core.arguments import check_loaded, checked_texts
 from pairsmith.core.batches import in_batches
+from pairsmith.core.errors import InputError
 from pairsmith.models.encode import batches_by_length, not_finite, tokens_at_once
 from pairsmith.models.reader import (
     ANSWER_TOKENS,
@@ -100,7 +102,16 @@ def answer_with_span_encoder(
 
     Returns:
         n answers: their text, the position of its first character in the context, and its probability.
+
+    Raises:
+        InputError: ``questions`` or ``contexts`` is no list of texts, or one is longer than the other.
+        ModelError: the encoder gives vectors that are not finite.
+        SettingsError: the encoder is not loaded.
     """
+    check_loaded(encoder, "encoder", "question_vectors", "load_student")
+    questions, contexts = checked_texts(questions, "questions"), checked_texts(contexts, "contexts")
+    if len(questions) != len(contexts):
+        raise InputError(f"there are {len(questions):,} questions and {len(contexts):,} contexts")
     encoder.tokens.model.eval()
     numbers_of: dict[str, list[int]] = {}
     for number, context in enumerate(contexts):

@@ -24,10 +24,9 @@ def distinct_unit_vectors(
     ``name`` is the name of the argument with the texts, for messages.
 
     Raises:
-        InputError: no text has a nonzero vector, or ``texts`` is a single text.
+        InputError: no text has a nonzero vector.
         ModelError: a vector is not finite.
     """
-    refuse_single_text(texts, name)
     distinct = list(dict.fromkeys(texts))
     vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
     if (place := first_not_finite(vectors)) is not None:
@@ -38,12 +37,6 @@ def distinct_unit_vectors(
         raise InputError(f"{name}: there are no texts, or none with a nonzero vector")
     unit_vectors = vectors[nonzero] / lengths[nonzero, None]
     return list(compress(distinct, nonzero)), torch.from_numpy(unit_vectors)
-
-
-def refuse_single_text(texts: object, name: str) -> None:
-    """Refuse a single text for the argument ``name``, of which each letter would be a text."""
-    if isinstance(texts, str):
-        raise InputError(f"{name} must be a list of texts, not a single text")
 
 
 def first_not_finite(vectors: Float32s) -> int | None:

@@ -125,8 +125,6 @@ def test_nothing_to_search_is_told(fixed):
     encoder = fixed({"a": [1, 0]})
     with pytest.raises(InputError, match="inputs: there are no texts"):
         mine_pairs([], ["a"], encoder)
-    with pytest.raises(InputError, match="outputs must be a list of texts, not a single text"):
-        mine_pairs(["a"], "a", encoder)
     for wrong, message in (
         ({"k": 0}, "k must be at least 1, not 0"),
         ({"margin": "ration"}, "margin must be one of ratio, distance, absolute, not 'ration'"),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from pairsmith.core.arguments import check_loaded, checked_texts
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
@@ -80,12 +81,15 @@ def generate_pairs(
         the accepted rows and the rejected tries.
 
     Raises:
-        SettingsError: ``task`` writes single texts, ``rows`` is too few, or there is no such rule.
+        InputError: ``inputs`` is a single text, or holds something else than texts.
+        SettingsError: ``task`` writes single texts, ``rows`` is too few, there is no such rule, or the task
+            or the model is not loaded.
     """
+    _check_loaded(task, model)
     if task.kind != "pair":
         raise SettingsError(f"{task.name} writes single texts: call generate_texts")
     decoding = decoding or task.decoding
-    requests = pair_requests(task, inputs, decoding.per_input)
+    requests = pair_requests(task, checked_texts(inputs, "inputs"), decoding.per_input)
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
 
 
@@ -101,13 +105,20 @@ def generate_texts(
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
     Raises:
-        SettingsError: ``task`` writes second texts, ``rows`` is too few, or there is no such rule.
+        SettingsError: ``task`` writes second texts, ``rows`` is too few, there is no such rule, or the task
+            or the model is not loaded.
     """
+    _check_loaded(task, model)
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for given ones: call generate_pairs")
     decoding = decoding or task.decoding
     requests = text_requests(task, range(decoding.per_input))
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+
+
+def _check_loaded(task: TaskSpec, model: SteerableModel) -> None:
+    check_loaded(task, "task", "counters", "load_task")
+    check_loaded(model, "model", "session", "load_language_model")
 
 
 def write(

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from pairsmith.core.arguments import check_loaded, checked_texts
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedAnswer, MinedPair, as_columns
 from pairsmith.methods.mining.candidates import NeighboursInMemory, keep_pairable, score_candidates
 from pairsmith.methods.mining.pairable import TextsInMemory
 from pairsmith.methods.mining.units import AnswerInPassage
-from pairsmith.models.unit_vectors import distinct_unit_vectors, refuse_single_text
+from pairsmith.models.unit_vectors import distinct_unit_vectors
 from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.search.margin import MarginName
@@ -67,8 +68,9 @@ def mine_pairs(
         the cosine. Pairs with an answer in its passage are ``MinedAnswer``s.
 
     Raises:
-        InputError: there are no inputs or no outputs with a vector.
-        SettingsError: k is less than 1, or there is no such margin or retrieval rule.
+        InputError: there are no inputs or no outputs with a vector, or they are no lists of texts.
+        SettingsError: k is less than 1, there is no such margin or retrieval rule, or the encoder is not
+            loaded.
         ModelError: a vector is not finite.
 
     A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
@@ -80,8 +82,10 @@ def mine_pairs(
     for name, value, names in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
         if value not in get_args(names):
             raise SettingsError(f"{name} must be one of {', '.join(get_args(names))}, not {value!r}")
+    check_loaded(encoder, "encoder", "preprocess", "load_encoder")
+    inputs = checked_texts(inputs, "inputs")
+    outputs_by_text = _by_text(checked_texts(outputs, "outputs", AnswerInPassage))
     # 1. Encode both sides (M2).
-    outputs_by_text = _by_text(outputs)
     xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
     # 2. The k nearest of each text both ways (M3) that may be paired with it (M5).
@@ -107,7 +111,6 @@ def mine_pairs(
 
 def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | AnswerInPassage]:
     """The outputs by the texts that are encoded, in their order; of equal texts the first."""
-    refuse_single_text(outputs, "outputs")
     by_text: dict[str, str | AnswerInPassage] = {}
     for output in outputs:
         by_text.setdefault(output if isinstance(output, str) else output.text, output)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from pairsmith.core.arguments import check_loaded, checked_rows, checked_texts
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress
 from pairsmith.core.validation import option_error, refuse_options_of_steps
@@ -42,8 +43,14 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
         the questions in the order of the texts. ``answer`` is None where the generated answer does not occur
         in the passage. Words of more tokens than the generator's limit, and outputs that are no new question,
         are left out; the step ``ask`` keeps them as rejects.
+
+    Raises:
+        InputError: ``texts`` is a single text, or holds something else than texts.
+        SettingsError: the generator is not loaded.
     """
-    documents = [Document(text, "") for text in dict.fromkeys(texts)]
+    check_loaded(generator, "generator", "limit", "load_question_generator")
+    distinct = dict.fromkeys(checked_texts(texts, "texts"))
+    documents = [Document(text, "") for text in distinct]
     of_texts, _ = cut_passages(generator, documents)
     every = [passage for of_text in of_texts for passage in of_text]
     generator.generate(every)
@@ -72,7 +79,13 @@ def label_questions(
     Returns:
         the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``, with its
         ``confidence``; the answer is None where the passage has no tokens.
+
+    Raises:
+        InputError: ``questions`` holds something else than generated questions.
+        SettingsError: the teacher is not loaded.
     """
+    check_loaded(teacher, "teacher", "tokenized", "load_reader")
+    questions = checked_rows(questions, "questions", GeneratedQuestion)
     labels = predict_spans(
         teacher,
         [question.question for question in questions],
@@ -105,7 +118,8 @@ def distil(
         options: the fields of ``StudentOptions`` by name, such as ``max_steps`` or ``learning_rate=[1e-5]``.
 
     Raises:
-        InputError: a question has no distributions, or no answer lies within what is read of its passage.
+        InputError: a question has no distributions, or no answer lies within what is read of its passage; or
+            a question is of another class.
         ModelError: the base cannot be loaded, or the training diverged.
         SettingsError: an option is unknown, has a value that it cannot have, or needs a training with a
             folder.
@@ -122,6 +136,8 @@ def distil(
         how = StudentOptions(base=base, device=device, **options)
     except ValidationError as error:
         raise option_error("distil", error, StudentOptions) from error
+    questions = checked_rows(questions, "questions", GeneratedQuestion)
+    validation = checked_rows(validation, "validation", Question)
     passages = grouped_by_passage(questions, how.labels)
     return train_student_on(passages, validation, how, progress=progress)
 

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arguments import check_loaded, checked_pairs, checked_texts
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.text_keys import TextKeys, copy_keys
@@ -76,8 +77,8 @@ def find_hard_negatives(
         one for each pair, in their order.
 
     Raises:
-        InputError: there are no pairs or no texts.
-        SettingsError: ``ranks`` is no range, or a number is out of bounds.
+        InputError: there are no pairs or no texts, or ``pairs`` or ``corpus`` holds something else.
+        SettingsError: ``ranks`` is no range, a number is out of bounds, or the encoder is not loaded.
         ModelError: a vector is not finite.
 
     Pairs with a text whose vector is 0 get no negatives.
@@ -89,7 +90,8 @@ def find_hard_negatives(
         raise SettingsError(
             f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}"
         )
-    all_pairs = list(pairs)
+    check_loaded(encoder, "encoder", "preprocess", "load_encoder")
+    all_pairs, corpus = checked_pairs(pairs, "pairs"), checked_texts(corpus, "corpus")
     # Encode queries, corpus and positives.
     queries, x = distinct_unit_vectors(encoder, (query for query, _ in all_pairs), "query", "pairs")
     texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus")

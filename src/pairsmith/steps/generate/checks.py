@@ -49,7 +49,7 @@ def remarks(task: TaskSpec) -> Iterator[str]:
     if numbers and not -1 <= min(numbers) <= max(numbers) <= 1:
         yield (
             f"the labels of {task.name} reach from {min(numbers):g} to {max(numbers):g}; train-encoder fits "
-            "cosines to them, so scale them to 0 … 1"
+            "cosines to them and no step scales them: write labels from 0 to 1 in the task file"
         )
     if names and all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names):
         yield (
