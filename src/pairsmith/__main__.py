@@ -1,6 +1,11 @@
 """``python -m pairsmith`` runs the ``pairsmith`` command."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from pairsmith import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main"]
 
