@@ -191,12 +191,12 @@ def killed(file: Path, inputs: Path, given: dict[str, Any], out: Path) -> dict[s
         real, answered = RemoteModel._answer, 0
         kill_at = [2 * asked(out / "whole") // 3, asked(out / "whole") // 3]
 
-        def dying(self: RemoteModel, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:
+        def dying(self: RemoteModel, url: str, body: dict[str, Any]) -> tuple[str, float | None]:
             nonlocal answered
             if kill_at and answered >= kill_at[-1]:
                 kill_at.pop()
                 server.kill()
-            answer = real(self, url, path, body)
+            answer = real(self, url, body)
             answered += answer[1] is None
             return answer
 

@@ -269,3 +269,19 @@ def server(bundled: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     with serving(bundled) as server:
         server.most = 100
         yield server
+
+
+@pytest.fixture
+def connect(server: Any) -> Any:
+    """Connects to the server, with the options of a ``RemoteModel``."""
+    from pairsmith.models.language.remote import RemoteModel
+
+    models: list[RemoteModel] = []
+
+    def connected(**options: Any) -> RemoteModel:
+        models.append(RemoteModel(server.name, **options))
+        return models[-1]
+
+    yield connected
+    for model in models:
+        model.close()

@@ -1,18 +1,41 @@
 """A completions server for tests: a model in this process, and faults on demand."""
 
 import json
+import math
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
 
+SPOIL: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no choices": lambda choice: choice.clear(),
+    "no index": lambda choice: choice.pop("index"),
+    "null text": lambda choice: choice.update(text=None),
+    "no finish": lambda choice: choice.pop("finish_reason"),
+    "half a character": lambda choice: choice.update(text="a \ud800 b"),
+    "no logprobs": lambda choice: choice.update(logprobs=None),
+    "no echo": lambda choice: choice.update(logprobs={"text_offset": [0], "token_logprobs": [-1.0]}),
+    "no offsets": lambda choice: choice["logprobs"].update(text_offset=[-1]),
+    "short": lambda choice: choice["logprobs"]["token_logprobs"].pop(),
+    "not finite": lambda choice: choice["logprobs"].update(
+        token_logprobs=[math.nan for _ in choice["logprobs"]["token_logprobs"]]
+    ),
+    "no list": lambda choice: choice["logprobs"].update(top_logprobs=[]),
+    "names": lambda choice: choice["logprobs"].update(top_logprobs=[{" a": -1.0}]),
+}
+"""Faults that leave something out of each choice of an answer."""
+
 
 class Server(ThreadingHTTPServer):
-    """Serves ``model``; ``faults`` are taken one a request, ``seen`` counts the requests by path."""
+    """Serves ``model``; ``faults`` are taken one a request, ``seen`` counts the requests by path.
+
+    A fault is ``""`` for none, a status (``429:60`` asks to wait 60 s), one of ``SPOIL``, or one of those
+    that ``do_POST`` names.
+    """
 
     daemon_threads = False  # none may be at work when the process ends
 
@@ -67,18 +90,22 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault == "malformed":
             self._answer(200, '{"choices": [{"te')
-        elif fault.isdigit():
-            self._answer(int(fault), '{"error": "injected"}')
+        elif fault[:3].isdigit():
+            self._answer(int(fault[:3]), '{"error": "injected"}', fault[4:])
         else:
             with self.server.lock, torch.inference_mode():
                 code, answer = self._do(body)
+            for choice in answer.get("choices", []) if fault else []:
+                SPOIL[fault](choice)
+            if "choices" in answer:
+                answer["choices"] = list(filter(None, answer["choices"]))
             self._answer(code, json.dumps(answer))
 
-    def _answer(self, code: int, text: str) -> None:
+    def _answer(self, code: int, text: str, after: str = "") -> None:
         data = text.encode()
         self.send_response(code)
         if code == 429:
-            self.send_header("Retry-After", "0")
+            self.send_header("Retry-After", after or "0")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -102,11 +129,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _choice(self, prompt: Any, body: dict[str, Any]) -> dict[str, Any]:
         model = self.server.model
         if body.get("echo"):
-            return {"logprobs": self._echo(prompt)}
+            return {"text": prompt, "logprobs": self._echo(prompt)}
         if "logprobs" in body:
             top = self._next(prompt).topk(min(body["logprobs"], self.server.most))
             names = [f"token_id:{token}" for token in top.indices.tolist()]
-            return {"logprobs": {"top_logprobs": [dict(zip(names, top.values.tolist(), strict=True))]}}
+            listed = dict(zip(names, top.values.tolist(), strict=True))
+            return {"text": model.decode([int(top.indices[0])]), "logprobs": {"top_logprobs": [listed]}}
         tokens = list(model.encode(prompt))
         drawn: list[int] = []
         generator = torch.Generator().manual_seed(body["seed"])

@@ -3,10 +3,14 @@
 Everything in ``__all__`` can be imported from here; it is loaded when it is first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # importing typing takes a moment, in which Ctrl-C would print a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from pairsmith.api import (
         evaluate_classification,
         evaluate_sts,

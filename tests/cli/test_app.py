@@ -9,6 +9,7 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 from pairsmith import __version__
+from pairsmith.__main__ import main as entry_point
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
@@ -557,6 +558,19 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
         capsys.readouterr().err
         == "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh\n"
     )
+
+
+def test_stopped_while_it_imports_the_command_line(monkeypatch, capsys):
+    class Stopped:
+        def find_spec(self, name, *_):
+            if name == "pairsmith.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "pairsmith.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Stopped(), *sys.meta_path])
+    with pytest.raises(SystemExit) as caught:
+        entry_point(["--help"])
+    assert (caught.value.code, capsys.readouterr().err) == (130, "")
 
 
 def test_help_is_fast_because_nothing_heavy_is_imported():

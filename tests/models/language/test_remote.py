@@ -29,19 +29,6 @@ def test_a_server_takes_no_rule_of_ones_own(connect):
         make_decoder(model, Decoding(rule="guidance"), 1, (), None)
 
 
-@pytest.fixture
-def connect(server):
-    models = []
-
-    def connected(**options):
-        models.append(RemoteModel(server.name, **options))
-        return models[-1]
-
-    yield connected
-    for model in models:
-        model.close()
-
-
 def groups(model, texts=1, sentences=SENTENCES):
     return [
         Group(
@@ -149,17 +136,3 @@ def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, con
     for group in judged:
         own, *others = model.log_probabilities(group.prompts, group.text + '"')
         assert (own > max(others)) == (group.ending == "stop")
-
-
-def test_where_there_is_no_server_that_is_said_at_once():
-    with pytest.raises(RemoteError, match="no server answers there"):
-        RemoteModel("http://127.0.0.1:9/v1#x", way="plain")
-
-
-def test_a_wait_that_lasts_is_told(server, connect, caplog):
-    model = connect(way="plain")
-    server.faults.extend(["503"] * 4)
-    model.continued((65,), 1, 5, 0.9, 4, '"')
-    assert [record.message.partition(";")[0] for record in caplog.records if "pairsmith" in record.name] == [
-        f'{server.name.partition("#")[0]}/completions: 503 {{"error": "injected"}}'
-    ] * 2

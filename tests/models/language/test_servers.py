@@ -28,9 +28,9 @@ class Server:
     def __init__(self):
         self.lengths = []
 
-    def __call__(self, path, body):
+    def __call__(self, path, body, read):
         if path == "tokenize":
-            return {"tokens": [{"</s>": END, "a": LETTER}[body["content"]]]}
+            return read({"tokens": [{"</s>": END, "a": LETTER}[body["content"]]]})
         self.lengths.append(body["logprobs"])
         ((drawn, _),) = body["logit_bias"]
         choices = []
@@ -39,8 +39,8 @@ class Server:
             likeliest = sorted(range(TOKENS), key=lambda token: -p[token])[: body["logprobs"]]
             top = [{"id": token, "logprob": math.log(p[token])} for token in likeliest]
             draw = {"id": drawn, "logprob": math.log(p[drawn]), "top_logprobs": top}
-            choices.append({"index": index, "logprobs": {"content": [draw]}})
-        return {"choices": choices}
+            choices.append({"index": index, "text": "", "logprobs": {"content": [draw]}})
+        return read({"choices": choices})
 
 
 @pytest.fixture

@@ -85,3 +85,18 @@ def test_what_a_server_cannot_do_is_refused(server, settings_for, tmp_path, give
     with pytest.raises(SettingsError, match=text):
         generate(settings_for(**given), Run(tmp_path / "out", Silent()))
     assert not server.seen
+
+
+def test_invalid_answers_neither_become_rows_nor_stop_the_same_command(server, settings_for, tmp_path):
+    settings = settings_for(steering="reranked")
+    whole = generate(settings, Run(tmp_path / "whole", Silent()))
+    server.faults.extend(["null text"] * 300)
+    with pytest.raises(
+        RemoteError, match=r"\(no text: .*\); finished work is saved: run the same command again"
+    ):
+        generate(settings, Run(tmp_path / "out", Silent()))
+    server.faults.clear()
+    server.faults.extend(["", "null text", "no index"])
+    again = generate(settings, Run(tmp_path / "out", Silent()))
+    assert rows(again) == rows(whole)
+    assert again.manifest.counts == whole.manifest.counts

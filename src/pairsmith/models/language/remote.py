@@ -7,20 +7,23 @@ run repeats no request.
 
 import hashlib
 import json
-import logging
 import os
 import random
 import re
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, first_line, redacted
+from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, one_line, redacted
+from pairsmith.core.progress import clock
+from pairsmith.models.language.answers import InvalidAnswer, choices, parsed, string
 from pairsmith.models.language.protocols import Prompt
-from pairsmith.models.language.servers import server_of
+from pairsmith.models.language.servers import T, server_of
+from pairsmith.models.language.waits import LONGEST_WAIT, Waits, cause, seconds_asked
 
 RemoteDecoding = Literal["plain", "certified", "reranked"]
 
@@ -34,8 +37,8 @@ BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 RESPONSE_SECONDS = 120.0
 """How many seconds a response may take."""
 
-_LOG = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 
 def is_remote(name: str) -> bool:
@@ -86,7 +89,8 @@ class RemoteModel:
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=at_once))
-        self._stopped = threading.Event()
+        self._waits = Waits()
+        self._valid: set[tuple[str, ...]] = set()  # the kinds of requests that had a valid answer
         self.used = Used()
         if key := os.environ.get(KEY):
             self._session.headers["Authorization"] = f"Bearer {key}"
@@ -109,10 +113,8 @@ class RemoteModel:
             )
         except self._errors as error:
             self._session.close()
-            reason = first_line(error)
-            raise RemoteError(
-                f"{redacted(self._base)}: no server answers there ({redacted(reason)})"
-            ) from error
+            reason = redacted(cause(error))
+            raise RemoteError(f"{redacted(self._base)}: no server answers there ({reason})") from error
         try:
             return answer.json() if answer.ok else None
         except ValueError:
@@ -154,63 +156,86 @@ class RemoteModel:
         """A text drawn by the server, and how it ended."""
         drawn = {"seed": seed, "temperature": 1.0, "top_p": top_p, "max_tokens": tokens, "stop": [stop]}
         body = {**self._server.drawing(prompt, top_k), **drawn}
-        choice = self.ask("v1/completions", body)["choices"][0]
-        ended: Literal["stop", "end", "length"] = "stop" if choice["finish_reason"] == "stop" else "length"
-        if ended == "stop" and choice.get("stop_reason", stop) is None:
-            ended = "end"  # some servers report which stop string matched, if any
-        return str(choice["text"]).partition(stop)[0], ended
 
-    def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Send a request, with retries where they may help; a cached response is returned without asking."""
+        def read(answer: dict[str, Any]) -> tuple[str, Literal["stop", "end", "length"]]:
+            (choice,) = choices(answer, 1)
+            text = _HALF_CHARACTERS.sub("\ufffd", string(choice, "text")).partition(stop)[0]
+            if string(choice, "finish_reason") != "stop":
+                return text, "length"
+            # Some servers report which stop string matched, if any.
+            return text, "end" if choice.get("stop_reason", stop) is None else "stop"
+
+        return self.ask("v1/completions", body, read)
+
+    def ask(self, path: str, body: dict[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
+        """Send a request until ``read`` accepts the answer, and return what it read.
+
+        ``read`` raises ``InvalidAnswer`` where the answer lacks something, or ``ModelError`` where no other
+        will hold it. Only an answer that it accepts is kept; such a one is read without sending anything.
+        """
         base = self._base if path.startswith("v1/") else self._base.removesuffix("/v1")
         url = f"{base}/{path.removeprefix('v1/')}"
         body = {"model": self._served, **body}
         name = hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
+        kind = (path, *sorted(body))
         if self._cache and (kept := self._cache.get(name)) is not None:
-            return json.loads(kept)
-        for number in range(MOST_ATTEMPTS):
-            text, pause = self._answer(url, path, body)
-            if pause is None:
-                if self._cache:
-                    self._cache.put(name, text)
-                answer = json.loads(text)
-                self.used.count(answer.get("usage"))
-                return answer
-            # A random factor keeps many clients from retrying in step.
-            pause = max(pause, WAIT * 2**number * (1 + random.random()))
-            if number == MOST_ATTEMPTS - 1 or self._stopped.is_set():
+            with suppress(InvalidAnswer, ModelError):  # older versions kept any answer
+                value = read(parsed(kept))
+                self._valid.add(kind)
+                return value
+        for tries in range(1, MOST_ATTEMPTS + 1):
+            said, asked = self._answer(url, body)
+            if asked is None:
+                try:
+                    answer = parsed(said)
+                    value = read(answer)
+                except InvalidAnswer as invalid:
+                    if invalid.advice and tries >= invalid.tries and kind not in self._valid:
+                        raise ModelError(
+                            f"{redacted(self._base)}: the server gives {invalid}, which "
+                            f"--steering {self.way} needs; {invalid.advice}"
+                        ) from None
+                    said, asked = f"{invalid}: {said}", 0.0
+                else:
+                    self._valid.add(kind)
+                    if self._cache:
+                        self._cache.put(name, said)
+                    self.used.count(answer.get("usage"))
+                    return value
+            if asked > LONGEST_WAIT:
+                said = f"it asks to wait {clock(asked)}: {said}"
                 break
-            if number >= 2:  # faults that pass quickly are not reported
-                _LOG.warning("%s: %s; trying again in %.0f s", redacted(url), redacted(text[:100]), pause)
-            self._stopped.wait(pause)
+            # A random factor keeps many clients from retrying in step.
+            pause = max(asked, WAIT * 2 ** (tries - 1) * (1 + random.random()))
+            if tries == MOST_ATTEMPTS:
+                break
+            # Faults that pass quickly are not told.
+            if self._waits.wait(pause, url, said, told=tries > 2, asked=0 < asked == pause):
+                break
         raise RemoteError(
-            f"{redacted(url)}: no usable answer after {number + 1} tries ({redacted(text[:200])}); "
+            f"{redacted(url)}: no usable answer after {tries} {'try' if tries == 1 else 'tries'} "
+            f"({redacted(one_line(said[:200]))}); "
             "finished work is saved: run the same command again to continue"
         )
 
-    def _answer(self, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:
+    def _answer(self, url: str, body: dict[str, Any]) -> tuple[str, float | None]:
         """The response to one request and None, or what went wrong and the least time to wait."""
         try:
             response = self._session.post(url, json=body, timeout=RESPONSE_SECONDS)
         except self._errors as error:
-            return first_line(error), 0.0
+            return cause(error), 0.0
+        response.encoding = "utf-8"  # as JSON is; for want of a header it would be guessed
         if response.status_code in BUSY:
-            delay = response.headers.get("Retry-After", "")
-            return f"{response.status_code} {response.text}", float(delay) if delay.isdigit() else 0.0
+            after = seconds_asked(response.headers.get("Retry-After", ""))
+            return f"{response.status_code} {response.text}", after
         if response.status_code >= 400:
-            said = redacted(response.text[:300])
+            said = redacted(one_line(response.text[:300]))
             raise ModelError(f"{redacted(url)} refuses the request: {response.status_code} {said}")
-        try:
-            answer = json.loads(response.text)
-        except ValueError:
-            return f"not JSON: {response.text}", 0.0
-        if not isinstance(answer, dict) or (path.endswith("completions") and not answer.get("choices")):
-            return f"no choices: {response.text}", 0.0
         return response.text, None
 
     def stop(self) -> None:
         """Make requests that wait for a retry give up."""
-        self._stopped.set()
+        self._waits.stop()
 
 
 class Used:
@@ -224,8 +249,12 @@ class Used:
         """Add what one response says under ``usage``."""
         if isinstance(usage, dict):
             with self._lock:
-                self.read += int(usage.get("prompt_tokens") or 0)
-                self.written += int(usage.get("completion_tokens") or 0)
+                self.read += _count(usage.get("prompt_tokens"))
+                self.written += _count(usage.get("completion_tokens"))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 class _Cache:
@@ -240,7 +269,7 @@ class _Cache:
     def get(self, name: str) -> str | None:
         with self._lock:
             row = self._database.execute("SELECT answer FROM answers WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        return None if row is None else row[0]
 
     def put(self, name: str, answer: str) -> None:
         with self._lock:

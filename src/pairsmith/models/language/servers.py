@@ -2,19 +2,30 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pairsmith.core.errors import ModelError
+from pairsmith.models.language.answers import InvalidAnswer, choices, number, string, token_ids
 from pairsmith.models.language.protocols import Prompt
 
-Ask = Callable[[str, dict[str, Any]], Any]
-"""Sends a request, given its path and body, and returns the answer."""
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    """Sends requests."""
+
+    def __call__(self, path: str, body: dict[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
+        """Send a request until ``read`` accepts the answer, and return what it read."""
+
 
 LIKELIEST_TOKENS = 1000
 """How many of the likeliest tokens are searched for a token whose probability the server does not report."""
 
 CERTAIN = 1000.0
 """Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
+
+_ADVICE = "use vLLM or llama.cpp's server, or give --decay 0, which samples texts without steering"
+"""What to do where a server does not give what a way of steering needs."""
 
 _NEARLY_ONE = 1 - 1e-9
 """The largest probability of an end: some of it is left for the other tokens."""
@@ -54,18 +65,50 @@ class OpenAIServer:
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
         """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
         begun = [self.decode(prompt) for prompt in prompts]
-        sums = []
-        for prompt, logprobs in zip(begun, self._scored([p + text for p in begun], echo=True), strict=True):
-            scored = zip(logprobs["text_offset"], logprobs["token_logprobs"], strict=True)
-            end = len(prompt) + len(text)
-            sums.append(sum(value for at, value in scored if len(prompt) <= at < end and value is not None))
-        return sums
 
-    def _scored(self, prompts: Sequence[Any], logprobs: int = 1, **options: Any) -> list[dict[str, Any]]:
-        """What the server says about the log-probabilities of each prompt's tokens and of one more."""
+        def read(place: int, choice: dict[str, Any]) -> float:
+            return _sum_between(choice, len(begun[place]), len(begun[place]) + len(text))
+
+        return self._scored([prompt + text for prompt in begun], read, echo=True)
+
+    def _scored(
+        self,
+        prompts: Sequence[Any],
+        read: Callable[[int, dict[str, Any]], T],
+        logprobs: int = 1,
+        **options: Any,
+    ) -> list[T]:
+        """What ``read`` finds in the choice of each prompt, for the log-probabilities of one more token."""
         body = {"prompt": prompts, "max_tokens": 1, "temperature": 1.0, "logprobs": logprobs, **options}
-        choices = self._ask("v1/completions", body)["choices"]
-        return [choice["logprobs"] for choice in sorted(choices, key=lambda choice: choice["index"])]
+
+        def read_all(answer: dict[str, Any]) -> list[T]:
+            return [read(place, choice) for place, choice in enumerate(choices(answer, len(prompts)))]
+
+        return self._ask("v1/completions", body, read_all)
+
+
+def _sum_between(choice: dict[str, Any], start: int, end: int) -> float:
+    """The sum of the log-probabilities of the tokens that begin between two places of the echoed text."""
+    logprobs = _logprobs(choice)
+    offsets, values = logprobs.get("text_offset"), logprobs.get("token_logprobs")
+    if not isinstance(values, list):
+        raise InvalidAnswer("no log-probabilities of tokens (token_logprobs)", _ADVICE)
+    if not isinstance(offsets, list) or any(type(at) is not int or at < 0 for at in offsets):
+        raise InvalidAnswer("no positions of tokens (text_offset)", _ADVICE)
+    if len(offsets) != len(values):
+        raise InvalidAnswer(f"no log-probability for each of {len(offsets)} tokens but {len(values)}")
+    scored = [value if value is None else number(value) for value in values]
+    inside = [value for at, value in zip(offsets, scored, strict=True) if start <= at < end]
+    # Without an echo only the one token that was drawn is scored.
+    if len(scored) < 2 or None in inside:
+        raise InvalidAnswer("no log-probabilities of the prompt (it ignores echo)", _ADVICE, tries=1)
+    return sum(value for value in inside if value is not None)
+
+
+def _logprobs(choice: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(logprobs := choice.get("logprobs"), dict):
+        raise InvalidAnswer("no log-probabilities", _ADVICE)
+    return logprobs
 
 
 class VLLMServer(OpenAIServer):
@@ -75,31 +118,39 @@ class VLLMServer(OpenAIServer):
 
     def __init__(self, ask: Ask) -> None:
         super().__init__(ask)
-        self.context = int(ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
+        context = ask("tokenize", {"prompt": ""}, lambda answer: answer.get("max_model_len"))
+        self.context = context if isinstance(context, int) else self.context
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt."""
-        return [int(token) for token in self._ask("tokenize", {"prompt": text})["tokens"]]
+        return self._ask("tokenize", {"prompt": text}, token_ids)
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat in the model's template, ending with the given beginning of the answer."""
         chat = {"messages": [{"role": "user", "content": message}], "add_generation_prompt": True}
-        begun = self._ask("tokenize", chat)["tokens"]
-        added = self._ask("tokenize", {"prompt": answer, "add_special_tokens": False})["tokens"]
-        return [int(token) for token in [*begun, *added]]
+        added = {"prompt": answer, "add_special_tokens": False}
+        return [*self._ask("tokenize", chat, token_ids), *self._ask("tokenize", added, token_ids)]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens."""
-        return str(self._ask("detokenize", {"tokens": list(tokens)})["prompt"])
+        return self._ask("detokenize", {"tokens": list(tokens)}, lambda answer: string(answer, "prompt"))
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
         rows = [list(prompt) for prompt in prompts]
-        answers = self._scored(rows, count, return_tokens_as_token_ids=True)
-        lists = [logprobs["top_logprobs"][0] for logprobs in answers]
-        # A server may add the token it drew, however unlikely, which must not count as the list's last.
-        top = [sorted(by_token.items(), key=lambda item: -item[1])[:count] for by_token in lists]
-        return [{int(name.removeprefix("token_id:")): float(p) for name, p in pairs} for pairs in top]
+
+        def read(_: int, choice: dict[str, Any]) -> dict[int, float]:
+            lists = _logprobs(choice).get("top_logprobs")
+            listed = lists[0] if isinstance(lists, list) and lists else None
+            if not isinstance(listed, dict) or not listed:
+                raise InvalidAnswer("no list of likeliest tokens (top_logprobs)", _ADVICE)
+            named = {name.removeprefix("token_id:"): number(p) for name, p in listed.items()}
+            if not all(name.isdecimal() for name in named):
+                raise InvalidAnswer("no numbers of tokens (return_tokens_as_token_ids)", _ADVICE)
+            # A server may add the token it drew, however unlikely, which must not count as the list's last.
+            return {int(name): p for name, p in sorted(named.items(), key=lambda item: -item[1])[:count]}
+
+        return self._scored(rows, read, count, return_tokens_as_token_ids=True)
 
 
 class LlamaCppServer(OpenAIServer):
@@ -109,7 +160,8 @@ class LlamaCppServer(OpenAIServer):
 
     def __init__(self, ask: Ask, properties: Mapping[str, Any]) -> None:
         super().__init__(ask)
-        self.context = int(properties["default_generation_settings"].get("n_ctx") or self.context)
+        context = properties["default_generation_settings"].get("n_ctx")
+        self.context = context if isinstance(context, int) and context > 0 else self.context
         ends = self.encode(properties.get("eos_token") or "", special=False)
         self._end = ends[0] if len(ends) == 1 else None
         self._letter = self.encode("a", special=False)[-1]
@@ -117,16 +169,17 @@ class LlamaCppServer(OpenAIServer):
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """The tokens of a prompt; ``special``: with those that the model expects before it."""
         body = {"content": text, "add_special": special, "parse_special": True}
-        return [int(token) for token in self._ask("tokenize", body)["tokens"]]
+        return self._ask("tokenize", body, token_ids)
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat in the model's template, ending with the given beginning of the answer."""
-        chat = self._ask("apply-template", {"messages": [{"role": "user", "content": message}]})
-        return self.encode(chat["prompt"] + answer, special=False)
+        chat = {"messages": [{"role": "user", "content": message}]}
+        begun = self._ask("apply-template", chat, lambda said: string(said, "prompt"))
+        return self.encode(begun + answer, special=False)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens."""
-        return str(self._ask("detokenize", {"tokens": list(tokens)})["content"])
+        return self._ask("detokenize", {"tokens": list(tokens)}, lambda answer: string(answer, "content"))
 
     def drawing(self, prompt: Prompt, top_k: int) -> dict[str, Any]:
         """The prompt of a text to be drawn, and what the server needs to be told for it; 0 for no top-k."""
@@ -138,17 +191,12 @@ class LlamaCppServer(OpenAIServer):
         # The end of the text is drawn, so that its probability is said, however small.
         token = self._letter if self._end is None else self._end
         lists = []
-        for drawn in self._drawn([list(prompt) for prompt in prompts], token, count + 1):
-            if drawn is None or drawn["id"] != token:
-                raise ModelError(
-                    "the server does not take logit_bias, or says nothing of an end that is drawn, which "
-                    "pairsmith needs; update llama.cpp"
-                )
-            listed = {int(token["id"]): float(token["logprob"]) for token in drawn["top_logprobs"]}
+        rows = [list(prompt) for prompt in prompts]
+        for drawn, listed in filter(None, self._drawn(rows, token, count + 1, needed=True)):
             others = 0.0
             if self._end is not None:  # no text goes on with it (D4), so its share goes to the other tokens
                 listed.pop(self._end, None)
-                others = math.log1p(-min(math.exp(drawn["logprob"]), _NEARLY_ONE))
+                others = math.log1p(-min(math.exp(drawn), _NEARLY_ONE))
             lists.append({token: p - others for token, p in list(listed.items())[:count]})
         return lists
 
@@ -164,18 +212,41 @@ class LlamaCppServer(OpenAIServer):
         tokens = self.encode(text, special=False)
         for place, token in enumerate(tokens):
             rows = [[*prompt, *tokens[:place]] for prompt in prompts]
-            for number, drawn in enumerate(self._drawn(rows, token)):
-                if drawn and drawn["id"] == token:
-                    sums[number] += float(drawn["logprob"])
+            for row, drawn in enumerate(self._drawn(rows, token)):
+                if drawn is not None:
+                    sums[row] += drawn[0]
                 else:
-                    (listed,) = self.likeliest([tuple(rows[number])], LIKELIEST_TOKENS)
-                    sums[number] += listed.get(token, min(listed.values()))
+                    (listed,) = self.likeliest([tuple(rows[row])], LIKELIEST_TOKENS)
+                    sums[row] += listed.get(token, min(listed.values()))
         return sums
 
-    def _drawn(self, prompts: list[list[int]], token: int, count: int = 1) -> list[dict[str, Any] | None]:
-        """What is said of one token's draw after each prompt, with ``count`` likeliest ones in its place."""
-        answers = self._scored(prompts, count, logit_bias=[[token, CERTAIN]], top_k=1)
-        return [answer["content"][0] if answer and answer["content"] else None for answer in answers]
+    def _drawn(
+        self, prompts: list[list[int]], token: int, count: int = 1, *, needed: bool = False
+    ) -> list[tuple[float, dict[int, float]] | None]:
+        """The log-probabilities of a token and of the ``count`` likeliest ones after each prompt.
+
+        The token is drawn. None where the server says nothing of it, which is refused if it is ``needed``.
+        """
+
+        def read(_: int, choice: dict[str, Any]) -> tuple[float, dict[int, float]] | None:
+            logprobs = choice.get("logprobs")
+            content = logprobs.get("content") if isinstance(logprobs, dict) else None
+            drawn = content[0] if isinstance(content, list) and content else None
+            if not isinstance(drawn, dict) or drawn.get("id") != token:
+                if needed:
+                    raise ModelError(
+                        "the server does not take logit_bias, or says nothing of an end that is drawn, which "
+                        "pairsmith needs; update llama.cpp"
+                    )
+                return None
+            top = drawn.get("top_logprobs")
+            if not isinstance(top, list) or not top:
+                raise InvalidAnswer("no list of likeliest tokens (top_logprobs)")
+            if any(not isinstance(listed, dict) or type(listed.get("id")) is not int for listed in top):
+                raise InvalidAnswer("no numbers of tokens (top_logprobs)")
+            return number(drawn.get("logprob")), {one["id"]: number(one.get("logprob")) for one in top}
+
+        return self._scored(prompts, read, count, logit_bias=[[token, CERTAIN]], top_k=1)
 
 
 def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
@@ -186,7 +257,8 @@ def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
         properties: what the server answers to ``/props``; None if nothing.
         by_tokens: whether the way of steering needs the model's own tokens.
     """
-    if isinstance(properties, dict) and "default_generation_settings" in properties:
+    said = properties.get("default_generation_settings") if isinstance(properties, dict) else None
+    if isinstance(said, dict):
         return LlamaCppServer(ask, properties)
     if not by_tokens:
         return OpenAIServer(ask)

@@ -1,0 +1,126 @@
+"""Requests that wait for a server: who is told, how often, and in which words."""
+
+import logging
+import threading
+import time
+from email.utils import formatdate
+
+import pytest
+
+from pairsmith.core.errors import RemoteError
+from pairsmith.models.language import waits
+from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.language.waits import Waits, seconds_asked
+
+pytestmark = pytest.mark.slow
+
+
+def drawn(model, seed=1):
+    return model.continued((65,), seed, 5, 0.9, 4, '"')
+
+
+def told(caplog):
+    return [record.message for record in caplog.records if record.name == waits.__name__]
+
+
+@pytest.fixture
+def stopped_when_told(monkeypatch):
+    """Has a model give up as soon as something is told."""
+
+    def watch(model):
+        class Stop(logging.Handler):
+            def emit(self, _):
+                model.stop()
+
+        handler = Stop()
+        logging.getLogger(waits.__name__).addHandler(handler)
+        handlers.append(handler)
+
+    handlers = []
+    yield watch
+    for handler in handlers:
+        logging.getLogger(waits.__name__).removeHandler(handler)
+
+
+def test_a_long_wait_that_the_server_asks_for_is_told_at_once_and_once(
+    server, connect, caplog, stopped_when_told
+):
+    model = connect(way="plain")
+    stopped_when_told(model)
+    server.faults.extend(["429:3600"] * 100)
+    failed = []
+
+    def one(seed):
+        with pytest.raises(RemoteError, match="after 1 try"):
+            drawn(model, seed)
+        failed.append(seed)
+
+    threads = [threading.Thread(target=one, args=(seed,)) for seed in range(9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(failed) == 9
+    assert told(caplog) == [
+        f'{server.name.partition("#")[0]}/completions: 429 {{"error": "injected"}}; as the server asks, trying '
+        "again in 1 h 00 min"
+    ]
+
+
+def test_a_server_that_asks_to_wait_for_years_is_given_up(server, connect, caplog):
+    model = connect(way="plain")
+    server.faults.append("429:Wed, 21 Oct 2099 07:28:00 GMT")
+    with pytest.raises(RemoteError, match=r"after 1 try \(it asks to wait [\d,]+ h \d+ min: 429"):
+        drawn(model)
+    assert told(caplog) == []
+
+
+def test_a_fault_that_lasts_is_told_once_for_all_requests(server, connect, caplog):
+    model = connect(way="plain")
+    server.faults.extend(["503"] * 7)
+    drawn(model)
+    assert not server.faults
+    server.faults.extend(["503"] * 7)
+    drawn(model, 2)
+    assert [message.partition("; trying again in ")[0] for message in told(caplog)] == [
+        f'{server.name.partition("#")[0]}/completions: 503 {{"error": "injected"}}'
+    ]
+
+
+def test_another_fault_is_told_and_the_same_one_again_later(caplog, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now)
+    told_of = Waits()
+    for fault in ("500 a", "500 b", "no text: {}"):
+        told_of.wait(0.0, "http://x", fault, told=True, asked=False)
+    now += waits.TOLD_EVERY
+    told_of.wait(0.0, "http://x", "500 c\n\n", told=True, asked=False)
+    told_of.wait(0.0, "http://x", "429 d", told=False, asked=False)
+    assert told(caplog) == [
+        f"http://x: {fault}; trying again in 0 s" for fault in ("500 a", "no text: {}", "500 c")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [("", 0.0), ("90", 90.0), ("soon", 0.0), ("\u00b2", 0.0), ("-1", 0.0), (formatdate(0, usegmt=True), 0.0)],
+)
+def test_what_a_header_asks_for(after, seconds):
+    assert seconds_asked(after) == seconds
+
+
+def test_a_header_may_hold_a_date():
+    assert seconds_asked(formatdate(time.time() + 100, usegmt=True)) == pytest.approx(100, abs=5)
+
+
+def test_why_no_server_answers_is_said_at_once_and_in_the_systems_words():
+    with pytest.raises(RemoteError) as caught:
+        RemoteModel("http://127.0.0.1:9/v1#x", way="plain")
+    assert str(caught.value) == "http://127.0.0.1:9/v1: no server answers there (Connection refused)"
+
+
+def test_a_connection_that_breaks_is_told_in_the_systems_words(server, connect):
+    model = connect(way="plain")
+    server.faults.extend(["cut"] * 8)
+    with pytest.raises(RemoteError, match=r"\(Remote end closed connection without response\)"):
+        drawn(model)
