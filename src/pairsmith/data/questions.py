@@ -180,7 +180,7 @@ def _generated_span(row: Columns, answer: Span | None, context: str, where: str)
     written = str(row.get("written") or "")
     if row.get("starts") is None or not written:
         return answer
-    first = context.find(written)  # rows of an earlier version have the generated answer without its place
+    first = context.find(written)  # rows that another program made may give the answer without its place
     return None if first < 0 else (first, first + len(written))
 
 

@@ -160,7 +160,7 @@ def commit_rows(
     model: str = "",
 ) -> None:
     """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``."""
-    remaining, done = _left(writer, shard_count(table, size), table.num_rows, size)
+    remaining, done = shards_left(writer, shard_count(table, size), table.num_rows, size)
     shards, total = row_shards(table, size, remaining), table.num_rows
     commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=total, model=model)
 
@@ -179,12 +179,12 @@ def commit_records(
     model: str = "",
 ) -> None:
     """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``."""
-    remaining, done = _left(writer, -(-count // size), count, size)
+    remaining, done = shards_left(writer, -(-count // size), count, size)
     shards = record_shards(records, size, remaining)
     commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
 
 
-def _left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
+def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
     """Which of the first ``shards`` shards are not committed; how many of ``count`` items the others hold."""
     remaining = [number for number in range(shards) if not writer.is_done(number)]
     return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)

@@ -5,16 +5,16 @@ are committed before a model is loaded
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, PairsmithError
 from pairsmith.data.schemas import Reject
 from pairsmith.runs import DatasetFolder, FolderWriter, Run
-from pairsmith.runs.folder import REJECTS, check_files
+from pairsmith.runs.folder import REJECTS, check_files, read_manifest
 from pairsmith.runs.identity import Identity, differences
-from pairsmith.runs.mapped import Records, RecordShard, RowsAndRejects, record_shards
+from pairsmith.runs.mapped import Records, RecordShard, RowsAndRejects, record_shards, shards_left
 from pairsmith.runs.work import Work
 
 
@@ -32,7 +32,19 @@ class PartlyMade(Protocol):
         ...
 
 
+S = TypeVar("S")
 T = TypeVar("T", bound=PartlyMade)
+RowsOfItem = tuple[list[dict[str, Any]], list[Reject]]
+"""The rows and the rejects that were made of an item, in their order."""
+
+
+def is_complete(run: Run, identity: Identity) -> bool:
+    """Whether the run's folder holds this work, finished: then nothing of an earlier run is needed."""
+    try:
+        manifest = read_manifest(run.out)
+    except PairsmithError:  # the step says what is wrong with the folder, if anything
+        return False
+    return not run.fresh and manifest.complete and manifest.fingerprint == identity.fingerprint
 
 
 def open_earlier(
@@ -73,8 +85,9 @@ def _replaced(
 class EarlierRows:
     """The rows and rejects of a finished folder by the item that they were made of.
 
-    Memory holds the shard of each item and the rows of one shard. The items of a corpus that has grown come
-    mostly in the order of the folder, so that few shards are read twice.
+    Memory holds the shard of each item, the rows of one shard, and those of the items that are looked up
+    together. The items of a corpus that has grown come mostly in the order of the folder, so that few shards
+    are read twice; in another order, each look-up reads most shards.
 
     Args:
         folder: each item's rows and rejects are in one shard.
@@ -89,20 +102,23 @@ class EarlierRows:
         item_of_reject: Callable[[Reject], str],
     ) -> None:
         self._folder, self._item_of, self._item_of_reject = folder, item_of, item_of_reject
-        self._read: tuple[int, Mapping[str, tuple[list[dict[str, Any]], list[Reject]]]] = -1, {}
+        self._read: tuple[int, Mapping[str, RowsOfItem]] = -1, {}
         self._shard_of = {
             item: number for number in range(len(folder.manifest.shards)) for item in self._shard(number)
         }
 
-    def of(self, item: str) -> tuple[list[dict[str, Any]], list[Reject]]:
-        """The rows and the rejects of an item, in their order."""
-        number = self._shard_of.get(item)
-        return ([], []) if number is None else self._shard(number)[item]
+    def of(self, items: Iterable[str]) -> dict[str, RowsOfItem]:
+        """What there is of each of these items; those of which there is nothing are left out."""
+        in_folder = [item for item in items if item in self._shard_of]
+        return {
+            item: self._shard(self._shard_of[item])[item]
+            for item in sorted(in_folder, key=self._shard_of.__getitem__)
+        }
 
-    def _shard(self, number: int) -> Mapping[str, tuple[list[dict[str, Any]], list[Reject]]]:
+    def _shard(self, number: int) -> Mapping[str, RowsOfItem]:
         """The rows and rejects of a shard by item; those of the last shard that was read are kept."""
         if self._read[0] != number:
-            of_items = defaultdict[str, tuple[list[dict[str, Any]], list[Reject]]](lambda: ([], []))
+            of_items = defaultdict[str, RowsOfItem](lambda: ([], []))
             for table in self._folder.shards(numbers=[number]):
                 for row in table.to_pylist():
                     of_items[self._item_of(row)][0].append(row)
@@ -115,7 +131,8 @@ class EarlierRows:
 
 def commit_unchanged(
     writer: FolderWriter,
-    records: Records[T],
+    records: Records[S],
+    fill: Callable[[RecordShard[S]], RecordShard[T]],
     count: int,
     size: int,
     work: Work[RecordShard[T], RowsAndRejects],
@@ -125,17 +142,17 @@ def commit_unchanged(
 ) -> tuple[int, int]:
     """Commit the shards in which no item is left.
 
-    ``records`` are ``count`` in shards of ``size``, as in ``commit_records``; ``work`` needs no model for the
-    shards that are committed.
+    ``records`` are ``count`` in shards of ``size``, as in ``commit_records``; ``fill`` adds what an earlier
+    run made of their items. ``work`` needs no model for the shards that are committed.
 
     Returns:
         of the shards that were not committed before, the number of items that keep their rows, and of all.
     """
-    remaining = [number for number in range(-(-count // size)) if not writer.is_done(number)]
+    remaining, done = shards_left(writer, -(-count // size), count, size)
     kept = every = 0
     with run.progress.task("look for earlier rows", count, unit) as bar:
-        bar.skip(count - sum(min(size, count - number * size) for number in remaining))
-        for shard in record_shards(records, size, remaining):
+        bar.skip(done)
+        for shard in map(fill, record_shards(records, size, remaining)):
             kept += sum(record.kept for record in shard.records)
             every += sum(record.kept + record.left for record in shard.records)
             if not any(record.left for record in shard.records):

@@ -184,7 +184,7 @@ class NeighbourFile:
     def parts(self, most: int | None = None) -> Iterator[tuple[int, Neighbours]]:
         """The ``most`` nearest of all texts in parts, each with the number of its first text."""
         count, width = self.ids.shape
-        for texts in in_batches(range(count), max(1, PAIRS_AT_ONCE // width)):
+        for texts in in_batches(range(count), max(1, PAIRS_AT_ONCE // max(1, width))):
             near = self.read(texts.start, texts.stop)
             yield (
                 texts.start,

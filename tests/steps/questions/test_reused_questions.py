@@ -16,6 +16,7 @@ from pairsmith.methods.quip.cloze_generator import ClozeGenerator
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.mapped import RecordShard
 from pairsmith.steps.questions.ask import ask
 from pairsmith.steps.questions.reused import EarlierQuestions
 from pairsmith.steps.questions.settings import AskSettings
@@ -98,7 +99,7 @@ def test_only_passages_that_changed_are_asked_about_and_the_bytes_are_the_same(
     assert {text for _, text in asked_about} & set(NEW) == {document(3), document(4)}
     assert any(text.endswith("It was late.") for _, text in asked_about)
     kept = len(every) - len(asked_about)
-    told = f"{kept} of {len(every)} passages are as in {tmp_path / 'old'} and keep their questions"
+    told = f"{kept} of {len(every)} passages to do are as in {tmp_path / 'old'} and keep their questions"
     assert told in heard.lines
     assert files(tmp_path / "again") == files(tmp_path / "plain")
     assert folder.manifest.fingerprint == DatasetFolder.open(tmp_path / "plain").manifest.fingerprint
@@ -191,14 +192,14 @@ def test_workers_and_ranks_take_over_the_same(asking, tmp_path):
 
 def test_a_passage_that_was_cut_otherwise_is_asked_about():
     class Rows:
-        def of(self, item):
-            return [{"id": f"{item}-0", "context": "Ann was.", "question": "Who?", "written": "Ann"}], []
+        def of(self, items):
+            row = {"id": "p-0", "context": "Ann was.", "question": "Who?", "written": "Ann"}
+            return {item: ([row], []) for item in items}
 
-    document = Document("d", "Ann was. Bob, too.", "", "", "d")
+    shard = RecordShard(0, (Document("Ann was. Bob, too.", "d"),))
     for text, left in (("Ann was.", 0), ("Ann was. Bob, too.", 1)):
-        (given,) = EarlierQuestions("old", Rows()).inputs(
-            lambda: [document], lambda _, text=text: ([[Passage("p", text)]], [])
-        )
+        cut = [[Passage("p", text)]]
+        (given,) = EarlierQuestions("old", Rows()).filled(lambda _, cut=cut: (cut, []), shard).records
         assert (given.kept, given.left) == (1 - left, left)
 
 
@@ -225,6 +226,17 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(asking, tmp_path):
     manifest = tmp_path / "old/manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
     refusal("is unfinished")
+
+
+def test_a_finished_folder_does_not_need_the_one_that_it_reused(asking, tmp_path):
+    asking("old", OLD)
+    asking("with", NEW, reuse=str(tmp_path / "old"))
+    (tmp_path / "old").rename(tmp_path / "moved")
+    heard = Heard()
+    asking("with", NEW, heard, reuse=str(tmp_path / "old"))
+    assert any("finished already" in line for line in heard.lines)
+    with pytest.raises(FolderError, match="does not exist"):
+        asking("more", NEW, reuse=str(tmp_path / "old"))
 
 
 @pytest.mark.parametrize("kind", ["cloze", "drawn"])

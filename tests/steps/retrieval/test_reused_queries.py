@@ -75,7 +75,7 @@ def test_only_chunks_that_changed_are_written_for_and_the_bytes_are_the_same(som
     heard = Heard()
     folder = write("again", heard, reuse=str(tmp / "old"))
     assert written_for == ["tree-0", "tree-1", "house-2", "house-3"]
-    assert f"5 of 9 chunks are as in {tmp / 'old'} and keep their queries" in heard.lines
+    assert f"5 of 9 chunks to do are as in {tmp / 'old'} and keep their queries" in heard.lines
     assert files(tmp / "again") == files(tmp / "plain")
     assert folder.manifest.fingerprint == json.loads((tmp / "plain/manifest.json").read_text())["fingerprint"]
     assert folder.rejects().num_rows

@@ -55,7 +55,7 @@ class ClozeGenerator:
         answers = {passage.id: self._find(passage.text) for passage in passages}
         for passage in passages:
             if not answers[passage.id]:
-                detail, row = "it holds no name or number", {"context": passage.text}
+                detail, row = "it holds no name or number", {"context": passage.text, **passage.kept}
                 passage.rejects.append(Reject.of(passage.id, NO_ANSWER, detail, row))
         for _ in range(self._options.tries):
             left = [passage for passage in passages if passage.missing(self._options.questions)]

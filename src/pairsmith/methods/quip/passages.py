@@ -72,7 +72,7 @@ def cut_passages(
         for window in windows(document.text, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.text}")
             if not is_within(window.text, generator.limit, generator.length):
-                row = {**document.kept, "context": window.text, "where": document.where}
+                row = {"context": window.text, "where": document.where, **document.kept}
                 detail = f"a word of more than {generator.limit} tokens"
                 rejects.append(Reject.of(name, TOO_LONG, detail, row))
             else:

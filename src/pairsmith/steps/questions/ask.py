@@ -6,7 +6,7 @@ questions -> rows
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -44,11 +44,13 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     ProgressScaler,
-    Records,
     RecordShard,
     RowsAndRejects,
-    commit_records,
-    completed,
+    commit_each,
+    finished,
+    nothing_to_do,
+    record_shards,
+    shards_left,
 )
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
@@ -56,7 +58,7 @@ from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.reused import EarlierQuestions, TextInput
 from pairsmith.steps.questions.settings import AskSettings
-from pairsmith.steps.reuse import commit_unchanged
+from pairsmith.steps.reuse import commit_unchanged, is_complete
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 _NAMES = {
@@ -102,9 +104,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     inputs = hashes("inputs", settings.inputs)
     if settings.examples:
         inputs |= hashes("examples", [settings.examples])
-    earlier = None
-    if settings.reuse:
-        earlier = EarlierQuestions.open(settings.reuse, Identity.of("ask", deciding, inputs, models))
+    earlier, identity = None, Identity.of("ask", deciding, inputs, models)
+    if settings.reuse and not is_complete(run, identity):
+        earlier = EarlierQuestions.open(settings.reuse, identity)
     writer = FolderWriter.start(
         run,
         step="ask",
@@ -118,31 +120,33 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     shards = -(-count // shard_size)
     if settings.sample and not all(map(writer.is_done, range(shards))):
         limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
-    records: Records[TextInput] = partial(_inputs, settings)
-    if earlier and not writer.finished:
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    documents = partial(texts, settings)
+    fill: Callable[[RecordShard[Document]], RecordShard[TextInput]] = _without_earlier
+    if earlier:
         cutter = load_generator(settings.model_copy(update={"device": META}))
-        records = partial(
-            earlier.inputs, partial(texts, settings), partial(_passages, settings, limits, cutter)
-        )
+        fill = partial(earlier.filled, partial(_passages, settings, limits, cutter))
         work = partial(_question_rows, settings, limits, cutter)
-        kept, every = commit_unchanged(writer, records, count, shard_size, work, run, unit="texts")
-        run.progress.say(
-            f"{kept:,} of {every:,} passages are as in {settings.reuse} and keep their questions"
-        )
-    commit = partial(
-        commit_records,
+        kept, every = commit_unchanged(writer, documents, fill, count, shard_size, work, run, unit="texts")
+        if every:
+            run.progress.say(
+                f"{kept:,} of {every:,} passages to do are as in {settings.reuse} and keep their questions"
+            )
+    remaining, done = shards_left(writer, shards, count, shard_size)
+    commit_each(
         writer,
         partial(_load_worker, settings, models, limits),
-        records,
-        count,
-        shard_size,
+        map(fill, record_shards(documents, shard_size, remaining)),
         where,
         run,
         title="ask",
         unit="texts",
+        done=done,
+        total=count,
         model="" if settings.model == CLOZE else settings.model,
     )
-    return completed(writer, run, commit, _card(settings))
+    return finished(writer, _card(settings), run)
 
 
 def _counts(settings: AskSettings) -> tuple[int, int]:
@@ -164,9 +168,9 @@ def texts(settings: AskSettings) -> Iterator[Document]:
             yield document
 
 
-def _inputs(settings: AskSettings) -> Iterator[TextInput]:
-    """The distinct texts without anything of an earlier run."""
-    return map(TextInput, texts(settings))
+def _without_earlier(shard: RecordShard[Document]) -> RecordShard[TextInput]:
+    """The texts of a shard without anything of an earlier run."""
+    return RecordShard(shard.number, tuple(map(TextInput, shard.records)))
 
 
 def _every(settings: AskSettings) -> Iterator[Document]:

@@ -4,16 +4,16 @@ finished folder of questions -> its questions and rejects by passage -> texts wi
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GENERATED_QUESTION, generated_questions_in
 from pairsmith.data.schemas import Reject
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import Records
+from pairsmith.runs.mapped import RecordShard
 from pairsmith.steps.reuse import EarlierRows, open_earlier
 
 _CHOOSING = {"column", "keep_column", "sample", "shard_size"}
@@ -57,20 +57,22 @@ class EarlierQuestions:
         folder = open_earlier(path, identity, choosing=choosing, sources="inputs", rows="questions")
         return cls(path, EarlierRows(folder, lambda row: _passage(row["id"]), lambda row: _passage(row.id)))
 
-    def inputs(self, documents: Records[Document], passages_of: PassagesOf) -> Iterator[TextInput]:
-        """The texts, each with those of its passages that are in the folder.
+    def filled(self, passages_of: PassagesOf, shard: RecordShard[Document]) -> RecordShard[TextInput]:
+        """The texts of a shard, each with those of its passages that are in the folder.
 
         ``passages_of`` gives the passages of each text that are asked about, as ``cut_passages`` does.
         """
-        for document in documents():
-            (cut,), _ = passages_of([document])
-            passages = [self._filled(passage) for passage in cut]
+        of_texts, _ = passages_of(shard.records)
+        rows = self._rows.of(passage.id for cut in of_texts for passage in cut)
+        inputs = []
+        for document, cut in zip(shard.records, of_texts, strict=True):
+            passages = [self._filled(passage, *rows.get(passage.id, ([], []))) for passage in cut]
             earlier = {passage.id: passage for passage in passages if not passage.is_new}
-            yield TextInput(document, earlier, len(passages) - len(earlier))
+            inputs.append(TextInput(document, earlier, len(passages) - len(earlier)))
+        return RecordShard(shard.number, tuple(inputs))
 
-    def _filled(self, passage: Passage) -> Passage:
+    def _filled(self, passage: Passage, rows: list[dict[str, Any]], rejects: list[Reject]) -> Passage:
         """The passage with its questions and rejects in the folder; as it is if it had another text there."""
-        rows, rejects = self._rows.of(passage.id)
         contexts = {row["context"] for row in rows} or {
             json.loads(reject.row)["context"] for reject in rejects
         }
@@ -87,10 +89,7 @@ def _of(passage: Passage, reject: Reject) -> Reject:
     """A reject with the columns that the passage keeps of its document now."""
     row = json.loads(reject.row)
     own = {name: row[name] for name in GENERATED_QUESTION.names if name in row}
-    columns = (
-        own if reject.id == passage.id else {**own, **passage.kept}
-    )  # a passage without answers keeps none
-    return Reject.of(reject.id, reject.filter, reject.reason, columns)
+    return Reject.of(reject.id, reject.filter, reject.reason, {**own, **passage.kept})
 
 
 def _passage(name: str) -> str:

@@ -3,7 +3,7 @@
 chunks -> queries, steered away from what is beside them -> rows
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
@@ -34,10 +34,12 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
-    commit_records,
+    commit_each,
     finished,
     nothing_to_do,
+    record_shards,
     say_loading,
+    shards_left,
 )
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
@@ -50,7 +52,7 @@ from pairsmith.steps.retrieval.reused import (
     write_contents,
 )
 from pairsmith.steps.retrieval.settings import QueriesSettings
-from pairsmith.steps.reuse import commit_unchanged
+from pairsmith.steps.reuse import commit_unchanged, is_complete
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _TOKENIZED = 1_000
@@ -77,7 +79,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     deciding = settings.deciding()
     given = hashes("chunks", sources[:1]) | hashes("examples", sources[1:])
     identity = Identity.of("queries", deciding, given, models)
-    earlier = EarlierQueries.open(settings.reuse, identity) if settings.reuse else None
+    earlier = None
+    if settings.reuse and not is_complete(run, identity):
+        earlier = EarlierQueries.open(settings.reuse, identity)
     writer = FolderWriter.start(
         run,
         step="queries",
@@ -93,20 +97,26 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if warning := hardly_known(settings):
         run.progress.say(warning)
     contents = contents_of(settings, chunks(settings))
-    inputs = partial(_inputs, settings, contents, earlier)
+    records = partial(chunks, settings)
+    fill: Callable[[RecordShard[ChunkRow]], RecordShard[ChunkInput]] = _without_earlier
     if earlier is not None:
-        kept, every = commit_unchanged(writer, inputs, count, shard_size, _merge, run, unit="chunks")
-        run.progress.say(f"{kept:,} of {every:,} chunks are as in {settings.reuse} and keep their queries")
-    commit_records(
+        fill = partial(earlier.filled, contents)
+        kept, every = commit_unchanged(writer, records, fill, count, shard_size, _merge, run, unit="chunks")
+        if every:
+            run.progress.say(
+                f"{kept:,} of {every:,} chunks to do are as in {settings.reuse} and keep their queries"
+            )
+    remaining, done = shards_left(writer, -(-count // shard_size), count, shard_size)
+    commit_each(
         writer,
         partial(_load_worker, settings, models),
-        inputs,
-        count,
-        shard_size,
+        map(fill, record_shards(records, shard_size, remaining)),
         ExecutorChoice.of(settings),
         run,
         title="write queries",
         unit="chunks",
+        done=done,
+        total=count,
     )
     if run.rank is None:
         write_contents(run.out, identity.fingerprint, contents)
@@ -170,12 +180,9 @@ def chunks(settings: QueriesSettings) -> Iterator[ChunkRow]:
     return islice(_once(settings), settings.limit)
 
 
-def _inputs(
-    settings: QueriesSettings, contents: Mapping[str, int], earlier: EarlierQueries | None
-) -> Iterator[ChunkInput]:
-    """The chunks with what an earlier run made for them."""
-    for chunk in chunks(settings):
-        yield earlier.of(chunk, contents[chunk.id]) if earlier else ChunkInput(chunk)
+def _without_earlier(shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
+    """The chunks of a shard without anything of an earlier run."""
+    return RecordShard(shard.number, tuple(map(ChunkInput, shard.records)))
 
 
 def _once(settings: QueriesSettings) -> Iterator[ChunkRow]:

@@ -18,7 +18,7 @@ from pairsmith.core.paths import Place, size_of
 from pairsmith.data.chunk_rows import ChunkRow
 from pairsmith.data.schemas import REJECT, Reject, text_schema, to_table
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RowsAndRejects
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import write_json
 from pairsmith.steps.retrieval.settings import QueriesSettings
@@ -91,11 +91,13 @@ class EarlierQueries:
         rows = EarlierRows(folder, itemgetter("chunk"), lambda reject: str(json.loads(reject.row)["chunk"]))
         return cls(record["contents"], rows)
 
-    def of(self, chunk: ChunkRow, content: int) -> ChunkInput:
-        """The chunk with what is there for it, if it is unchanged."""
-        if self._contents.get(chunk.id) != content:
-            return ChunkInput(chunk)
-        return ChunkInput(chunk, self._rows.of(chunk.id))
+    def filled(self, contents: Mapping[str, int], shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
+        """The chunks of a shard, each with what is in the folder for it if its content is the same there."""
+        names = [chunk.id for chunk in shard.records if self._contents.get(chunk.id) == contents[chunk.id]]
+        rows = self._rows.of(names)
+        earlier = {name: rows.get(name, ([], [])) for name in names}
+        chunks = (ChunkInput(chunk, earlier.get(chunk.id)) for chunk in shard.records)
+        return RecordShard(shard.number, tuple(chunks))
 
 
 def merged_rows(

@@ -54,6 +54,10 @@ _KINDS: dict[str, tuple[str, str, list[str]]] = {
 """How the Hub lists what a step trained: the library that opens it, its task, and tags."""
 
 
+_MEASURES = {"spearman": "Spearman correlation", "rougeL": "ROUGE-L", "ndcg@10": "nDCG@10"}
+"""What readers call the figures by which a step is chosen, where a training's record says it shorter."""
+
+
 def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries") -> str:
     library, task, tags = _KINDS[step]
     if step == "train-summarizer" and writes != "summaries":
@@ -121,14 +125,15 @@ def training_card(
         f"\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
+    measure = _MEASURES.get(training.metric, training.metric)
     if not training.validation:
         return (
             text + "There were no validation examples to choose a step by; the weights are those of the last "
             "step.\n\n" + rights
         )
     return (
-        f"{text}The weights are those of step {training.best_step:,}, chosen by the {training.metric} (×100) "
-        f"on the validation examples:\n\n{_curve(training.metric, training.validation)}\n\n{rights}"
+        f"{text}The weights are those of step {training.best_step:,}, chosen by the {measure} (×100) "
+        f"on the validation examples:\n\n{_curve(measure, training.validation)}\n\n{rights}"
     )
 
 

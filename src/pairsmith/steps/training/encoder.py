@@ -25,7 +25,9 @@ from pairsmith.steps.training.reading import TrainingData
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.processes import Processes
 
-_USE = """```python
+_USE = """The cosine similarity of two sentences' vectors was trained to come close to the score of the pair.
+
+```python
 from sentence_transformers import SentenceTransformer
 
 encoder = SentenceTransformer("path/to/this/folder")
@@ -34,6 +36,7 @@ print(encoder.similarity(vectors, vectors))
 ```"""
 
 _COLUMNS = ("sentence1", "sentence2", "score")
+_SCORES = ", a split of the same data: where a program scored the pairs, these scores are not people's either"
 
 
 def _read(settings: TrainEncoderSettings, most: int | None) -> TrainingData[pa.Table]:
@@ -66,7 +69,7 @@ def _train(data: TrainingData[pa.Table], settings: TrainEncoderSettings, context
     facts = {
         **_origin(settings.data),
         "pairs": data.examples,
-        "validation": f"{len(data.validation)}, a split of the same data" if data.validation else 0,
+        "validation": f"{len(data.validation)}{_SCORES}" if data.validation else 0,
         "objective": settings.objective,
         "learning rate": settings.learning_rate,
         "warm-up": f"{settings.warmup:.0%} of the steps",
