@@ -53,7 +53,7 @@ def lines(out):
 
 
 def of(*rows):
-    return [SimpleNamespace(document=text, summary=gold) for text, gold in rows]
+    return [SimpleNamespace(text=text, summary=gold) for text, gold in rows]
 
 
 def test_figures_by_hand():
