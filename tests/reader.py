@@ -178,6 +178,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     retrieval(folder / "my-retrieval")
     triplets(folder / "triplets.jsonl")
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
+    write(folder / "more-texts.jsonl", [{"text": f"{passage(0)} It was late."}])
     documents(folder)
     requests(folder)
 
