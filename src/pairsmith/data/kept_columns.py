@@ -13,7 +13,7 @@ from pairsmith.data.schemas import text_schema
 from pairsmith.data.sources import Columns, open_source
 
 _FIRST_ROWS = 1_000
-"""Rows of a source among which a column is looked for, as JSON Lines may leave out what a row lacks."""
+"""A column is missing if none of so many first rows of a source has it; JSON Lines may omit empty ones."""
 
 
 def kept_schema(schema: pa.Schema, names: Mapping[str, str]) -> pa.Schema:
@@ -36,7 +36,7 @@ def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -
 
 
 def refuse_missing_columns(*wanted: tuple[str, Sequence[str], Sequence[str]]) -> None:
-    """Refuse columns that no source has, all of them at once.
+    """Raise one error that names all columns which no source has.
 
     ``wanted`` are options, each with the sources that it is about and the columns that it names. Where it
     names none, its sources are not read.

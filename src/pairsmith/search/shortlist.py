@@ -27,7 +27,7 @@ LOSS = 0.012
 """Largest mean rounding error (as a length) for which int8 is used. MiniLM's vectors have 0.010; with 0.013 a
 search takes longer than in bfloat16, as too many groups may hold a neighbour."""
 LONGEST = 1.001
-"""No vector is longer: their length is 1 but for rounding, to float16 at worst."""
+"""No vector is longer than this: vectors have length 1, apart from rounding to float16 or float32."""
 FLOAT32_ROUNDING = 1e-6
 """Allowance for sums in float32: of the lengths of errors, and of exact similarities."""
 SAMPLE = 16

@@ -56,7 +56,7 @@ class Step:
         return work(settings, run)
 
     def commands_after(self, settings: Settings, out: str) -> list[str]:
-        """``next_commands`` with what the step was given, and a word in capitals for the rest."""
+        """``next_commands`` with the step's settings filled in; a setting without a value is in capitals."""
         given = {"out": shlex.quote(out)}
         for name in self.settings.model_fields:
             values = getattr(settings, name)

@@ -182,7 +182,7 @@ def _every(settings: AskSettings) -> Iterator[Document]:
 
 
 def _kept(settings: AskSettings) -> dict[str, str]:
-    """The columns to keep, each with its name in the rows, which is none of those that ``relabel`` adds."""
+    """The name under which each column is kept, which is never that of a column that ``relabel`` adds."""
     return kept_names(settings.keep_column, RELABELLED.names)
 
 

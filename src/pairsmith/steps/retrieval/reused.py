@@ -92,7 +92,7 @@ class EarlierQueries:
         return cls(record["contents"], rows)
 
     def filled(self, contents: Mapping[str, int], shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
-        """The chunks of a shard, each with what is in the folder for it if its content is the same there."""
+        """The chunks of a shard; those that the folder holds unchanged come with their rows and rejects."""
         names = [chunk.id for chunk in shard.records if self._contents.get(chunk.id) == contents[chunk.id]]
         rows = self._rows.of(names)
         earlier = {name: rows.get(name, ([], [])) for name in names}
