@@ -15,7 +15,7 @@ from pairsmith.cli.app import main
 from pairsmith.cli.compare.file import Comparison, find_comparison, read_comparison
 from pairsmith.cli.compare.outcome import Cost, Score, interval_half_width, table, tokens_of
 from pairsmith.cli.compare.page import mean_curves, points, time_of
-from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, trials
+from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_ways, trials
 from pairsmith.cli.compare.route import run_comparison
 from pairsmith.cli.compare.tokens import _texts
 from pairsmith.cli.recipes import load_recipe
@@ -133,6 +133,25 @@ def test_a_split_of_an_earlier_step_of_the_way_can_be_read(file, tmp_path):
     steps = as_recipe(Comparison.model_validate(data), 1, tmp_path)["steps"]
     (last,) = (step for step in steps if step["name"] == "written-last")
     assert last["settings"]["data"] == ["@written-clean:train", "@written-clean/data", "@cleaner"]
+
+
+def test_steps_of_two_ways_that_do_the_same_run_once(file, tmp_path):
+    data = yaml.safe_load(file.read_text())
+    pairs, clean = data["ways"]["written"]["steps"]
+    best = {"name": "best", "step": "mix", "settings": {"data": "@texts", "rows": 3}}
+    data["ways"]["best"] = {"steps": [{**pairs, "name": "texts"}, best]}
+    other = {**pairs, "settings": {**pairs["settings"], "decay": 0}}
+    data["ways"]["other"] = {"steps": [other, clean]}
+    comparison = Comparison.model_validate(data)
+    steps = {step["name"]: step["settings"] for step in as_recipe(comparison, 1, tmp_path)["steps"]}
+    assert list(steps)[:6] == [
+        "written-pairs", "written-clean", "found-all", "best-best", "other-pairs", "other-clean"
+    ]  # fmt: skip
+    assert steps["best-best"]["data"] == "@written-pairs"
+    assert steps["other-clean"]["data"] == "@other-pairs"
+    assert steps["best-4"]["data"] == ["@best-best"]
+    names = {way: [step.name for step in of_way] for way, of_way in steps_of_ways(comparison).items()}
+    assert names["best"] == ["written-pairs", "best-best"]  # both count in what the way costs
 
 
 def test_without_rows_of_people_ways_are_trained_on_alone(file, tmp_path):

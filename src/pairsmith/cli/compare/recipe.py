@@ -1,5 +1,6 @@
 """Turns a comparison into recipes, which can be read, planned and run on their own."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,9 +46,33 @@ def trials(comparison: Comparison) -> list[Trial]:
     return alone + [Trial(ways, rows) for ways in mixes for rows in sorted(comparison.rows)]
 
 
-def steps_of_way(comparison: Comparison, way: str) -> list[str]:
-    """The names of a way's steps in the recipe."""
-    return [f"{way}-{entry.name}" for entry in comparison.ways[way].steps]
+@dataclass(frozen=True, slots=True)
+class WayStep:
+    """A step of a way, with its name in the recipe and its settings, which refer to steps by such names."""
+
+    name: str
+    step: str
+    settings: Mapping[str, Any]
+
+
+def steps_of_ways(comparison: Comparison) -> dict[str, list[WayStep]]:
+    """The steps of each way in the recipe.
+
+    Steps of several ways that do the same with the same settings are one step, named after the first way, so
+    that it runs once; it is among the steps of each of these ways.
+    """
+    steps: dict[str, list[WayStep]] = {}
+    first: dict[str, WayStep] = {}  # of the steps that do the same
+    for way, definition in comparison.ways.items():
+        own: dict[str, str] = {}  # references to earlier steps of the same way
+        steps[way] = []
+        for entry in definition.steps:
+            settings = _led(entry.settings, own)
+            does = json.dumps([entry.step, settings], sort_keys=True, default=repr)
+            step = first.setdefault(does, WayStep(f"{way}-{entry.name}", entry.step, settings))
+            own[f"@{entry.name}"] = f"@{step.name}"
+            steps[way].append(step)
+    return steps
 
 
 def once_recipe(comparison: Comparison) -> dict[str, Any]:
@@ -59,16 +84,15 @@ def once_recipe(comparison: Comparison) -> dict[str, Any]:
 def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
     """The recipe of one seed, as in its YAML file; ``once`` is the run folder of the steps run once."""
     steps = [entry.model_dump() for entry in comparison.shared]
-    for way, definition in comparison.ways.items():
-        own: dict[str, str] = {}  # references to earlier steps of the same way
-        for entry in definition.steps:
-            steps.append(_step(f"{way}-{entry.name}", entry.step, _led(entry.settings, own)))
-            own[f"@{entry.name}"] = f"@{way}-{entry.name}"
+    of_ways = steps_of_ways(comparison)
+    distinct = {step.name: step for of_way in of_ways.values() for step in of_way}
+    steps += [_step(step.name, step.step, step.settings) for step in distinct.values()]
+    last = {way: of_way[-1].name for way, of_way in of_ways.items()}
     if comparison.labelled is not None:
         steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
     results = {}
     for trial in trials(comparison):
-        steps += _steps_of(trial, comparison)
+        steps += _steps_of(trial, comparison, last)
         results[f"{trial.way} {trial.rows}"] = f"{trial.measured}/{comparison.measure.figure}"
     done = {f"@{entry.name}": str(once / entry.name) for entry in comparison.once}
     return {
@@ -93,12 +117,15 @@ def _led(value: Any, places: Mapping[str, str]) -> Any:
     return map_texts(value, led)
 
 
-def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """The steps that take the rows, add the human-labelled ones, train and evaluate."""
+def _steps_of(trial: Trial, comparison: Comparison, last: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The steps that take the rows, add the human-labelled ones, train and evaluate.
+
+    ``last`` names the last step of each way, which has its rows.
+    """
     data = f"@{trial.data}"
     if trial.ways:
         mixed = {
-            "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in trial.ways],
+            "data": [f"@{last[way]}" for way in trial.ways],
             "weight": [1.0] * len(trial.ways),
             "rows": trial.rows,
             "pick": [comparison.ways[way].pick for way in trial.ways],

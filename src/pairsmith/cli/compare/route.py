@@ -15,7 +15,7 @@ import yaml
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.outcome import Cost, Score, as_record
 from pairsmith.cli.compare.page import page
-from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_way, trials
+from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_ways, trials
 from pairsmith.cli.compare.tokens import written_tokens
 from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.running import RUN_RECORD, figure_of, run_recipe
@@ -61,7 +61,9 @@ def run_comparison(
         progress.say(f"seed {seed} ({number}/{len(runs)}) → {folders[seed]}")
         figures.append(run_recipe(run.recipe, run.folder, progress, fresh=fresh))
     scores = [_score(trial, figures, runs) for trial in trials(comparison)]
-    costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
+    costs = {
+        way: _cost([step.name for step in steps], runs) for way, steps in steps_of_ways(comparison).items()
+    }
     write_json(out / COMPARISON_RECORD, as_record(comparison, scores, costs))
     write_atomic(out / COMPARISON, page(comparison, scores, costs).encode("utf-8", "replace"))
     progress.say(f"wrote {out / COMPARISON}")
@@ -139,8 +141,8 @@ def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[_R
     return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
 
 
-def _cost(comparison: Comparison, way: str, runs: Sequence[_Run]) -> Cost:
-    steps = steps_of_way(comparison, way)
+def _cost(steps: Sequence[str], runs: Sequence[_Run]) -> Cost:
+    """The cost of a way with these steps."""
     return Cost(
         [ran.spent(steps) for ran in runs],
         [ran.tokens(steps) for ran in runs],
