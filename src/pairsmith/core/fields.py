@@ -1,11 +1,11 @@
 """Settings that many steps share, with bounds and help texts; each step sets its own defaults."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pairsmith.core.model_names import DeviceName, DtypeName
-from pairsmith.core.settings import NO_EFFECT, Settings
+from pairsmith.core.settings import NO_EFFECT, Settings, refuse
 
 Device = Annotated[
     DeviceName,
@@ -137,3 +137,9 @@ class WorkerSettings(Settings):
         description="With --executor array: the number of processes.",
         json_schema_extra=NO_EFFECT,
     )
+
+    @model_validator(mode="after")
+    def _address_of_a_cluster(self) -> Self:
+        if self.executor != "ray":
+            refuse(self, ("ray_address",), "without --executor ray")
+        return self

@@ -45,7 +45,6 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     see ``fault_of``, become rejects.
     """
     settings = resolve_dtype(settings, run)
-    where = ExecutorChoice.of(settings)
     refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
     settings = settings.model_copy(update={"data": data})
@@ -72,7 +71,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         partial(questions, settings),
         count,
         shard_size,
-        where,
+        ExecutorChoice.of(settings),
         run,
         title="answer",
         unit="questions",
