@@ -1,6 +1,5 @@
 """The step ``classify``: texts -> scores of a classifier (D14) -> the likeliest label of each."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +25,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
+from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
@@ -74,10 +74,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     )
     folder = completed(writer, run, commit, _card(settings, names))
     if folder.manifest.complete:
-        counts = Counter[str]()
-        for table in folder.shards("train", ["label"]):
-            counts.update(table["label"].to_pylist())
-        for label, number in sorted(counts.items()):
+        for label, number in sorted(label_counts(folder).items()):
             run.progress.say(f"  label {one_line(label):<20} {number:,} texts")
     return folder
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
+from pairsmith.data.files.folders import own_folder
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.kinds import Row, RowKind, is_complete, row_kind, scored_as, what_is_missing
 from pairsmith.data.schemas import REJECT, Reject, to_table
@@ -97,14 +97,12 @@ def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
 
 def origins(source: str) -> list[str]:
     """The origin of each row of ``source`` if it is a mixture itself; else empty."""
-    name, split = split_of(source)
-    path = place(name)
-    if not is_folder(path) or size_of(path / MANIFEST) is None:
+    own = own_folder(source)
+    folder = DatasetFolder.open(own) if own else None
+    if folder is None or "source" not in folder.schema().names:
         return []
-    folder = DatasetFolder.open(path)
-    if "source" not in folder.schema().names:
-        return []
-    return [str(origin) for origin in folder.table(split or "train", ["source"]).column(0).to_pylist()]
+    column = folder.table(split_of(source)[1] or "train", ["source"]).column(0)
+    return [str(origin) for origin in column.to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import counted, evenly_spaced, timed
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import errors_about, load_options
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
 from pairsmith.steps.training.step import Save, train_once
@@ -112,10 +112,8 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
 
 def _check(settings: TrainClassifierSettings, train: LabelledTexts, validation: LabelledTexts | None) -> None:
     """Refuse labels that no classifier can be trained on, before anything is written."""
-    try:
+    with errors_about(settings.data, InputError):
         check_labels(distinct(train)[1], validation)
-    except InputError as error:
-        raise InputError(f"{settings.data}: {error}") from None
 
 
 def _read(source: str, settings: TrainClassifierSettings) -> LabelledTexts:
