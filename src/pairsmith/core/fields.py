@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.model_names import DeviceName, DtypeName
+from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
 from pairsmith.core.settings import NO_EFFECT, Settings, refuse
 
 Device = Annotated[
@@ -45,8 +45,22 @@ JudgeOfQueries = Annotated[
         "than alone, in nats. encoder: the cosine of another sentence encoder."
     ),
 ]
+Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
+    ),
+]
 TextsAtOnce = Annotated[
     int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
+]
+TextLength = Annotated[
+    int | None,
+    Field(
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
+    ),
 ]
 EncodedLength = Annotated[
     int | None,

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce, WorkerSettings
+from pairsmith.core.fields import Device, Dtype, TextLength, TextsAtOnce, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT
 from pairsmith.steps.evaluate.classification_settings import (
     Classifier,
@@ -34,11 +34,7 @@ class ClassifySettings(WorkerSettings):
         "Unset: all are kept.",
     )
     batch_size: TextsAtOnce = 64
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the encoder's own limit.",
-    )
+    max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
     shard_size: Annotated[

@@ -5,9 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce
+from pairsmith.core.fields import Device, Dtype, TextLength, TextsAtOnce
 from pairsmith.core.settings import BY_CONTENT, Settings
-from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, TextLength
+from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed
 from pairsmith.steps.training.classifier_settings import LabelColumn, TextColumn
 
 Assigned = BeforeValidator(lambda value: _as_list(value))

@@ -4,11 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pairsmith.core.fields import Device, Dtype
+from pairsmith.core.fields import Device, Dtype, Pooling, TextLength
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.settings import BY_CONTENT
 from pairsmith.methods.dino.training_options import ClassifierOptions
-from pairsmith.training.options import Pooling
 
 TextColumn = Annotated[
     str | None,
@@ -42,10 +41,6 @@ class TrainClassifierSettings(ClassifierOptions):
     text_column: TextColumn = None
     label_column: LabelColumn = None
     pooling: Pooling = "default"
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the base's own limit.",
-    )
+    max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"

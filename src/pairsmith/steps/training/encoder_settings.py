@@ -2,9 +2,10 @@
 
 from pydantic import Field
 
+from pairsmith.core.fields import Pooling, TextLength
 from pairsmith.core.settings import BY_CONTENT
 from pairsmith.methods.dino.training_options import EncoderOptions
-from pairsmith.training.options import Attention, Layers, Pooling, TrainingDevice
+from pairsmith.training.options import Attention, Layers, TrainingDevice
 
 
 class TrainEncoderSettings(EncoderOptions):
@@ -24,9 +25,5 @@ class TrainEncoderSettings(EncoderOptions):
     layers: Layers = None
     attention: Attention = "base"
     pooling: Pooling = "default"
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest sentence in tokens; the rest is cut off. Unset: the base's own limit.",
-    )
+    max_length: TextLength = None
     device: TrainingDevice = "auto"
