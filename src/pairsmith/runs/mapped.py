@@ -190,14 +190,6 @@ def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tup
     return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)
 
 
-def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
-    """The folder that ``commit`` fills, shard by shard, with its card; a finished one is left unchanged."""
-    if writer.finished:
-        return nothing_to_do(writer, run)
-    commit()
-    return finished(writer, card, run)
-
-
 def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
     """The folder of a step that is finished already."""
     run.progress.say(f"{run.out} is finished already; nothing to do")

@@ -16,10 +16,10 @@ from safetensors import SafetensorError
 from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.errors import StorageError, first_line, redacted_values
 from pairsmith.core.model_files import quiet_loading
-from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
+from pairsmith.core.paths import Place, files_below, reaching, remove_files
 from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.folder import changed_files, read_manifest
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.provenance import Provenance
 from pairsmith.runs.storage import storage_errors, upload
@@ -80,8 +80,9 @@ class ModelFolder:
         )
         folder = cls(run.out, identity, sources or Sources())
         if record is not None and record.complete and not run.fresh:
-            if _is_intact(run.out, record):
-                folder.finished = True
+            with reaching(run.out, StorageError):
+                folder.finished = bool(record.files) and not changed_files(run.out, record.files)
+            if folder.finished:
                 folder.checkpoints.remove()  # left if a run was killed at the very end
                 lock.release(run.out)
                 return folder
@@ -162,11 +163,3 @@ def save_transformer(model: Any, tokenizer: Any, card: str, out: Path) -> None:
         model.save_pretrained(str(out))
         tokenizer.save_pretrained(str(out))
     (out / "README.md").write_text(card, encoding="utf-8")
-
-
-def _is_intact(out: Place, record: TrainingRecord) -> bool:
-    with reaching(out, StorageError):
-        return bool(record.files) and all(
-            size_of(out / name) is not None and hash_file(out / name) == hashed
-            for name, hashed in record.files.items()
-        )

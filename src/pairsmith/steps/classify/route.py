@@ -24,7 +24,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
@@ -59,8 +59,9 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=-(-count // settings.shard_size),
     )
-    commit = partial(
-        commit_records,
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    commit_records(
         writer,
         partial(_load_worker, settings, revision, names),
         read if has_ids else partial(_numbered, read),
@@ -72,7 +73,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         model=settings.model,
         unit="texts",
     )
-    folder = completed(writer, run, commit, _card(settings, names))
+    folder = finished(writer, _card(settings, names), run)
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
             run.progress.say(f"  label {one_line(label):<20} {number:,} texts")

@@ -29,7 +29,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
-from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_rows, completed, shard_count
+from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_rows, finished, nothing_to_do, shard_count
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.shared import load_options, refuse_sources
@@ -62,12 +62,13 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),
     )
+    if writer.finished:
+        return nothing_to_do(writer, run)
     texts = model_inputs(pairs, settings.kind)
     first: dict[str, int] = {}
     # For a text that repeats an earlier one, the model would write the same.
     again = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
-    commit = partial(
-        commit_rows,
+    commit_rows(
         writer,
         partial(_load_writer, settings, revision),
         pairs.append_column("again", again),
@@ -78,7 +79,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         model=settings.model,
         unit="texts",
     )
-    return completed(writer, run, commit, _card(settings, source))
+    return finished(writer, _card(settings, source), run)
 
 
 def _is_original(name: str, kind: str) -> bool:
