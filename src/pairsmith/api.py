@@ -36,7 +36,7 @@ from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import TrainEncoderSettings
 from pairsmith.training.best_step import TrainingHistory
 
 _OF_ENCODER = TrainEncoderSettings.model_fields.keys() - EncoderOptions.model_fields.keys()

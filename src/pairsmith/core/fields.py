@@ -83,6 +83,14 @@ IndexRecall = Annotated[
 ]
 InputColumn = Annotated[str | None, Field(description="Column of --inputs that holds the texts.")]
 OutputColumn = Annotated[str | None, Field(description="Column of --outputs that holds the texts.")]
+TextColumn = Annotated[
+    str | None,
+    Field(description="Column that holds the texts. Unset: text, sentence, or another usual name."),
+]
+LabelColumn = Annotated[
+    str | None,
+    Field(description="Column that holds the labels. Unset: label, or another usual name."),
+]
 BatchTokens = Annotated[
     int | None,
     Field(

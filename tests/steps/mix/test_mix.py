@@ -28,8 +28,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.mix import route
-from pairsmith.steps.mix.plan import plan_mix
-from pairsmith.steps.mix.route import mix, shares
+from pairsmith.steps.mix.route import mix, plan_mix, shares
 from pairsmith.steps.mix.settings import MixSettings
 
 

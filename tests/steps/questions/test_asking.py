@@ -24,7 +24,7 @@ from pairsmith.runs import Run
 from pairsmith.steps.questions.ask import ask, shown_examples
 from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tiny_bart import document, make_bart

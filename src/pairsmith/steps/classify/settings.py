@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextLength, TextsAtOnce, WorkerSettings
+from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT
 from pairsmith.steps.evaluate.classification_settings import (
     Classifier,
@@ -12,7 +12,6 @@ from pairsmith.steps.evaluate.classification_settings import (
     check_names,
     label_descriptions,
 )
-from pairsmith.steps.training.classifier_settings import TextColumn
 
 
 class ClassifySettings(WorkerSettings):

@@ -21,7 +21,7 @@ from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import counted, evenly_spaced, timed
 from pairsmith.steps.shared import errors_about, load_options
 from pairsmith.steps.training.card import classifier_card
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.settings import TrainClassifierSettings
 from pairsmith.steps.training.step import Save, train_once
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes

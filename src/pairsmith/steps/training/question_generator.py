@@ -9,8 +9,8 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.reading import CountingIterable, TrainingData, items_of
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.generators import refuse_both_ways

@@ -11,10 +11,10 @@ from pairsmith.data.examples import FEW, Example, ExampleKind, each_example, rea
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
+    TrainEncoderSettings,
     TrainingSettings,
 )
 

@@ -7,7 +7,7 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
 from pairsmith.steps.training.reading import TrainingData, items_of
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.settings import TrainRetrieverSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
 _USE = """```python

@@ -10,8 +10,8 @@ from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
-from pairsmith.steps.training.question_settings import InfuseSettings
 from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.settings import InfuseSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 

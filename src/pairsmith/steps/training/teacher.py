@@ -14,8 +14,8 @@ from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
-from pairsmith.steps.training.question_settings import TrainTeacherSettings
 from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
