@@ -19,7 +19,7 @@ from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 
 _WHOLE = re.compile(r"-?\d+\.0+")
-_TEXTS = (*TEXT_COLUMNS, "review", "content")
+LABELLED_TEXTS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
 
 
@@ -48,7 +48,7 @@ def read_labelled_texts(
     for where, row in opened.rows():
         if names is None:
             names = (
-                _column(row, text_column, _TEXTS, opened.name, "text"),
+                _column(row, text_column, LABELLED_TEXTS, opened.name, "text"),
                 _column(row, label_column, _LABELS, opened.name, "label"),
             )
         label = read_label(row, names[1], where)
@@ -82,7 +82,7 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     opened = open_source(source)
     name = ""
     for where, row in opened.rows():
-        name = name or _column(row, text_column, _TEXTS, opened.name, "text")
+        name = name or _column(row, text_column, LABELLED_TEXTS, opened.name, "text")
         others = {
             key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
         }

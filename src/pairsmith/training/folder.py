@@ -59,26 +59,15 @@ class ModelFolder:
         self.finished = False
 
     @classmethod
-    def start(
-        cls,
-        run: Run,
-        *,
-        step: str,
-        settings: Mapping[str, Any],
-        inputs: Mapping[str, str],
-        models: Mapping[str, str],
-        sources: Sources | None = None,
-    ) -> Self:
+    def start(cls, run: Run, identity: Identity, sources: Sources) -> Self:
         """Claim ``run.out``; ``finished`` says whether it holds the complete result of this training.
 
-        A fresh run overwrites an earlier model folder of this step. ``settings`` are those that change the
-        weights; ``inputs`` has hashes of the inputs' content by name, ``models`` revisions of the models.
+        A fresh run overwrites an earlier model folder of this step.
         """
-        identity = Identity.of(step, settings, inputs, models)
         record = claim(
             run, identity, TRAINING_RECORD, lambda out: read_manifest(out, TRAINING_RECORD, TrainingRecord)
         )
-        folder = cls(run.out, identity, sources or Sources())
+        folder = cls(run.out, identity, sources)
         if record is not None and record.complete and not run.fresh:
             with reaching(run.out, StorageError):
                 folder.finished = bool(record.files) and not changed_files(run.out, record.files)
@@ -94,14 +83,11 @@ class ModelFolder:
         return folder
 
     @classmethod
-    def joined(cls, run: Run, sources: Sources | None = None) -> Self:
+    def joined(cls, run: Run) -> Self:
         """The folder that another process of the same training has started; this one only reads it."""
         record = read_manifest(run.out, TRAINING_RECORD, TrainingRecord)
-        folder = cls(
-            run.out,
-            Identity(record.step, record.settings, record.inputs, record.models),
-            sources or Sources(),
-        )
+        identity = Identity(record.step, record.settings, record.inputs, record.models)
+        folder = cls(run.out, identity, Sources())
         folder.finished = record.complete
         return folder
 
