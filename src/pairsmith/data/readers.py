@@ -200,7 +200,7 @@ def filled_text(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``, stripped; an ``InputError`` if it is blank."""
     text = column_text(row, name, where)
     if not text:
-        raise InputError(f"{where}: {name} is blank; fill it or drop the row")
+        raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
     return text
 
 

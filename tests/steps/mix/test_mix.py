@@ -258,7 +258,7 @@ def test_rows_of_different_kinds_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        ({"text": " ", "label": "x"}, "text is blank; fill it or drop the row"),
+        ({"text": " ", "label": "x"}, "text is blank; fill it in or drop the row"),
         ({"text": "a", "label": None}, "label"),
     ],
 )
