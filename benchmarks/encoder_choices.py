@@ -29,7 +29,7 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.postprocess import schema_and_rows
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.training.encoder import base_encoder
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import TrainEncoderSettings
 
 COLUMNS = ["sentence1", "sentence2", "score"]
 CONTRAST = {"objective": "contrastive", "learning_rate": 3e-4, "epochs": 2.0, "eval_steps": 30}

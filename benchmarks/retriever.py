@@ -43,7 +43,7 @@ from pairsmith.steps.retrieval.filter_queries import filter_queries
 from pairsmith.steps.retrieval.queries import write_queries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.training.retriever import train_retriever
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.settings import TrainRetrieverSettings
 
 FIGURES = ("ndcg@10", "recall@100", "map")
 VARIANTS = ("distances", "all", "kept", "hard", "judged", "people")

@@ -29,7 +29,7 @@ from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.training.encoder import train_encoder
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import TrainEncoderSettings
 
 SUITES = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick")
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {

@@ -15,7 +15,7 @@ from common import write
 from mining import MINILM, run
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
-from pairsmith.steps.training.question_settings import InfuseSettings
+from pairsmith.steps.training.settings import InfuseSettings
 from pairsmith.steps.training.student import infuse
 from quip_data import write_quip
 

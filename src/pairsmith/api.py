@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.cli.recipes import find_recipe, load_recipe
@@ -13,7 +12,7 @@ from pairsmith.core.arguments import check_loaded, checked_rows
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.core.validation import option_error, refuse_options_of_steps
+from pairsmith.core.validation import options_of, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.data.schemas import (
     SCORED_PAIR,
@@ -36,7 +35,7 @@ from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import TrainEncoderSettings
 from pairsmith.training.best_step import TrainingHistory
 
 _OF_ENCODER = TrainEncoderSettings.model_fields.keys() - EncoderOptions.model_fields.keys()
@@ -64,10 +63,7 @@ def make_training_set(
     """
     if "data" in options:
         raise SettingsError("make_training_set: data: give the rows themselves, as the first argument")
-    try:
-        how = PostprocessSettings(data="", **options).options
-    except ValidationError as error:
-        raise option_error("make_training_set", error, PostprocessSettings) from error
+    how = options_of("make_training_set", PostprocessSettings, {"data": "", **options}).options
     if task is not None:
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
@@ -109,10 +105,7 @@ def train_encoder(
     refuse_options_of_steps("train_encoder", options)
     if not validation and (given := sorted(_OF_VALIDATION & options.keys())):
         raise SettingsError(f"train_encoder: {', '.join(given)} has no effect without validation pairs")
-    try:
-        how = EncoderOptions(**options)
-    except ValidationError as error:
-        raise option_error("train_encoder", error, EncoderOptions) from error
+    how = options_of("train_encoder", EncoderOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _table(checked_rows(pairs, "pairs", ScoredPair))
     held_out = _table(held) if (held := checked_rows(validation, "validation", ScoredPair)) else None
@@ -145,10 +138,7 @@ def train_classifier(
             or rows are of another class.
         SettingsError: an option is unknown, or has a value that it cannot have, or the encoder is not loaded.
     """
-    try:
-        how = ClassifierOptions(**options)
-    except ValidationError as error:
-        raise option_error("train_classifier", error, ClassifierOptions) from error
+    how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _columns(checked_rows(texts, "texts", LabelledText))
     held_out = _columns(held) if (held := checked_rows(validation, "validation", LabelledText)) else None

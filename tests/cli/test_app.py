@@ -348,6 +348,10 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
             "datasets.load_dataset(FOLDER) opens them",
         ),
         (
+            ["classify", "--data", "d", "--model", "m", "--ray-address", "h:1"],
+            "error: --ray-address has no effect without --executor ray; leave it out",
+        ),
+        (
             ["filter", "--pairs", "p", "--model", "m"],
             "error: a filter keeps the best, so say how many: give --best or --share, or a --threshold",
         ),

@@ -49,7 +49,7 @@ def test_queries_with_negatives_need_no_ids_and_no_scores(tmp_path):
         ({"negatives": None}, "negatives has to be a list of texts"),
         ({"negatives": "n"}, "negatives has to be a list of texts"),
         ({"negatives": ["n", 3]}, "column 'negatives' holds a number, not text"),
-        ({"negatives": ["n", " "]}, "negatives is blank; fill it or drop the row"),
+        ({"negatives": ["n", " "]}, "negatives is blank; fill it in or drop the row"),
         ({"negatives": ["n", "\ud800"]}, "column 'negatives' holds half a character"),
         ({"scores": 0.5}, "scores has to be a list with an item for each of the 2 negatives"),
         ({"scores": [0.5]}, "scores has to be a list with an item for each of the 2 negatives"),
@@ -57,7 +57,7 @@ def test_queries_with_negatives_need_no_ids_and_no_scores(tmp_path):
         ({"negative_ids": 3}, "negative_ids has to be a list with an item for each of the 2 negatives"),
         ({"negative_ids": ["a", "\ud800"]}, "column 'negative_ids' holds half a character"),
         ({"query_id": "\ud800"}, "column 'query_id' holds half a character"),
-        ({"positive": " "}, "positive is blank; fill it or drop the row"),
+        ({"positive": " "}, "positive is blank; fill it in or drop the row"),
     ],
 )
 def test_faults_of_queries_with_negatives_are_told_with_their_place(tmp_path, change, message):

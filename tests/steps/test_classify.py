@@ -19,7 +19,7 @@ from pairsmith.steps.classify.route import classify
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.training.classifier import train_classifier
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.settings import TrainClassifierSettings
 
 TEXTS = ["A fine film.", "What a bore!", "So good.", "I hated this movie.", "Lovely.", "Awful."]
 LABELS = ["good", "bad", "good", "bad", "good", "bad"]

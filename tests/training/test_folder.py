@@ -4,20 +4,17 @@ import pytest
 
 from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.runs import Run
+from pairsmith.runs import Run, Sources
+from pairsmith.runs.identity import Identity
 from pairsmith.training.folder import TRAINING_RECORD, ModelFolder
 
 pytestmark = pytest.mark.slow
 
 
 def start(out, *, fresh=False, rate=0.1, progress=None):
-    return ModelFolder.start(
-        Run(out, progress or Silent(), fresh),
-        step="train-encoder",
-        settings={"learning_rate": rate},
-        inputs={"data": "0" * 64},
-        models={"base": "sha256:1"},
-    )
+    settings, inputs, models = {"learning_rate": rate}, {"data": "0" * 64}, {"base": "sha256:1"}
+    identity = Identity.of("train-encoder", settings, inputs, models)
+    return ModelFolder.start(Run(out, progress or Silent(), fresh), identity, Sources())
 
 
 def save(folder):

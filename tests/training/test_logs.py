@@ -13,9 +13,8 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.encoder import train_encoder
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.settings import TrainReaderSettings
+from pairsmith.steps.training.settings import TrainEncoderSettings, TrainReaderSettings
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.logs import steps_between
 

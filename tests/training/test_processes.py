@@ -17,8 +17,7 @@ from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.encoder import train_encoder
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.settings import TrainBiencoderSettings
+from pairsmith.steps.training.settings import TrainBiencoderSettings, TrainEncoderSettings
 from pairsmith.training import fit
 from pairsmith.training.processes import Processes
 

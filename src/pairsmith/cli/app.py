@@ -12,6 +12,7 @@ from pairsmith import __version__
 from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
+from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.model_names import check_model, check_name
@@ -140,10 +141,8 @@ def step_command(step: Step) -> Callable[..., None]:
         from pairsmith.runs import Run
 
         for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
-            sources = getattr(settings, name)
-            for source in sources if isinstance(sources, list) else [sources]:
-                if isinstance(source, str):
-                    check_there(source)
+            for source in texts_in(getattr(settings, name)):
+                check_there(source)
         for name, check in step.all_checks().items():
             model = getattr(settings, name)
             if check is check_name and isinstance(model, str) and model != CLOZE:
@@ -198,8 +197,7 @@ def _refuse_empty(values: Mapping[str, Any], settings: type[Settings] | None = N
     fields = settings.model_fields if settings else {}
     chosen = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}
     for name in _PLACES & values.keys() - chosen:
-        value = values[name]
-        if "" in (value if isinstance(value, list) else [value]):
+        if "" in texts_in(values[name]):
             what = "a model" if name in _MODELS else "a folder" if name == "out" else "a file or folder"
             raise SettingsError(f"{option_name(name)} is empty; give {what}")
 

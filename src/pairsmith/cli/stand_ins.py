@@ -27,10 +27,11 @@ def plan_step(
     """
     references = {text for _, value in settings for text in texts_in(value) if text in before}
     for _, value in settings:
-        if isinstance(value, str) and value in references and _is_empty(before[value].sample):
-            # Nothing can be tried: as many rows as there will be, at most, in no time.
-            rows, empty = before[value].rows, before[value].sample
-            return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows=rows, sample=empty)
+        if isinstance(value, str) and value in references:
+            rows, sample = before[value].rows, before[value].sample
+            if sample is not None and not sample.num_rows:
+                # Nothing can be tried: as many rows as there will be, at most, in no time.
+                return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows=rows, sample=sample)
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
         stand_ins = {}
         for reference in references:
@@ -51,19 +52,12 @@ def plan_step(
             if isinstance(error, InputError | FolderError):
                 for reference in references - stand_ins.keys():
                     if reference in str(error):
-                        raise no_sample(reference) from None
+                        raise SettingsError(
+                            f"{reference}: plan cannot estimate a step that reads this step's output"
+                        ) from None
             if folder in str(error):
                 raise type(error)(str(error).replace(f"{folder}/", "")) from None
             raise
-
-
-def no_sample(source: str) -> SettingsError:
-    """The error for a step whose input is made by one that gives no sample."""
-    return SettingsError(f"{source}: plan cannot estimate a step that reads this step's output")
-
-
-def _is_empty(sample: pa.Table | None) -> bool:
-    return sample is not None and sample.num_rows == 0
 
 
 def _write(sample: pa.Table, out: Path) -> str:

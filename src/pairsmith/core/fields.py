@@ -1,11 +1,11 @@
 """Settings that many steps share, with bounds and help texts; each step sets its own defaults."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from pairsmith.core.model_names import DeviceName, DtypeName
-from pairsmith.core.settings import NO_EFFECT, Settings
+from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
+from pairsmith.core.settings import NO_EFFECT, Settings, refuse
 
 Device = Annotated[
     DeviceName,
@@ -45,8 +45,22 @@ JudgeOfQueries = Annotated[
         "than alone, in nats. encoder: the cosine of another sentence encoder."
     ),
 ]
+Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
+    ),
+]
 TextsAtOnce = Annotated[
     int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
+]
+TextLength = Annotated[
+    int | None,
+    Field(
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
+    ),
 ]
 EncodedLength = Annotated[
     int | None,
@@ -69,6 +83,14 @@ IndexRecall = Annotated[
 ]
 InputColumn = Annotated[str | None, Field(description="Column of --inputs that holds the texts.")]
 OutputColumn = Annotated[str | None, Field(description="Column of --outputs that holds the texts.")]
+TextColumn = Annotated[
+    str | None,
+    Field(description="Column that holds the texts. Unset: text, sentence, or another usual name."),
+]
+LabelColumn = Annotated[
+    str | None,
+    Field(description="Column that holds the labels. Unset: label, or another usual name."),
+]
 BatchTokens = Annotated[
     int | None,
     Field(
@@ -137,3 +159,9 @@ class WorkerSettings(Settings):
         description="With --executor array: the number of processes.",
         json_schema_extra=NO_EFFECT,
     )
+
+    @model_validator(mode="after")
+    def _address_of_a_cluster(self) -> Self:
+        if self.executor != "ray":
+            refuse(self, ("ray_address",), "without --executor ray")
+        return self

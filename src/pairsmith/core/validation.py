@@ -7,7 +7,7 @@ and differ only in how they print the place (a line of a file, or the name of an
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from pairsmith.core.errors import SettingsError, did_you_mean, known_names_hint
 
 KeyPath = tuple[str | int | float, ...]
+M = TypeVar("M", bound=BaseModel)
 
 _SHOWN = 60
 _QUOTED = re.compile(r"'([^']*)'")
@@ -56,10 +57,14 @@ def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
         )
 
 
-def option_error(function: str, error: ValidationError, model: type[BaseModel]) -> SettingsError:
-    """The first fault of the options that a public function got, as an error for its caller."""
-    fault = errors_of(error, model)[0]
-    return SettingsError(f"{function}: {dotted(fault.where)}{': ' if fault.where else ''}{fault.text}")
+def options_of(function: str, model: type[M], values: Mapping[str, Any]) -> M:
+    """The options that a public function got; their first fault is an error for its caller."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        fault = errors_of(error, model)[0]
+        where = f"{dotted(fault.where)}: " if fault.where else ""
+        raise SettingsError(f"{function}: {where}{fault.text}") from error
 
 
 def _follows(detail: ErrorDetails) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
-from pairsmith.data.readers import column_text, parse_score, two_texts, with_names
+from pairsmith.data.readers import column_text, graded_rows
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import open_source
 
@@ -20,13 +20,9 @@ def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
     """
     opened = open_source(source)
     by_languages: dict[str, list[GradedPair]] = defaultdict(list)
-    for where, row, names in with_names(opened, ["sentence1"], ["sentence2"], ["score"]):
+    for where, row, pair in graded_rows(opened):
         column = next((name for name in _LANGUAGES if name in row), None)
-        languages = column_text(row, column, where) if column else ""
-        score = row.get(names[2])
-        if score is not None and str(score).strip():
-            pair = GradedPair(*two_texts(row, names, where), parse_score(score, where))
-            by_languages[languages].append(pair)
+        by_languages[column_text(row, column, where) if column else ""].append(pair)
     if not by_languages:
         raise InputError(f"{opened.name} holds no graded pairs")
     for languages, pairs in by_languages.items():

@@ -12,6 +12,7 @@ from pairsmith.data.readers import find_column, refuse_half_characters
 from pairsmith.data.schemas import text_schema
 from pairsmith.data.sources import Columns, open_source
 
+_JSON = (str, int, float, list, dict, type(None))
 _FIRST_ROWS = 1_000
 """A column is missing if none of so many first rows of a source has it; JSON Lines may omit empty ones."""
 
@@ -70,21 +71,13 @@ def kept_values(row: Columns, names: Mapping[str, str], where: str) -> dict[str,
     """
     values = {name: row.get(find_column(row, [column]) or column) for column, name in names.items()}
     return {
-        name: value_as_text(value if _is_json(value) else str(value), name, where)
+        name: value_as_text(value if isinstance(value, _JSON) else str(value), name, where)
         for name, value in values.items()
     }
 
 
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | list | dict)
-
-
 def value_as_text(value: Any, name: str, where: str) -> str | None:
     """A text as it is, any other value as JSON; None where there is none."""
-    text = (
-        value
-        if value is None or isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
+    text = value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False, default=str)
     refuse_half_characters(text or "", name, where)
     return text

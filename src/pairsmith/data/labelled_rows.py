@@ -21,12 +21,13 @@ from pairsmith.data.sources import Columns, open_source
 
 LabelledRow = ScoredPair | LabelledPair | LabelledText
 
-_KINDS: Sequence[tuple[pa.Schema, type[Any]]] = (
+KINDS: Sequence[tuple[pa.Schema, type[Any]]] = (
     (SCORED_PAIR, ScoredPair),
     (LABELLED_PAIR, LabelledPair),
     (LABELLED_TEXT, LabelledText),
 )
-WANTED = "; ".join(", ".join(schema.names[1:]) for schema, _ in _KINDS)
+"""The kinds of rows, by their schemas."""
+WANTED = "; ".join(", ".join(schema.names[1:]) for schema, _ in KINDS)
 """The columns of each kind of rows, for messages."""
 
 
@@ -41,7 +42,7 @@ def read_labelled_rows(source: str) -> tuple[pa.Schema, list[LabelledRow]]:
     first = next(rows, None)
     if first is None:
         raise InputError(f"{opened.name} holds no rows")
-    for schema, kind in _KINDS:
+    for schema, kind in KINDS:
         if set(schema.names[1:]) <= first[1].keys():
             return schema, list(_rows(schema, kind, opened.rows()))
     raise InputError(

@@ -10,17 +10,21 @@ from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.readers import (
     TEXT_COLUMNS,
+    at_least_one,
     column_text,
-    find_column,
     given_id,
     pick_column,
+    with_names,
 )
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 
 _WHOLE = re.compile(r"-?\d+\.0+")
-_TEXTS = (*TEXT_COLUMNS, "review", "content")
+LABELLED_TEXTS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
+_NAME_TEXTS, _NAME_LABELS = (
+    f"name the one with the {what}s with --{what}-column" for what in ("text", "label")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,10 @@ def read_labelled_texts(
     texts, labels, blank = list[str](), list[str](), 0
     names: tuple[str, str] | None = None
     for where, row in opened.rows():
-        if names is None:
-            names = (
-                _column(row, text_column, _TEXTS, opened.name, "text"),
-                _column(row, label_column, _LABELS, opened.name, "label"),
-            )
+        names = names or (
+            pick_column(row, [text_column] if text_column else LABELLED_TEXTS, opened.name, _NAME_TEXTS),
+            pick_column(row, [label_column] if label_column else _LABELS, opened.name, _NAME_LABELS),
+        )
         label = read_label(row, names[1], where)
         if text := column_text(row, names[0], where):
             texts.append(text)
@@ -80,15 +83,13 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     ``text_column`` is as for ``read_labelled_texts``.
     """
     opened = open_source(source)
-    name = ""
-    for where, row in opened.rows():
-        name = name or _column(row, text_column, _TEXTS, opened.name, "text")
+    wanted = [text_column] if text_column else LABELLED_TEXTS
+    rows = at_least_one(with_names(opened, wanted, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
+    for where, row, (name,) in rows:
         others = {
             key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
         }
         yield TextRow(given_id(row, where), column_text(row, name, where), others)
-    if not name:
-        raise InputError(f"{opened.name} holds no texts")
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:
@@ -101,18 +102,6 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
                 f"{known_names_hint(old, present)}"
             )
     return [names.get(label, label) for label in labels]
-
-
-def _column(row: Columns, named: str | None, usual: Sequence[str], source: str, what: str) -> str:
-    if named is not None:
-        return pick_column(row, [named], source)
-    column = find_column(row, usual)
-    if column is None:
-        raise InputError(
-            f"{source} has none of the columns {', '.join(usual)}; name the one with the {what}s with "
-            f"--{what}-column; it has: {', '.join(row)}"
-        )
-    return column
 
 
 def read_label(row: Columns, name: str, where: str) -> str:

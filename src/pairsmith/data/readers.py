@@ -71,15 +71,17 @@ def read_pairs(source: str | Place) -> Iterator[GradedPair]:
     ``source`` is as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
     """
     opened = open_source(source)
-    return at_least_one(_pairs(opened), f"{opened.name} holds no graded pairs")
+    pairs = (pair for _, _, pair in graded_rows(opened))
+    return at_least_one(pairs, f"{opened.name} holds no graded pairs")
 
 
-def _pairs(source: Source) -> Iterator[GradedPair]:
+def graded_rows(source: Source) -> Iterator[tuple[str, Columns, GradedPair]]:
+    """The rows of ``read_pairs``, each with its location and its pair."""
     for where, row, names in with_names(source, ["sentence1"], ["sentence2"], ["score"]):
         score = row.get(names[2])
-        if score is not None and not (isinstance(score, str) and not score.strip()):
+        if score is not None and str(score).strip():
             number = parse_score(score, where)
-            yield GradedPair(*two_texts(row, names, where), number)
+            yield where, row, GradedPair(*two_texts(row, names, where), number)
 
 
 def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
@@ -198,7 +200,7 @@ def filled_text(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``, stripped; an ``InputError`` if it is blank."""
     text = column_text(row, name, where)
     if not text:
-        raise InputError(f"{where}: {name} is blank; fill it or drop the row")
+        raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
     return text
 
 

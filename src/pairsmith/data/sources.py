@@ -263,7 +263,8 @@ def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
         if not any(value.strip() for value in values):
             continue
         if header is None:
-            header = _header(values, where)
+            header = [value.strip() for value in values]
+            _refuse_twins(header, f"{where}: the header")
         else:
             yield where, _named(header, values, where)
 
@@ -295,12 +296,6 @@ def _quoted(
         if fields is None:
             return
         yield at[1], fields
-
-
-def _header(fields: list[str], where: str) -> list[str]:
-    names = [field.strip() for field in fields]
-    _refuse_twins(names, f"{where}: the header")
-    return names
 
 
 def _refuse_twins(names: list[str], what: str) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
-from pairsmith.data.readers import column_text, pick_columns, row_id
+from pairsmith.data.readers import column_text, filled_text, pick_columns, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
 
@@ -114,7 +114,9 @@ def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
 
 
 def _question(row: Columns, names: Sequence[str], where: str) -> Question:
-    context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
+    filled_text(row, names[0], where)
+    context = str(row[names[0]])  # with the white space at its ends, which offsets count
+    question = filled_text(row, names[1], where)
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
     title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
     return Question(
@@ -125,13 +127,6 @@ def _question(row: Columns, names: Sequence[str], where: str) -> Question:
         answers=answers,
         wordings=tuple(row.get(WORDINGS) or ()),
     )
-
-
-def _whole(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name`` with its white space, which offsets count."""
-    if not column_text(row, name, where):
-        raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
-    return str(row[name])
 
 
 def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:

@@ -112,7 +112,7 @@ def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
 
 
 def as_json(described: JSONLD) -> bytes:
-    """The description as the bytes of a file."""
+    """A description, or another JSON object, as the bytes of a file."""
     return (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 

@@ -19,10 +19,7 @@ class Estimate:
     rows: Mapping[str, int]  # rows that it makes, by split
     scratch: int = 0  # further bytes that it needs on the disk until it is finished
     tokens: int = 0  # tokens that a language model generates
-    bought: tuple[int, int] = (
-        0,
-        0,
-    )  # tokens that a server reads and writes for it, as the server counts them
+    bought: tuple[int, int] = (0, 0)  # tokens that a server reads and writes, as the server counts them
     shared: float = 0.0  # seconds that the work which several workers can share takes one worker
     shards: int = 1  # the number of shards that the shared work can be divided into
     sample: pa.Table | None = None  # some of the rows that it would make
@@ -54,6 +51,7 @@ class Totals:
 def totals(estimates: Mapping[str, Estimate]) -> Totals:
     """The totals of steps that run one after the other and keep their results."""
     disk = peak_disk = 0
+    bought = [estimate.bought for estimate in estimates.values()]
     for estimate in estimates.values():
         peak_disk = max(peak_disk, disk + estimate.disk + estimate.scratch)
         disk += estimate.disk
@@ -65,8 +63,8 @@ def totals(estimates: Mapping[str, Estimate]) -> Totals:
         peak_disk=peak_disk,
         tokens=sum(estimate.tokens for estimate in estimates.values()),
         bought=(
-            sum(estimate.bought[0] for estimate in estimates.values()),
-            sum(estimate.bought[1] for estimate in estimates.values()),
+            sum(read for read, _ in bought),
+            sum(written for _, written in bought),
         ),
     )
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.core.errors import PairsmithError, WorkerError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_files import work_as
 from pairsmith.runs.work import (
@@ -57,10 +57,6 @@ class ExecutorChoice:
     def of(cls, settings: WorkerSettings) -> Self:
         """The choice that a step's settings make."""
         return cls(settings.executor, settings.workers, settings.ray_address)
-
-    def __post_init__(self) -> None:
-        if self.ray_address and self.executor != "ray":
-            raise SettingsError("--ray-address needs --executor ray")
 
 
 def execute(

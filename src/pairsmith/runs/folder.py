@@ -34,7 +34,7 @@ class _Model(BaseModel):
 class FileEntry(_Model):
     """One Parquet file of a shard; ``split`` is ``rejects`` for the rows that were not kept."""
 
-    path: Annotated[str, Field(pattern=r"^(data/\w+|rejects/part)-\d{5,}\.parquet$")]
+    path: Annotated[str, Field(pattern=f"^{SHARD_FILE.pattern}$")]
     split: str
     rows: int
     sha256: str
@@ -278,8 +278,8 @@ def _parquet(path: Place) -> Iterator[Any]:
             ) from error
 
 
-def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) -> None:
-    """Check that the files in ``folder``, which messages call ``name``, are as ``step`` wrote them.
+def changed_files(folder: Place, hashes: Mapping[str, str]) -> list[str]:
+    """The files that are not as they were written, each with what is wrong, such as ``a.json (missing)``.
 
     ``hashes`` are the SHA-256 of each file, by its path in the folder.
     """
@@ -289,7 +289,12 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
             wrong.append(f"{path} (missing)")
         elif hash_file(folder / path) != digest:
             wrong.append(f"{path} (changed)")
-    if wrong:
+    return wrong
+
+
+def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) -> None:
+    """Check that ``step``'s files in ``folder``, which messages call ``name``, are not ``changed_files``."""
+    if wrong := changed_files(folder, hashes):
         shown = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         raise FolderError(
             f"{name} has changed since it was written: {shown}; run the command that writes it ({step}) again"

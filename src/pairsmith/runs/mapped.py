@@ -72,12 +72,6 @@ def record_shards(records: Records[T], size: int, numbers: Iterable[int]) -> Ite
         at = number + 1
 
 
-def shard_count(table: pa.Table, size: int) -> int:
-    """How many shards of ``size`` rows a table makes; an empty one makes one without rows."""
-    rows: int = table.num_rows
-    return max(1, -(-rows // size))
-
-
 def start_part(
     run: Run,
     *,
@@ -147,24 +141,6 @@ def commit_each(
             writer.commit(outcome.item.number, {"train": rows}, rejects)
 
 
-def commit_rows(
-    writer: FolderWriter,
-    load: Load[RowShard, RowsAndRejects],
-    table: pa.Table,
-    size: int,
-    where: ExecutorChoice,
-    run: Run,
-    *,
-    title: str,
-    unit: str,
-    model: str = "",
-) -> None:
-    """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``."""
-    remaining, done = shards_left(writer, shard_count(table, size), table.num_rows, size)
-    shards, total = row_shards(table, size, remaining), table.num_rows
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=total, model=model)
-
-
 def commit_records(
     writer: FolderWriter,
     load: Load[RecordShard[T], RowsAndRejects],
@@ -188,14 +164,6 @@ def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tup
     """Which of the first ``shards`` shards are not committed; how many of ``count`` items the others hold."""
     remaining = [number for number in range(shards) if not writer.is_done(number)]
     return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)
-
-
-def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
-    """The folder that ``commit`` fills, shard by shard, with its card; a finished one is left unchanged."""
-    if writer.finished:
-        return nothing_to_do(writer, run)
-    commit()
-    return finished(writer, card, run)
 
 
 def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:

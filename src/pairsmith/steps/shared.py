@@ -1,10 +1,10 @@
 """Helpers of several steps: hashing and refusing sources, and the options with which a model is loaded."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypedDict, TypeVar
 
-from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.errors import ModelError, SettingsError, UserError
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.readers import NAME_TEXTS
@@ -49,12 +49,17 @@ def naming_texts(setting: str) -> str:
 
 
 @contextmanager
-def named(model: str) -> Iterator[None]:
-    """Put the model's name before what a method, which does not know it, says is wrong with it."""
+def errors_about(what: str, *kinds: type[UserError]) -> Iterator[None]:
+    """Put ``what`` before the messages of a method, which does not know what its arguments were read from."""
     try:
         yield
-    except (ModelError, SettingsError) as error:
-        raise type(error)(f"model {model}: {error}") from error
+    except kinds as error:
+        raise type(error)(f"{what}: {error}") from error
+
+
+def named(model: str) -> AbstractContextManager[None]:
+    """Put the model's name before what a method, which does not know it, says is wrong with it."""
+    return errors_about(f"model {model}", ModelError, SettingsError)
 
 
 class LoadOptions(TypedDict):
@@ -71,17 +76,14 @@ class ReadsModel(Protocol):
     @property
     def device(self) -> str:
         """The device, such as ``auto`` or ``cuda:1``."""
-        ...
 
     @property
     def dtype(self) -> DtypeName:
         """The number format of the weights."""
-        ...
 
     @property
     def max_length(self) -> int | None:
         """The longest text in tokens; None: the model's own limit."""
-        ...
 
 
 def load_options(settings: ReadsModel) -> LoadOptions:

@@ -28,19 +28,17 @@ from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.step import Step, StepTable
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.steps.training.question_settings import (
-    InfuseSettings,
-    TrainQuestionGeneratorSettings,
-    TrainTeacherSettings,
-)
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
 from pairsmith.steps.training.settings import (
+    InfuseSettings,
     TrainBiencoderSettings,
+    TrainClassifierSettings,
     TrainCrossencoderSettings,
+    TrainEncoderSettings,
+    TrainQuestionGeneratorSettings,
     TrainReaderSettings,
+    TrainRetrieverSettings,
     TrainSummarizerSettings,
+    TrainTeacherSettings,
 )
 
 
@@ -91,7 +89,7 @@ STEPS: StepTable = {
         ClassifySettings,
         "pairsmith.steps.classify.route:classify",
         "Label texts with a text classifier.",
-        plan="pairsmith.steps.classify.plan:plan_classify",
+        plan="pairsmith.steps.classify.route:plan_classify",
         next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
     "train-biencoder": Step(
@@ -269,6 +267,6 @@ STEPS: StepTable = {
         MixSettings,
         "pairsmith.steps.mix.route:mix",
         "Combine the rows of several data sets into one.",
-        plan="pairsmith.steps.mix.plan:plan_mix",
+        plan="pairsmith.steps.mix.route:plan_mix",
     ),
 }

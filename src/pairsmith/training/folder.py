@@ -16,10 +16,10 @@ from safetensors import SafetensorError
 from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.errors import StorageError, first_line, redacted_values
 from pairsmith.core.model_files import quiet_loading
-from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
+from pairsmith.core.paths import Place, files_below, reaching, remove_files
 from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.folder import changed_files, read_manifest
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.provenance import Provenance
 from pairsmith.runs.storage import storage_errors, upload
@@ -59,29 +59,19 @@ class ModelFolder:
         self.finished = False
 
     @classmethod
-    def start(
-        cls,
-        run: Run,
-        *,
-        step: str,
-        settings: Mapping[str, Any],
-        inputs: Mapping[str, str],
-        models: Mapping[str, str],
-        sources: Sources | None = None,
-    ) -> Self:
+    def start(cls, run: Run, identity: Identity, sources: Sources) -> Self:
         """Claim ``run.out``; ``finished`` says whether it holds the complete result of this training.
 
-        A fresh run overwrites an earlier model folder of this step. ``settings`` are those that change the
-        weights; ``inputs`` has hashes of the inputs' content by name, ``models`` revisions of the models.
+        A fresh run overwrites an earlier model folder of this step.
         """
-        identity = Identity.of(step, settings, inputs, models)
         record = claim(
             run, identity, TRAINING_RECORD, lambda out: read_manifest(out, TRAINING_RECORD, TrainingRecord)
         )
-        folder = cls(run.out, identity, sources or Sources())
+        folder = cls(run.out, identity, sources)
         if record is not None and record.complete and not run.fresh:
-            if _is_intact(run.out, record):
-                folder.finished = True
+            with reaching(run.out, StorageError):
+                folder.finished = bool(record.files) and not changed_files(run.out, record.files)
+            if folder.finished:
                 folder.checkpoints.remove()  # left if a run was killed at the very end
                 lock.release(run.out)
                 return folder
@@ -93,14 +83,11 @@ class ModelFolder:
         return folder
 
     @classmethod
-    def joined(cls, run: Run, sources: Sources | None = None) -> Self:
+    def joined(cls, run: Run) -> Self:
         """The folder that another process of the same training has started; this one only reads it."""
         record = read_manifest(run.out, TRAINING_RECORD, TrainingRecord)
-        folder = cls(
-            run.out,
-            Identity(record.step, record.settings, record.inputs, record.models),
-            sources or Sources(),
-        )
+        identity = Identity(record.step, record.settings, record.inputs, record.models)
+        folder = cls(run.out, identity, Sources())
         folder.finished = record.complete
         return folder
 
@@ -162,11 +149,3 @@ def save_transformer(model: Any, tokenizer: Any, card: str, out: Path) -> None:
         model.save_pretrained(str(out))
         tokenizer.save_pretrained(str(out))
     (out / "README.md").write_text(card, encoding="utf-8")
-
-
-def _is_intact(out: Place, record: TrainingRecord) -> bool:
-    with reaching(out, StorageError):
-        return bool(record.files) and all(
-            size_of(out / name) is not None and hash_file(out / name) == hashed
-            for name, hashed in record.files.items()
-        )

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator
 
 from pairsmith.core.fields import TrainingDtype
-from pairsmith.core.model_names import PoolingName
 from pairsmith.core.settings import NO_EFFECT, Settings
 
 FEW_STEPS = 10
@@ -46,13 +45,6 @@ TrainingDevice = Annotated[
         description="auto, cpu, cuda, mps. A process trains on one device: CUDA_VISIBLE_DEVICES selects the "
         "GPU, and torchrun starts a process for each of several.",
         json_schema_extra=NO_EFFECT,
-    ),
-]
-Pooling = Annotated[
-    PoolingName,
-    Field(
-        description="How token vectors become a sentence vector. default: as the base was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     ),
 ]
 Layers = Annotated[

@@ -27,7 +27,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.training.encoder import train_encoder
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
+from pairsmith.steps.training.settings import TrainEncoderSettings
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
 
 pytestmark = pytest.mark.slow

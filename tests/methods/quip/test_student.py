@@ -32,9 +32,8 @@ from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
-from pairsmith.steps.training.question_settings import InfuseSettings, TrainTeacherSettings
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.settings import TrainReaderSettings
+from pairsmith.steps.training.settings import InfuseSettings, TrainReaderSettings, TrainTeacherSettings
 from pairsmith.steps.training.student import infuse
 from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback

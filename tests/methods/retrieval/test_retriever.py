@@ -16,7 +16,7 @@ from pairsmith.methods.retrieval.retriever import (
 from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs.seeds import generator
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.settings import TrainRetrieverSettings
 from pairsmith.training import chunks
 
 pytestmark = pytest.mark.slow

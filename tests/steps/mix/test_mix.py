@@ -28,8 +28,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.mix import route
-from pairsmith.steps.mix.plan import plan_mix
-from pairsmith.steps.mix.route import mix, shares
+from pairsmith.steps.mix.route import mix, plan_mix, shares
 from pairsmith.steps.mix.settings import MixSettings
 
 
@@ -259,7 +258,7 @@ def test_rows_of_different_kinds_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("row", "fault"),
     [
-        ({"text": " ", "label": "x"}, "text is blank; fill it or drop the row"),
+        ({"text": " ", "label": "x"}, "text is blank; fill it in or drop the row"),
         ({"text": "a", "label": None}, "label"),
     ],
 )

@@ -26,7 +26,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.questions.ask import ask, load_generator
 from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tiny_bart import document, make_bart

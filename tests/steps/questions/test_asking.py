@@ -24,7 +24,7 @@ from pairsmith.runs import Run
 from pairsmith.steps.questions.ask import ask, shown_examples
 from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training.question_generator import train_question_generator
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tiny_bart import document, make_bart
@@ -240,7 +240,6 @@ def test_a_model_without_an_end_is_told(asker):
         ({"model": "GPT", "beams": 12}, "--beams .* and --decoding nucleus; leave it out"),
         ({"model": "cloze", "decoding": "beams"}, "--decoding has no effect with --model cloze"),
         ({"model": "http://host:1/v1#m"}, "ask needs a model that it can load"),
-        ({"model": "cloze", "ray_address": "x:1"}, "--ray-address needs --executor ray"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(given, message, asker, tiny_gpt2, texts, tmp_path):

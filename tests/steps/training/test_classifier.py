@@ -27,7 +27,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.classification import evaluate_classification
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.settings import TrainClassifierSettings
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
 from pairsmith.training.processes import Processes

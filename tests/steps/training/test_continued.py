@@ -36,8 +36,7 @@ from pairsmith.steps.evaluate.summaries import evaluate_summaries
 from pairsmith.steps.mine.rewrite import rewrite
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.training.question_generator import train_question_generator
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.steps.training.settings import TrainSummarizerSettings
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings, TrainSummarizerSettings
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.generators import IGNORED, generator_rows

@@ -40,7 +40,7 @@ from pairsmith.steps.questions.plan import plan_ask
 from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.training import question_generator
 from pairsmith.steps.training.question_generator import train_question_generator
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.training.generators import IGNORED
 
 pytestmark = pytest.mark.slow

@@ -30,9 +30,8 @@ from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
-from pairsmith.steps.training.question_settings import TrainTeacherSettings
 from pairsmith.steps.training.reader import added_questions, train_reader
-from pairsmith.steps.training.settings import TrainReaderSettings
+from pairsmith.steps.training.settings import TrainReaderSettings, TrainTeacherSettings
 from pairsmith.training.best_step import BestStepCallback
 
 pytestmark = pytest.mark.slow

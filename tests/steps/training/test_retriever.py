@@ -14,7 +14,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
 from pairsmith.steps.training.plan import BESIDE_WEIGHTS
 from pairsmith.steps.training.retriever import train_retriever
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.settings import TrainRetrieverSettings
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pairsmith.core.fields import Pooling
 from pairsmith.core.settings import refuse
 from pairsmith.training.options import (
     FewShotOptions,
     LabelSmoothing,
     NotNegative,
-    Pooling,
     Positive,
     TrainingSteps,
 )

@@ -13,12 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from pairsmith.core.arguments import check_loaded, checked_rows, checked_texts
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress
-from pairsmith.core.validation import option_error, refuse_options_of_steps
+from pairsmith.core.validation import options_of, refuse_options_of_steps
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.squad import Question
@@ -132,10 +130,7 @@ def distil(
         raise SettingsError("distil: data: give the questions themselves, as the first argument")
     if options.get("keep_base") and not validation:
         raise SettingsError("distil: keep_base has no effect without validation questions; leave it out")
-    try:
-        how = StudentOptions(base=base, device=device, **options)
-    except ValidationError as error:
-        raise option_error("distil", error, StudentOptions) from error
+    how = options_of("distil", StudentOptions, {"base": base, "device": device, **options})
     questions = checked_rows(questions, "questions", GeneratedQuestion)
     validation = checked_rows(validation, "validation", Question)
     passages = grouped_by_passage(questions, how.labels)

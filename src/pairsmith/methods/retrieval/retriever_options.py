@@ -4,8 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pairsmith.core.fields import Pooling
 from pairsmith.core.settings import refuse
-from pairsmith.training.options import Attention, EpochOptions, Layers, Pooling, Positive, Several
+from pairsmith.training.options import Attention, EpochOptions, Layers, Positive, Several
 
 
 class RetrieverOptions(EpochOptions):

@@ -1,6 +1,5 @@
 """The step ``classify``: texts -> scores of a classifier (D14) -> the likeliest label of each."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,11 +23,18 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
+from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.planning import counted, first_items, load_text_encoder, sharded, timed
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
+
+CALIBRATION_TEXTS = 256
+_ROW_BYTES = 40
+"""Of a label and a confidence."""
 
 
 def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
@@ -59,8 +65,9 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=-(-count // settings.shard_size),
     )
-    commit = partial(
-        commit_records,
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    commit_records(
         writer,
         partial(_load_worker, settings, revision, names),
         read if has_ids else partial(_numbered, read),
@@ -72,12 +79,9 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         model=settings.model,
         unit="texts",
     )
-    folder = completed(writer, run, commit, _card(settings, names))
+    folder = finished(writer, _card(settings, names), run)
     if folder.manifest.complete:
-        counts = Counter[str]()
-        for table in folder.shards("train", ["label"]):
-            counts.update(table["label"].to_pylist())
-        for label, number in sorted(counts.items()):
+        for label, number in sorted(label_counts(folder).items()):
             run.progress.say(f"  label {one_line(label):<20} {number:,} texts")
     return folder
 
@@ -141,6 +145,25 @@ def classified(
 def _columns(row: TextRow, names: Mapping[str, str]) -> dict[str, Any]:
     others = {names[name]: value for name, value in row.others.items()}
     return {**others, "id": row.id, "text": row.text}
+
+
+def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
+    """Encode some of the texts, as if all were kept."""
+    rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
+    texts, number = first_items(rows, CALIBRATION_TEXTS)
+    count = counted(settings.data, before, number)
+    loading, per_text, _ = timed(partial(load_text_encoder, settings), texts)
+    labelled = [  # the label is one that all readers of labels take
+        {"id": str(row), "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
+    ]
+    return sharded(
+        loading=loading,
+        shared=per_text * count,
+        size=sum(len(text.encode()) + _ROW_BYTES for text in texts) * count // max(1, len(texts)),
+        rows=count,
+        shards=-(-count // settings.shard_size),
+        sample=pa.Table.from_pylist(labelled, schema=CLASSIFIED_TEXT),
+    )
 
 
 def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce, WorkerSettings
+from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT
 from pairsmith.steps.evaluate.classification_settings import (
     Classifier,
@@ -12,7 +12,6 @@ from pairsmith.steps.evaluate.classification_settings import (
     check_names,
     label_descriptions,
 )
-from pairsmith.steps.training.classifier_settings import TextColumn
 
 
 class ClassifySettings(WorkerSettings):
@@ -34,11 +33,7 @@ class ClassifySettings(WorkerSettings):
         "Unset: all are kept.",
     )
     batch_size: TextsAtOnce = 64
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the encoder's own limit.",
-    )
+    max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
     shard_size: Annotated[

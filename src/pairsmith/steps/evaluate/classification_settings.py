@@ -5,10 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce
+from pairsmith.core.fields import Device, Dtype, LabelColumn, TextColumn, TextLength, TextsAtOnce
 from pairsmith.core.settings import BY_CONTENT, Settings
-from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, TextLength
-from pairsmith.steps.training.classifier_settings import LabelColumn, TextColumn
+from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed
 
 Assigned = BeforeValidator(lambda value: _as_list(value))
 """Accepts in place of ``["a=b"]`` a single text, and in YAML a mapping ``{a: b}``."""

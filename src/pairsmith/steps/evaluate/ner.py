@@ -27,7 +27,7 @@ from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
 from pairsmith.steps.evaluate.results import Evaluated, mean_line, over_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
-from pairsmith.steps.shared import named
+from pairsmith.steps.shared import errors_about, named
 
 _SAMPLE = 256
 """About how many sentences a plan learns from and tags."""
@@ -74,17 +74,9 @@ def few_and_test(
     if settings.whole:
         splits *= len(settings.splits)
     elif settings.train:
-        splits = [_draw(splits[0], settings, seed) for seed in settings.splits]
+        with errors_about(f"--train {settings.train}", InputError):
+            splits = [draw_tagged_sentences(splits[0], settings.shots, seed) for seed in settings.splits]
     return splits, read_tagged(test)
-
-
-def _draw(
-    sentences: Sequence[TaggedSentence], settings: EvaluateNerSettings, seed: int
-) -> list[TaggedSentence]:
-    try:
-        return draw_tagged_sentences(sentences, settings.shots, seed)
-    except InputError as error:
-        raise InputError(f"--train {settings.train}: {error}") from error
 
 
 def _compute(

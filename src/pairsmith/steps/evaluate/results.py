@@ -7,14 +7,14 @@ from typing import Any, Protocol, TypeVar
 from pydantic import Field
 
 from pairsmith.core.errors import FolderError, StorageError, redacted_values
-from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
+from pairsmith.core.paths import Place, is_folder, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.metrics.bootstrap import mean_and_error
-from pairsmith.runs import DatasetFolder, Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs import DatasetFolder, Manifest, Run, lock, write_json
 from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import check_format
+from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
 from pairsmith.steps.shared import with_sources
@@ -159,10 +159,7 @@ def read_about(out: Place) -> EvaluationRecord:
 def is_intact(out: Place, record: EvaluationRecord) -> bool:
     """Whether the results are complete and the files beside them unchanged."""
     with reaching(out, StorageError):
-        return record.complete and all(
-            size_of(out / name) is not None and hash_file(out / name) == hashed
-            for name, hashed in record.files.items()
-        )
+        return record.complete and not changed_files(out, record.files)
 
 
 def read_finished(run: Run, earlier: EvaluationRecord | None) -> dict[str, Any] | None:

@@ -4,14 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce
+from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
 from pairsmith.steps.evaluate.settings import (
     Bootstraps,
     BootstrapSeed,
-    Pooling,
-    TextLength,
     refuse_without_resamples,
 )
 

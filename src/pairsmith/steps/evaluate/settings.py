@@ -6,18 +6,10 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce
-from pairsmith.core.model_names import MINILM, PoolingName, check_name
+from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
+from pairsmith.core.model_names import MINILM, check_name
 from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 
-Bootstrap = Annotated[
-    int,
-    Field(
-        ge=0,
-        le=1_000_000,
-        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
-    ),
-]
 Bootstraps = Annotated[
     int,
     Field(
@@ -27,23 +19,6 @@ Bootstraps = Annotated[
     ),
 ]
 BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap resamples.")]
-_Sentences = Annotated[
-    int, Field(ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT)
-]
-Pooling = Annotated[
-    PoolingName,
-    Field(
-        description="How token vectors become a sentence vector. default: as the model was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
-    ),
-]
-TextLength = Annotated[
-    int | None,
-    Field(
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
-    ),
-]
 
 
 def refuse_without_resamples(against: str | None, bootstrap: int) -> None:
@@ -72,12 +47,8 @@ class EvaluateStsSettings(Settings):
     layers: int | None = Field(
         default=None, ge=1, description="Use only the model's first N layers. Unset: all."
     )
-    batch_size: _Sentences = 64
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest sentence in tokens; the rest is cut off. Unset: the model's own limit.",
-    )
+    batch_size: TextsAtOnce = 64
+    max_length: TextLength = None
     against: str | None = Field(
         default=None,
         description="Folder that evaluate sts wrote on the same pairs: also say by how much each figure "
@@ -85,7 +56,7 @@ class EvaluateStsSettings(Settings):
         "or within noise.",
         json_schema_extra=BY_CONTENT,
     )
-    bootstrap: Bootstrap = 1000
+    bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
@@ -109,8 +80,8 @@ class EvaluateLabelsSettings(Settings):
         description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file.",
         json_schema_extra=BY_CONTENT,
     )
-    batch_size: _Sentences = 64
-    bootstrap: Bootstrap = 1000
+    batch_size: TextsAtOnce = 64
+    bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"

@@ -12,6 +12,7 @@ from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs
 from pairsmith.data.sources import plain_or_gzip, read_lines
 from pairsmith.methods.quip.paraphrase import draw_paraphrases
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
+from pairsmith.steps.shared import errors_about
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,9 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
         return TrainingSplits(splits, "sampled" if "sampled" in origins else "people")
     pairs, negatives = paraphrase_pairs(settings.train, settings.seed)
     if not settings.ids:
-        return TrainingSplits({n: _draw(pairs, settings, n) for n in settings.splits}, negatives)
+        with errors_about(f"--train {settings.train}", InputError):
+            splits = {n: draw_paraphrases(pairs, settings.shots, n) for n in settings.splits}
+        return TrainingSplits(splits, negatives)
     if negatives == "sampled":
         raise InputError(f"{settings.train} has no labels, so --ids cannot choose among its rows")
     known = {pair.id: pair for pair in pairs if pair.id}
@@ -65,13 +68,6 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
                 f"{sources[f'ids, {number}']}: all rows with these ids have label {label}; both are needed"
             )
     return TrainingSplits(splits, negatives)
-
-
-def _draw(pairs: Sequence[Paraphrase], settings: EvaluateParaphraseSettings, split: int) -> list[Paraphrase]:
-    try:
-        return draw_paraphrases(pairs, settings.shots, split)
-    except InputError as error:
-        raise InputError(f"--train {settings.train}: {error}") from error
 
 
 def _has_splits(train: str) -> bool:

@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, TrainingDtype
+from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength, TrainingDtype
 from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
-from pairsmith.steps.evaluate.settings import Bootstrap, TextLength
+from pairsmith.steps.evaluate.settings import Bootstraps
 
 
 class EvaluateParaphraseSettings(Settings):
@@ -62,7 +62,7 @@ class EvaluateParaphraseSettings(Settings):
     tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
     max_length: TextLength = None
     batch_tokens: BatchTokens = None
-    bootstrap: Bootstrap = 1000
+    bootstrap: Bootstraps = 1000
     seed: int = Field(
         default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
     )

@@ -18,8 +18,6 @@ def check_settings(task: TaskSpec, settings: GenerateSettings) -> None:
         raise SettingsError(
             f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"
         )
-    if settings.ray_address and settings.executor != "ray":
-        raise SettingsError("--ray-address needs --executor ray")
     decoding = settings.decoding(task.decoding)
     if is_remote(settings.model):
         _check_remote(task, settings)

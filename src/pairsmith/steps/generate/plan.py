@@ -21,7 +21,7 @@ from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check_settings
 from pairsmith.steps.generate.postprocess import read_input
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.generate.shards import Shard, shards_of
+from pairsmith.steps.generate.shards import Shard, distinct_inputs
 from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
 from pairsmith.steps.planning import counted, has_no_sample, sharded
@@ -128,8 +128,7 @@ def _inputs(
     for source in settings.inputs:
         if has_no_sample(source, before):
             continue
-        shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding, size)
-        texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
+        texts = list(distinct_inputs(settings.model_copy(update={"inputs": [source]})))
         number = counted(source, before, len(texts))
         share = int(min(number, remaining))
         remaining -= share

@@ -15,18 +15,8 @@ from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import display_name, place
 from pairsmith.data.files.folders import own_folder
-from pairsmith.data.labelled_rows import read_labelled_rows
-from pairsmith.data.schemas import (
-    LABELLED_PAIR,
-    LABELLED_TEXT,
-    REJECT,
-    SCORED_PAIR,
-    LabelledPair,
-    LabelledText,
-    ScoredPair,
-    from_table,
-    to_table,
-)
+from pairsmith.data.labelled_rows import KINDS, read_labelled_rows
+from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, from_table, to_table
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.requests import GeneratedRow
@@ -152,12 +142,9 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     """The schema and the rows of a table."""
     columns = table.column_names
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # rows of a mixture have a source
-    if own == SCORED_PAIR.names:
-        return SCORED_PAIR, list(from_table(table, ScoredPair))
-    if own == LABELLED_PAIR.names:
-        return LABELLED_PAIR, list(from_table(table, LabelledPair))
-    if own == LABELLED_TEXT.names:
-        return LABELLED_TEXT, list(from_table(table, LabelledText))
+    for schema, kind in KINDS:
+        if own == schema.names:
+            return schema, from_table(table, kind)
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
         "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"

@@ -36,7 +36,7 @@ from pairsmith.steps.generate.checks import check_settings, remarks, steering_of
 from pairsmith.steps.generate.closing import ExamplePrinter, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shards import Shard, first_shard_inputs, growth, items_of, shards_of
+from pairsmith.steps.generate.shards import Shard, distinct_inputs, growth, shards_of
 from pairsmith.steps.generate.until import generate_until
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
@@ -62,15 +62,17 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         run.progress.say(remark)
     if settings.inputs:
         refuse_sources(run, model=settings.model, inputs=settings.inputs)
+    if settings.preview:
+        run.progress.result(_preview(task, decoding, settings))
+        return None
     # Hashed before they are read, so that the next run picks up lines that are added in between.
     inputs = hashes("inputs", settings.inputs)
-    count = sum(1 for _ in islice(items_of(settings, decoding), settings.shard_bounds.counted))
+    count = decoding.per_input
+    if task.kind == "pair":
+        count = sum(1 for _ in islice(distinct_inputs(settings), settings.shard_bounds.counted))
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     shards = shards_of(settings, decoding, shard_size)
-    if settings.preview:
-        run.progress.result(_preview(task, shards, decoding, settings))
-        return None
     revision_of = remote_revision if is_remote(settings.model) else model_revision
     revision = revision_of(settings.model)
     writer = FolderWriter.start(
@@ -96,10 +98,11 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     return folder
 
 
-def _preview(task: TaskSpec, shards: Sequence[Shard], decoding: Decoding, settings: GenerateSettings) -> str:
+def _preview(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> str:
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    examples = first_shard_inputs(shards, settings.preview)
-    return preview(task, model, examples, decoding, settings.seed)
+    numbers = range(min(settings.preview, decoding.per_input))
+    items = numbers if task.kind == "text" else list(islice(distinct_inputs(settings), settings.preview))
+    return preview(task, model, items, decoding, settings.seed)
 
 
 def _commit_shards(

@@ -55,13 +55,10 @@ class Shard:
         return pair_requests(task, self.items, decoding.per_input)
 
 
-def items_of(settings: GenerateSettings, decoding: Decoding) -> Iterator[str | int]:
-    """The distinct inputs of a run; in a text task, the numbers of its texts."""
-    if not settings.inputs:
-        yield from range(decoding.per_input)
-        return
+def distinct_inputs(settings: GenerateSettings) -> Iterator[str]:
+    """The texts of ``input_records``, each once."""
     seen: set[str] = set()
-    for record in _records(settings):
+    for record in input_records(settings):
         if (name := text_id(record.text)) not in seen:
             seen.add(name)
             yield record.text
@@ -78,7 +75,7 @@ def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list
     demand = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
-    for record in _records(settings):
+    for record in input_records(settings):
         name = text_id(record.text)
         if name not in seen and (not drafts or len(drafts[-1][0]) == size):
             drafts.append(([], [], []))
@@ -96,25 +93,13 @@ def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list
     ]
 
 
-def _records(settings: GenerateSettings) -> Iterator[TextRecord]:
+def input_records(settings: GenerateSettings) -> Iterator[TextRecord]:
     """The inputs up to the limit, those that repeat an earlier one included."""
     sources = (
         read_texts(source, columns=settings.column, remedy=naming_texts("column"))
         for source in settings.inputs
     )
     return islice(chain.from_iterable(sources), settings.limit)
-
-
-def first_shard_inputs(shards: Sequence[Shard], count: int) -> list[str] | range:
-    """The first ``count`` inputs of a pair task; the numbers of the first texts of a text task."""
-    texts: list[str] = []
-    for shard in shards:
-        if isinstance(shard.items, range):
-            return range(min(count, sum(len(part.items) for part in shards)))
-        texts += shard.items
-        if len(texts) >= count:
-            break
-    return texts[:count]
 
 
 def growth(shards: Sequence[Shard]) -> Growth:

@@ -7,16 +7,14 @@ round asks for follows from the rows of the one before, so a stopped run goes on
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 
 from pairsmith.core.errors import FolderError, SettingsError
-from pairsmith.data.readers import read_texts
 from pairsmith.data.tasks import TaskSpec, load_task
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.status import label_counts
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.shared import naming_texts
+from pairsmith.steps.generate.shards import input_records
 
 MOST_TIMES = 5
 """A run asks for at most this many times the texts that it would need if each were accepted."""
@@ -34,7 +32,9 @@ def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> 
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
     rows_each = _rows_each(settings, task)
     first = math.ceil(wanted / rows_each)
-    most = min(MOST_TIMES * first, _inputs(settings, task))
+    most = MOST_TIMES * first
+    if task.kind == "pair":
+        most = min(most, sum(1 for _ in input_records(settings)))
     size = max(min(first, most), 0 if run.fresh else _size_there(run, task))
     while True:
         folder = generate(_of_size(settings, task, size), run)
@@ -72,18 +72,6 @@ def _rows_each(settings: GenerateSettings, task: TaskSpec) -> int:
 
 def _of_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
     return settings.model_copy(update={"limit" if task.kind == "pair" else "per_input": size})
-
-
-def _inputs(settings: GenerateSettings, task: TaskSpec) -> int:
-    """How many inputs there are at most; a text task wants none."""
-    if task.kind == "text":
-        return MOST_TIMES * (settings.until or 0)
-    every = chain.from_iterable(
-        read_texts(source, columns=settings.column, remedy=naming_texts("column"))
-        for source in settings.inputs
-    )
-    count = sum(1 for _ in every)
-    return count if settings.limit is None else min(count, settings.limit)
 
 
 def _size_there(run: Run, task: TaskSpec) -> int:

@@ -29,7 +29,15 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
-from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_rows, completed, shard_count
+from pairsmith.runs.mapped import (
+    RowsAndRejects,
+    RowShard,
+    commit_each,
+    finished,
+    nothing_to_do,
+    row_shards,
+    shards_left,
+)
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.shared import load_options, refuse_sources
@@ -53,6 +61,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     check_pair_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in pairs.column_names if _is_original(name, settings.kind)])
     revision = model_revision(settings.model)
+    shards = max(1, -(-pairs.num_rows // settings.shard_size))  # without pairs one that is empty
     writer = FolderWriter.start(
         run,
         step="rewrite",
@@ -60,25 +69,28 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         settings=settings.deciding(),
         inputs={"pairs": hash_source(training_rows.source)},
         models={"model": revision},
-        planned=shard_count(pairs, settings.shard_size),
+        planned=shards,
     )
+    if writer.finished:
+        return nothing_to_do(writer, run)
     texts = model_inputs(pairs, settings.kind)
     first: dict[str, int] = {}
     # For a text that repeats an earlier one, the model would write the same.
     again = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
-    commit = partial(
-        commit_rows,
+    remaining, done = shards_left(writer, shards, pairs.num_rows, settings.shard_size)
+    commit_each(
         writer,
         partial(_load_writer, settings, revision),
-        pairs.append_column("again", again),
-        settings.shard_size,
+        row_shards(pairs.append_column("again", again), settings.shard_size, remaining),
         ExecutorChoice.of(settings),
         run,
         title="write",
-        model=settings.model,
         unit="texts",
+        done=done,
+        total=pairs.num_rows,
+        model=settings.model,
     )
-    return completed(writer, run, commit, _card(settings, source))
+    return finished(writer, _card(settings, source), run)
 
 
 def _is_original(name: str, kind: str) -> bool:

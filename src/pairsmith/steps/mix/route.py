@@ -3,6 +3,7 @@
 sources -> rows of one kind -> duplicates dropped -> a share of each -> one data set, rows with their source
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +11,23 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
+from pairsmith.data.files.folders import own_folder
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.kinds import Row, RowKind, is_complete, row_kind, scored_as, what_is_missing
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.planning import counted, first_items
 from pairsmith.steps.shared import hashes, refuse_sources
+
+_SAMPLE = 1_000
+"""Rows of each source that are mixed to measure the time, and to give later steps a sample."""
+_ROW_BYTES = 300
 
 
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:
@@ -97,14 +104,12 @@ def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
 
 def origins(source: str) -> list[str]:
     """The origin of each row of ``source`` if it is a mixture itself; else empty."""
-    name, split = split_of(source)
-    path = place(name)
-    if not is_folder(path) or size_of(path / MANIFEST) is None:
+    own = own_folder(source)
+    folder = DatasetFolder.open(own) if own else None
+    if folder is None or "source" not in folder.schema().names:
         return []
-    folder = DatasetFolder.open(path)
-    if "source" not in folder.schema().names:
-        return []
-    return [str(origin) for origin in folder.table(split or "train", ["source"]).column(0).to_pylist()]
+    column = folder.table(split_of(source)[1] or "train", ["source"]).column(0)
+    return [str(origin) for origin in column.to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +212,28 @@ def _repeats(row: Row, source: str, kind: RowKind, seen: dict[tuple[str, ...], t
     if kind.claim and claim != other:
         return f"the same texts occur in {where} with another {kind.claim}"
     return f"the same texts occur in {where}"
+
+
+def plan_mix(settings: MixSettings, before: Before) -> Estimate:
+    """Mix some rows of each source and extrapolate; duplicates are not taken into account."""
+    begun = time.monotonic()
+    counts, samples = [], dict[str, list[Row]]()
+    kinds = as_set({source: row_kind(source) for source in settings.data}, settings)
+    for source, kind in kinds.items():
+        rows = (row for row in kind.read(to_train_on(source, "mixed")) if is_complete(row, kind))
+        samples[source], number = first_items(rows, _SAMPLE)
+        counts.append(counted(source, before, number, "train"))
+    kind = kinds[settings.data[0]]
+    mixture = mixed(samples, kind, settings, {})
+    row_count = sum(shares(counts, settings.weight, settings.rows))
+    share = sum(counts) / max(1, sum(map(len, samples.values())))
+    return Estimate(
+        seconds=(time.monotonic() - begun) * share,
+        memory=peak_memory(),
+        disk=row_count * _ROW_BYTES,
+        rows={"train": row_count},
+        sample=pa.Table.from_pylist(mixture.rows, pa.schema([*kind.schema, ("source", pa.string())])),
+    )
 
 
 def _card(kind: RowKind, counts: Mapping[str, int], sources: Sequence[str]) -> Card:

@@ -88,7 +88,6 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     kind, models = _checked_kind(settings), _models(settings)
     settings = settings.model_copy(update={"batch_size": settings.batch_size or BATCH_SIZES[kind]})
-    where = ExecutorChoice.of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
     refuse_sources(run, inputs=settings.inputs, reuse=settings.reuse or [], **given)
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
@@ -138,7 +137,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         writer,
         partial(_load_worker, settings, models, limits),
         map(fill, record_shards(documents, shard_size, remaining)),
-        where,
+        ExecutorChoice.of(settings),
         run,
         title="ask",
         unit="texts",

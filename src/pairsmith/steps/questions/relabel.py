@@ -32,7 +32,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, completed
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.settings import RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
@@ -45,7 +45,6 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     see ``fault_of``, become rejects.
     """
     settings = resolve_dtype(settings, run)
-    where = ExecutorChoice.of(settings)
     refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
     settings = settings.model_copy(update={"data": data})
@@ -65,20 +64,21 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=-(-count // shard_size),
     )
-    commit = partial(
-        commit_records,
+    if writer.finished:
+        return nothing_to_do(writer, run)
+    commit_records(
         writer,
         partial(_load_teacher, settings, revision),
         partial(questions, settings),
         count,
         shard_size,
-        where,
+        ExecutorChoice.of(settings),
         run,
         title="answer",
         unit="questions",
         model=settings.model,
     )
-    return completed(writer, run, commit, _card(settings))
+    return finished(writer, _card(settings), run)
 
 
 def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextsAtOnce
+from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
 from pairsmith.core.settings import Listed, Settings
 from pairsmith.steps.evaluate.retrieval_settings import (
     Dimensions,
@@ -13,7 +13,6 @@ from pairsmith.steps.evaluate.retrieval_settings import (
     OfWords,
     refuse_without_effect,
 )
-from pairsmith.steps.evaluate.settings import Pooling, TextLength
 
 
 class SearchSettings(Settings):

@@ -14,8 +14,7 @@ from pairsmith.runs import Sources, model_display_name
 from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
 from pairsmith.runs.provenance import hub_licence, joint_languages
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
-from pairsmith.steps.training.settings import TrainingSettings
+from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.folder import ModelFolder
 

@@ -18,10 +18,11 @@ from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.planning import counted, evenly_spaced, timed
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import errors_about, load_options
 from pairsmith.steps.training.card import classifier_card
-from pairsmith.steps.training.classifier_settings import TrainClassifierSettings
+from pairsmith.steps.training.settings import TrainClassifierSettings
 from pairsmith.steps.training.step import Save, train_once
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
@@ -44,15 +45,10 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     texts = _read(settings.data, settings)
     validation = _read(settings.validation, settings) if settings.validation else None
     _check(settings, texts, validation)
-    claim = partial(
-        ModelFolder.start,
-        run,
-        step="train-classifier",
-        settings=settings.deciding(),
-        inputs={name: hash_source(source) for name, source in sources.items()},
-        models={"base": model_revision(settings.base)},
-        sources=sources_of(models=[settings.base], data=list(sources.values())),
-    )
+    hashes = {name: hash_source(source) for name, source in sources.items()}
+    models = {"base": model_revision(settings.base)}
+    identity = Identity.of("train-classifier", settings.deciding(), hashes, models)
+    made_with = sources_of(models=[settings.base], data=list(sources.values()))
 
     def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
         if texts.blank:
@@ -68,6 +64,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         card = classifier_card(settings, history.to_json(), folder)
         return partial(save_classifier, classifier, card=card), history
 
+    claim = partial(ModelFolder.start, run, identity, made_with)
     return train_once(run, Processes.current(), claim, fit, settings.base)
 
 
@@ -112,10 +109,8 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
 
 def _check(settings: TrainClassifierSettings, train: LabelledTexts, validation: LabelledTexts | None) -> None:
     """Refuse labels that no classifier can be trained on, before anything is written."""
-    try:
+    with errors_about(settings.data, InputError):
         check_labels(distinct(train)[1], validation)
-    except InputError as error:
-        raise InputError(f"{settings.data}: {error}") from None
 
 
 def _read(source: str, settings: TrainClassifierSettings) -> LabelledTexts:

@@ -19,9 +19,9 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import read_manifest
 from pairsmith.steps.planning import evenly_spaced
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.plan import TRIED_STEPS
 from pairsmith.steps.training.reading import TrainingData
+from pairsmith.steps.training.settings import TrainEncoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.processes import Processes
 

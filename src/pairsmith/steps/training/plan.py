@@ -1,12 +1,9 @@
 """The cost of a training, extrapolated from some of its own steps and an evaluation."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
@@ -70,7 +67,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
         short = settings.model_copy(update=changes).cut_to(count)
         context: TrainingContext = {"progress": timer, "checkpoints": None}
         trained = step.train(replace(data, validation=validation[:evaluated]), short, context)
-        weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
+        weights = sum(weight.nbytes for part in trained.parts for weight in part.state_dict().values())
         return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)
 
     batch, evaluated, untimed = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, len(validation)), 1
@@ -160,8 +157,3 @@ class _Trial:
     def loading(self, untimed: int) -> float:
         """Seconds before the first step, without the evaluation."""
         return max(self.ends[0] - self.step(untimed) - self.evaluation, 0.0)
-
-
-def bytes_of(weights: Iterable[Tensor]) -> int:
-    """Bytes of some weights."""
-    return sum(weight.numel() * weight.element_size() for weight in weights)

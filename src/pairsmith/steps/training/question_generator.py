@@ -1,7 +1,6 @@
 """The step ``train-asker``: a question generator, which writes an answer and then its question (Q2)."""
 
 from functools import partial
-from itertools import chain
 
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.example_store import GeneratorExamples
@@ -10,8 +9,8 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.steps.training.reading import CountingIterable, TrainingData, first_of
+from pairsmith.steps.training.reading import CountingIterable, TrainingData, items_of
+from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.generators import refuse_both_ways
@@ -23,11 +22,8 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> TrainingData[GeneratorExamples]:
     refuse_both_ways(settings.base)
-    if most is None:  # streamed, as there may be more than fit into memory
-        questions, unread = CountingIterable(chain.from_iterable(map(read_questions, settings.data))), 0
-    else:
-        some, unread = first_of(settings.data, read_questions, most)
-        questions = CountingIterable(some)
+    items, unread = items_of(settings.data, read_questions, most)
+    questions = CountingIterable(items)
     examples = GeneratorExamples(generator_examples(questions, settings))
     others = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(others, settings))

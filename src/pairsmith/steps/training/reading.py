@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
@@ -11,10 +11,10 @@ from pairsmith.data.examples import FEW, Example, ExampleKind, each_example, rea
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
 from pairsmith.steps.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
+    TrainEncoderSettings,
     TrainingSettings,
 )
 
@@ -186,10 +186,15 @@ def _once(examples: Iterable[E], key: Callable[[E], Hashable], source: str) -> S
     return Seeds(list(distinct.values()), len(read) - len(distinct))
 
 
-def first_of(
+def items_of(
     sources: Iterable[str], read: Callable[[str], Iterable[E]], most: int | None
-) -> tuple[list[E], int]:
-    """The items of all sources, of each no more than ``most``, and the number of those left out."""
+) -> tuple[Iterable[E], int]:
+    """The items of all sources, of each no more than ``most``, and the number of those left out.
+
+    Without ``most`` they are streamed, as there may be more than fit into memory.
+    """
+    if most is None:
+        return chain.from_iterable(map(read, sources)), 0
     items: list[E] = []
     unread = 0
     for source in sources:

@@ -1,14 +1,13 @@
 """The step ``train-retriever``: an encoder that finds the documents that answer a query."""
 
 from functools import partial
-from itertools import chain
 
 from pairsmith.data.tuples import read_tuples
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
-from pairsmith.steps.training.reading import TrainingData, first_of
-from pairsmith.steps.training.retriever_settings import TrainRetrieverSettings
+from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.settings import TrainRetrieverSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
 _USE = """```python
@@ -26,11 +25,8 @@ the documents in `CHUNKS`: a folder that `pairsmith chunk` wrote, or a file with
 
 def _read(settings: TrainRetrieverSettings, most: int | None) -> TrainingData[ExampleStore]:
     read = partial(read_tuples, scored=settings.objective != "ranking")
-    if most is None:  # streamed, as there may be more than fit into memory
-        examples, unread = ExampleStore(chain.from_iterable(map(read, settings.data))), 0
-    else:
-        some, unread = first_of(settings.data, read, most)
-        examples = ExampleStore(some)
+    rows, unread = items_of(settings.data, read, most)
+    examples = ExampleStore(rows)
     validation = list(read_tuples(settings.validation)) if settings.validation else []
     return TrainingData(examples, examples.read, unread, validation)
 

@@ -1,11 +1,22 @@
-"""Settings of the trainings on seeds: the data that they read, besides how they learn."""
+"""Settings of the trainings: the data that they read, besides how they learn."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import InputColumn, OutputColumn
+from pairsmith.core.fields import (
+    Device,
+    Dtype,
+    InputColumn,
+    LabelColumn,
+    OutputColumn,
+    Pooling,
+    TextColumn,
+    TextLength,
+)
+from pairsmith.core.model_names import MINILM
 from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, Listed, refuse
+from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.mining.options import (
     BiencoderOptions,
     CrossencoderOptions,
@@ -14,8 +25,9 @@ from pairsmith.methods.mining.options import (
     WindowWords,
     scored_without,
 )
-from pairsmith.steps.training.encoder_settings import TrainEncoderSettings
-from pairsmith.training.options import FitOptions
+from pairsmith.methods.quip.training_options import QuestionGeneratorOptions, StudentOptions, TeacherOptions
+from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
+from pairsmith.training.options import Attention, FitOptions, Layers, TrainingDevice
 
 LeastScore = Annotated[
     float,
@@ -32,6 +44,16 @@ Extra = Annotated[
         ge=0,
         le=MOST_ITEMS,
         description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
+    ),
+]
+QuestionSources = Annotated[
+    list[str],
+    Listed,
+    Field(
+        min_length=1,
+        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
+        "answers.",
+        json_schema_extra=BY_CONTENT,
     ),
 ]
 
@@ -51,6 +73,27 @@ class FitSettings(FitOptions):
         if self.validation is None:
             refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
         return self
+
+
+class TrainEncoderSettings(EncoderOptions):
+    """A sentence encoder, trained on pairs with similarity scores (D10)."""
+
+    base: str = Field(
+        description="Model to start from: a folder or Hub id of a sentence-transformers model, or of any "
+        "transformers encoder or causal language model; a GGUF file; embedded:smollm2-135m-instruct; "
+        "embedded:all-minilm-l6-v2; or pairsmith:tiny."
+    )
+    data: str = Field(
+        description="Scored pairs: a dataset folder, as postprocess writes it, or any file, folder or Hub "
+        "data set with the columns sentence1, sentence2, score. Rows of a folder's split validation choose "
+        "the best step.",
+        json_schema_extra=BY_CONTENT,
+    )
+    layers: Layers = None
+    attention: Attention = "base"
+    pooling: Pooling = "default"
+    max_length: TextLength = None
+    device: TrainingDevice = "auto"
 
 
 TrainingSettings = FitSettings | TrainEncoderSettings
@@ -197,3 +240,82 @@ class TrainSummarizerSettings(SummarizerOptions, FitSettings):
     extra: Extra = None
 
     _extra = model_validator(mode="after")(extra_of_added)
+
+
+class TrainQuestionGeneratorSettings(QuestionGeneratorOptions, FitSettings):
+    """A question generator: a model that reads a passage, and writes an answer and its question (Q2)."""
+
+    data: QuestionSources
+
+
+class TrainTeacherSettings(TeacherOptions, FitSettings):
+    """A teacher: a reader from whose span distributions students learn (Q3)."""
+
+    data: QuestionSources
+    labels: Literal["answers", "hard"] = Field(
+        default="answers",
+        description="What is learned. answers: the first answer of each question; hard: the likeliest start "
+        "and the likeliest end, each for itself, by an earlier teacher, as relabel writes them.",
+    )
+
+
+class InfuseSettings(StudentOptions, FitSettings):
+    """A student: a bi-encoder whose token vectors answer questions as a teacher would (Q4, Q5)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions on passages with a teacher's span distributions, as relabel writes them; with "
+        "--labels answers, any questions with answers.",
+        json_schema_extra=BY_CONTENT,
+    )
+
+
+class TrainRetrieverSettings(RetrieverOptions, FitSettings):
+    """A sentence encoder that puts queries close to the documents that answer them."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Rows with the columns query (or question, anchor, input), positive (or context, "
+        "passage, document, output), title, that of the positive, if there is one, and, if there are any, "
+        "negative, negative_1, negative_2, … or a list negatives, each with its title on a line before it.",
+        json_schema_extra=BY_CONTENT,
+    )
+    validation: str | None = Field(
+        default=None,
+        description="Validation rows in the format of the data; they choose the best step and learning rate "
+        "by the nDCG@10 of their queries among all their documents. Unset: the last step is kept.",
+        json_schema_extra=BY_CONTENT,
+    )
+
+    @model_validator(mode="after")
+    def _one_rate_without_validation(self) -> Self:
+        if len(self.learning_rate) > 1 and not self.validation:
+            raise ValueError("of several learning rates one is chosen by validation rows; give --validation")
+        return self
+
+
+class TrainClassifierSettings(ClassifierOptions):
+    """A classifier of texts: a logistic regression on the vectors of a sentence encoder (D14)."""
+
+    base: str = Field(
+        default=MINILM,
+        description="Sentence encoder whose vectors are classified; it is not changed: a folder or Hub id of "
+        "a sentence-transformers or transformers model, embedded:all-minilm-l6-v2, or pairsmith:tiny.",
+    )
+    data: str = Field(
+        description="Labelled texts: a folder that generate or postprocess wrote, a file with the columns "
+        "text and label (.jsonl, .csv, .tsv, .parquet), or a Hub data set.",
+        json_schema_extra=BY_CONTENT,
+    )
+    validation: str | None = Field(
+        default=None,
+        description="Labelled texts to measure on, by which the best of several --c is chosen. Unset: the "
+        "split validation of --data; without one, several are compared by five-fold cross-validation.",
+        json_schema_extra=BY_CONTENT,
+    )
+    text_column: TextColumn = None
+    label_column: LabelColumn = None
+    pooling: Pooling = "default"
+    max_length: TextLength = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"

@@ -15,6 +15,7 @@ from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import say_loading
 from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.plan import plan_training
@@ -151,14 +152,11 @@ class TrainingStep(Generic[S, D]):
 
     def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
         also = self.identity(settings)
-        return ModelFolder.start(
-            run,
-            step=self.name,
-            settings=settings.deciding(),
-            inputs={name: hash_source(source) for name, source in sources.items()} | dict(also.inputs),
-            models={"base": model_revision(settings.base), **also.models},
-            sources=sources_of(models=[settings.base], data=[*sources.values(), *also.made_with]),
-        )
+        hashes = {name: hash_source(source) for name, source in sources.items()} | dict(also.inputs)
+        models = {"base": model_revision(settings.base), **also.models}
+        identity = Identity.of(self.name, settings.deciding(), hashes, models)
+        made_with = sources_of(models=[settings.base], data=[*sources.values(), *also.made_with])
+        return ModelFolder.start(run, identity, made_with)
 
 
 def train_once(

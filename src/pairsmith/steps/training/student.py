@@ -1,7 +1,6 @@
 """The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4)."""
 
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from pairsmith.core.errors import InputError
@@ -11,8 +10,8 @@ from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
-from pairsmith.steps.training.question_settings import InfuseSettings
-from pairsmith.steps.training.reading import TrainingData, first_of
+from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.settings import InfuseSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
@@ -26,12 +25,8 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 
 
 def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageStore]:
-    if most is None:  # streamed, as there may be more than fit into memory
-        every = chain.from_iterable(map(read_generated_questions, settings.data))
-        passages, unread = grouped_by_passage(every, settings.labels), 0
-    else:
-        some, unread = first_of(settings.data, read_generated_questions, most)
-        passages = grouped_by_passage(some, settings.labels)
+    questions, unread = items_of(settings.data, read_generated_questions, most)
+    passages = grouped_by_passage(questions, settings.labels)
     if not passages:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
     validation = list(read_questions(settings.validation)) if settings.validation else []

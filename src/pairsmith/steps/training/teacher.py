@@ -5,7 +5,6 @@ questions with answers -> windows that contain an answer -> two perceptrons clas
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
@@ -15,8 +14,8 @@ from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
-from pairsmith.steps.training.question_settings import TrainTeacherSettings
-from pairsmith.steps.training.reading import TrainingData, first_of
+from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
@@ -32,11 +31,8 @@ def _read(settings: TrainTeacherSettings, most: int | None) -> TrainingData[Stor
             return map(_with_likeliest_span, read_generated_questions(source))
         return map(QuestionWithSpans.of, read_questions(source))
 
-    if most is None:  # streamed, as there may be more than fit into memory
-        questions, unread = StoredQuestions(chain.from_iterable(map(read, settings.data))), 0
-    else:
-        some, unread = first_of(settings.data, read, most)
-        questions = StoredQuestions(some)
+    items, unread = items_of(settings.data, read, most)
+    questions = StoredQuestions(items)
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return TrainingData(questions, len(questions), unread, validation)
 

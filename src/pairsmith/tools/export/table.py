@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pairsmith.core.paths import place
@@ -32,7 +32,7 @@ def csv_files(splits: dict[str, list[Row]]) -> Files:
     and lists and objects are JSON.
     """
     for split, rows in splits.items():
-        names = columns_of(rows)
+        names = list(dict.fromkeys(name for row in rows for name in row))
         yield (
             f"{split}.csv",
             [
@@ -45,21 +45,10 @@ def csv_files(splits: dict[str, list[Row]]) -> Files:
         )
 
 
-def columns_of(rows: Iterable[Row]) -> list[str]:
-    """The names of all columns of the rows, in the order in which they appear."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
 def nested(splits: dict[str, list[Row]]) -> list[str]:
     """The columns that hold lists or objects."""
-    columns = {
-        name: None
-        for rows in splits.values()
-        for row in rows
-        for name, value in row.items()
-        if isinstance(value, list | dict)
-    }
-    return list(columns)
+    values = (entry for rows in splits.values() for row in rows for entry in row.items())
+    return list(dict.fromkeys(name for name, value in values if isinstance(value, list | dict)))
 
 
 def _field(value: Any, name: str, where: str) -> Any:

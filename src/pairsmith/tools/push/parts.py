@@ -87,7 +87,7 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Fil
     described = describe(Manifest.model_validate(manifest), schemas_of(opened), repo=repo, endpoint=endpoint)
     return {
         CARD: names.text(_card(folder / CARD)).encode(),
-        MANIFEST: _json(manifest),
+        MANIFEST: as_json(manifest),
         CROISSANT: as_json(described),
         **{path: folder / path for path in sorted(hashes)},
     }
@@ -131,12 +131,8 @@ def _cleaned(file: Path, names: Names) -> FileContent:
         except ValueError:
             return file
         named = Names(file.parent, values).values(names.values(values))
-        return _json(named) if named != values else file
+        return as_json(named) if named != values else file
     return file
-
-
-def _json(values: Any) -> bytes:
-    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def _card(file: Path) -> str:

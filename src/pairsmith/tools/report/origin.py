@@ -40,11 +40,8 @@ def verdict(rows: int, findings: Sequence[Finding]) -> str:
         return "There is nothing to train on."
     if not findings:
         return "Nothing was found that speaks against training on these rows."
-    return f"Before you train on these rows, look at {_points(len(findings))}:"
-
-
-def _points(count: int) -> str:
-    return "this" if count == 1 else f"these {count} points"
+    points = "this" if len(findings) == 1 else f"these {len(findings)} points"
+    return f"Before you train on these rows, look at {points}:"
 
 
 def lead(folder: DatasetFolder) -> list[str]:

@@ -86,7 +86,8 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
     ``examples`` are kept.
     """
     schema = folder.schema() if folder.splits else pa.schema([])
-    columns = [column.name for column in schema if pa.types.is_string(column.type) and _is_text(column.name)]
+    strings = [column.name for column in schema if pa.types.is_string(column.type)]
+    columns = [name for name in strings if name not in _NOT_TEXT and not name.endswith("_id")]
     numbers: dict[str, list[Float64s]] = {
         column.name: [] for column in schema if pa.types.is_floating(column.type)
     }
@@ -129,11 +130,6 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
         shared,
         rows,
     )
-
-
-def _is_text(column: str) -> bool:
-    """Whether a column of strings holds texts, by its name."""
-    return column not in _NOT_TEXT and not column.endswith("_id")
 
 
 def with_sample(

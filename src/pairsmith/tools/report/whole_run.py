@@ -125,15 +125,11 @@ def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
             f"{place}. {step.name}",
             step_in_words(step.kind),
             shown_text(step.outcome, 200),
-            _time(spent.get(step.name)),
+            clock(spent[step.name]) if step.name in spent else "",
         )
         for place, step in enumerate(steps, start=1)
     ]
     return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
-
-
-def _time(seconds: float | None) -> str:
-    return "" if seconds is None else clock(seconds)
 
 
 def _short(section: PageSection) -> PageSection:
