@@ -13,7 +13,7 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import MissingExtra
 
 K1, B = 0.9, 0.4
-"""Parameters of BM25: those of the BM25 that is published for BEIR's data sets."""
+"""Parameters of BM25: the values with which BM25 was published for BEIR's data sets."""
 
 
 def bm25_revision() -> str:
@@ -25,10 +25,10 @@ def bm25_revision() -> str:
 
 
 class WordIndex:
-    """The words of documents, for BM25.
+    """An index of the words of documents, for BM25.
 
-    Words of two letters or more are compared in lower case, by their stems in ``language`` and without its
-    stop words, or with ``none`` as they are.
+    Words of two letters or more are lower-cased. Stop words of ``language`` are left out and the others are
+    stemmed; with the language ``none``, neither is done.
     """
 
     def __init__(self, documents: Sequence[str], language: str) -> None:
@@ -55,8 +55,8 @@ class WordIndex:
     ) -> tuple[NDArray[np.int64], Float32s]:
         """The ``depth`` documents with the highest BM25 for each query, best first.
 
-        Both arrays are ``(queries, depth)``: the places of the documents, -1 where fewer share a word with
-        the query, and their BM25, -inf there.
+        Both arrays are ``(queries, depth)``: the numbers of the documents, int64, and their BM25, float32. If
+        fewer documents share a word with the query, the last places have the number -1 and the BM25 -inf.
         """
         places = np.full((len(queries), depth), -1, np.int64)
         scores = np.full((len(queries), depth), -np.inf, np.float32)

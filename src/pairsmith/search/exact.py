@@ -1,10 +1,11 @@
 """Exact nearest neighbours of two sets of vectors in each other, each product computed once.
 
-All products are computed in a short number format, and of every **group** of neighbouring vectors only the
-largest product is kept. Apart from rounding, the k nearest of a vector lie in the k groups with the largest
-products, so that only a few groups have to be computed in float32. The rounding error is bounded: where it
-could hide a neighbour, more groups are computed, and where those kept do not suffice, all. Where k groups are
-half of all or more, nothing would be gained, and all products are computed in float32.
+All products are first computed in a short number format. Consecutive vectors form **groups**, and for each
+vector only its largest product with each group is kept. Apart from rounding, the k nearest neighbours of a
+vector lie in the k groups with the largest products, so that only these few groups have to be computed in
+float32. The rounding error is bounded: if it could hide a neighbour in another group, that group is computed
+as well; if the groups that were kept do not suffice, all groups are. With k at least half the number of
+groups this would save nothing, and all products are computed in float32 from the start.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +27,9 @@ from pairsmith.search.shortlist import (
 )
 
 FULL_SEARCH_FACTOR = 2
-"""All products are computed in float32 where this many times k is at least the number of groups."""
+"""All products are computed in float32 if this many times k is at least the number of groups."""
 FULL_ROWS = 256
-"""Vectors whose similarities to all others are computed at once in float32."""
+"""Number of vectors whose similarities to all others are computed at once in float32."""
 VECTORS_AT_ONCE = 4096
 """Largest number of vectors that are multiplied with a group at once."""
 LEAST_VECTORS = 16
@@ -40,25 +41,25 @@ HIT_BYTES = 128
 CACHE_BYTES = 2**24
 """Bytes of similarities that fit the processor's caches."""
 ON_GPU = 16
-"""A GPU computes so many times as much at once as fits a processor's caches."""
+"""On a GPU, this many times ``CACHE_BYTES`` are computed at once."""
 SPARE = 4
-"""Neighbours kept beyond the k wanted until the end, as rounding may change the order of near ties."""
+"""Neighbours beyond the k-th that are kept until the end, as rounding may change the order of near ties."""
 ROUNDING = 2e-6
-"""Largest difference of two float32 products of the same vectors, which depend on the number of threads."""
+"""Largest difference between float32 products of the same vectors with different numbers of threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The nearest neighbours of each of n vectors, nearest first, ties in the order of their ids."""
+    """The nearest neighbours of each of n vectors, the nearest first; equally near ones by rising ids."""
 
     ids: Tensor  # (n, k) int64
     similarities: Tensor  # (n, k) float32
 
 
 def merged(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """The k nearest neighbours of each of n vectors, from searches in several parts of the others.
+    """Merge the neighbours of n vectors that were found in disjoint parts: the k nearest of all parts.
 
-    Ids are distinct over all parts. There are fewer than k where the parts hold fewer in all.
+    Ids are distinct over all parts. There are fewer than k columns if the parts have fewer in all.
     """
     ids, order = torch.cat([part.ids for part in parts], dim=1).sort(dim=1)
     similarities = torch.cat([part.similarities for part in parts], dim=1).gather(1, order)
@@ -78,20 +79,24 @@ def two_way_search(
 ) -> tuple[Neighbours, Neighbours]:
     """The k nearest of each x among y, and of each y among x, by inner product; exact in float32.
 
-    The result does not depend on the number of threads or on which x are searched together, unless more than
-    ``SPARE`` vectors are almost as near as the k-th: then any of these may be returned in its place.
+    The result does not depend on the number of threads, nor on which x are searched together. The exception
+    is a vector with more than ``SPARE`` neighbours that are almost as near as its k-th: any of these may be
+    returned in the place of the k-th.
 
     Args:
         x: ``(n, d)`` float32 or float16, vectors of length 1, finite; may be mapped from a file.
         y: ``(m, d)``, likewise.
-        k: at least 1; where a side has fewer vectors, all of them are found.
-        memory: bytes of similarities that may be held at once; a guide. Besides x and y, about 200 bytes per
-            vector and 30 per neighbour are needed on top.
-        short: format in which all products are computed once; None: the one of ``short_format``. It does not
-            change the result.
-        device: where these are computed; None: the processor. The few products in float32 are computed there
-            too if it is a GPU with room for x and y, else by the processor.
+        k: number of neighbours, at least 1; if a side has fewer vectors, all of them are found.
+        memory: approximate limit of the bytes of similarities that are held at once. On top of these and of x
+            and y, about 200 bytes per vector and 30 per neighbour are needed.
+        short: the number format in which all products are first computed; None: that of ``short_format``. It
+            does not change the result.
+        device: the device that computes the short products; None: the processor. The few products in float32
+            are computed there too if it is a GPU with room for x and y, else by the processor.
         advance: called with the number of rows of x that were multiplied with all of y.
+
+    Returns:
+        the neighbours of x, ``(n, min(k, m))``, and those of y, ``(m, min(k, n))``.
     """
     device, short = _checked(x, y, k, short, device)
     all_of_y, all_of_x = (FULL_SEARCH_FACTOR * k >= groups_of(len(side)) for side in (y, x))
@@ -118,7 +123,7 @@ def one_way_search(
 ) -> Neighbours:
     """The k nearest of each x among y, as ``two_way_search`` finds them, with the same arguments.
 
-    Nothing is kept for each y, so that many more y than x need little memory besides their vectors.
+    No neighbours of y are kept, so a y much larger than x needs little memory besides its vectors.
     """
     device, short = _checked(x, y, k, short, device)
     promising = None
@@ -142,7 +147,7 @@ def _moved_if_room(x: Tensor, y: Tensor, device: torch.device) -> tuple[Tensor, 
 def _checked(
     x: Tensor, y: Tensor, k: int, short: torch.dtype | None, device: torch.device | None
 ) -> tuple[torch.device, torch.dtype]:
-    """The device and the number format of a search, filled in; raises ``ValueError`` for wrong shapes."""
+    """The device and the number format of a search, with defaults; raises ``ValueError`` for wrong shapes."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
     device = device or torch.device("cpu")
@@ -153,20 +158,20 @@ def _checked(
 
 
 def nearest(x: Tensor, y: Tensor, k: int) -> Neighbours:
-    """The k nearest of each x among y, as ``two_way_search`` finds them; all products are in float32."""
+    """The k nearest of each x among y, as ``two_way_search`` finds them, with all products in float32."""
     return _nearest(x, y, min(k, len(y)), None, 0)
 
 
 def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | None, memory: int) -> Neighbours:
-    """The k nearest in float32, block of vectors by block of vectors:
+    """The k nearest in float32, computed for one block of vectors after another:
 
     1. Each vector is multiplied with its k most promising groups. Its k-th largest product is a lower bound
        of the k-th similarity.
-    2. It is multiplied with every other group of its shortlist whose upper bound reaches that.
-    3. Where a group outside the shortlist could still reach it, or where step 1 is left out because the
-       bounds cannot tell groups apart (many equal vectors, say), all of its products are computed.
+    2. The vector is multiplied with every other group of its shortlist whose upper bound reaches this bound.
+    3. All products of the vector are computed if a group outside the shortlist could still reach the bound,
+       or if step 1 was left out because the upper bounds do not separate groups, as with many equal vectors.
 
-    Without a shortlist all products are computed.
+    Without a shortlist (``promising``), all products are computed.
     """
     device = vectors.device
     neighbours = _Candidates(len(vectors), k, min(k + SPARE, len(others)), device)
@@ -199,10 +204,10 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
 
 
 def _ranked(vectors: Tensor, others: Tensor, neighbours: "_Candidates", k: int) -> Neighbours:
-    """The k nearest of those found, by sums that do not depend on the number of threads."""
+    """The k nearest of the candidates, by sums that do not depend on the number of threads."""
     ids = torch.empty(len(vectors), k, dtype=torch.int64, device=vectors.device)
     similarities = torch.empty(len(vectors), k, device=vectors.device)
-    # Neighbours beyond the k-th that are too close to it to be left out.
+    # Whether a vector has candidates beyond its k-th that are too close to the k-th to be left out.
     is_close = (neighbours.values[:, k:] >= neighbours.kth_similarity()[:, None]).any(dim=1)
     for in_part, kept in ((~is_close, k), (is_close, neighbours.ids.shape[1])):
         together = max(16, _at_once(vectors.device) // (64 * kept * vectors.shape[1]))
@@ -219,7 +224,7 @@ def _at_once(device: torch.device) -> int:
 
 
 def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row, largest first, and their ids; ties in the order of the ids."""
+    """The k largest values of each row, the largest first, and their ids; equal values by rising ids."""
     largest, order = values.sort(dim=1, descending=True)
     ordered = ids.gather(1, order)
     rows = (largest[:, 1:] == largest[:, :-1]).any(dim=1).nonzero().squeeze(1)
@@ -231,7 +236,11 @@ def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def products_with(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
-    """Products of n vectors with c others each, ``(n, c)``; float64 sums, whose differences float32 hides."""
+    """Inner products of n vectors with c others each, ``(n, c)`` float32, rounded from float64 sums.
+
+    ``ids``, ``(n, c)`` int64, are the rows of ``others``. Float64 sums depend on the number of threads only
+    beyond the precision of float32.
+    """
     candidates = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
     return torch.einsum("nd,ncd->nc", vectors.double(), candidates.double()).float()
 
@@ -275,10 +284,10 @@ def _compute(
     neighbours: "_Candidates",
     memory: int,
 ) -> None:
-    """Multiply the vectors from ``top`` on with some groups, and keep products not below their floor.
+    """Multiply the vectors from ``top`` on with selected groups, and add products to ``neighbours``.
 
-    ``selected`` says which of ``groups`` each vector is multiplied with, both ``(rows, kept)``;
-    ``floor`` is ``(rows,)``.
+    ``selected``, ``(rows, kept)`` bool, says with which of its ``groups``, ``(rows, kept)``, each vector is
+    multiplied. Products below the vector's ``floor``, ``(rows,)``, are dropped.
     """
     rows, places = selected.nonzero(as_tuple=True)
     sorted_groups, order = groups[rows, places].sort(stable=True)
@@ -300,7 +309,10 @@ def _compute(
 
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
-    """All products in float32, padded, as sums over few vectors round differently, which would break ties."""
+    """All inner products in float32; few vectors are padded, as torch's sums for few rows round differently.
+
+    Equal vectors would otherwise have different similarities.
+    """
     one, other = (zero_padded(side, LEAST_VECTORS).float() for side in (vectors, others))
     return (one @ other.T)[: len(vectors), : len(others)]
 
@@ -312,7 +324,7 @@ def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 class _Candidates:
-    """The nearest neighbours found so far, nearest first; of ties those with the smallest ids."""
+    """The nearest neighbours that were found so far, the nearest first; equally near ones by rising ids."""
 
     def __init__(self, count: int, k: int, kept: int, device: torch.device) -> None:
         self._k = k
@@ -320,20 +332,20 @@ class _Candidates:
         self.values = torch.full((count, kept), -torch.inf, device=device)
 
     def kth_similarity(self, rows: slice = slice(None)) -> Tensor:
-        """The k-th largest similarity, less what rounding may add to another, ``(rows,)``."""
+        """The k-th largest similarity minus the largest rounding error, ``(rows,)``: a lower bound."""
         return self.values[rows, self._k - 1] - ROUNDING
 
     def clear(self, rows: Tensor) -> None:
-        """Forget the neighbours found for ``rows``."""
+        """Remove the neighbours of the vectors ``rows``."""
         self.values[rows] = -torch.inf
 
     def add(self, rows: Tensor, ids: Tensor, values: Tensor) -> None:
-        """Add neighbours: the vector, the id of its neighbour and their similarity, each ``(h,)``."""
-        whose, kept = torch.unique(rows), self.ids.shape[1]
-        known = self.values[whose] > -torch.inf
-        rows = torch.cat([rows, whose[:, None].expand(-1, kept)[known]])
-        ids = torch.cat([ids, self.ids[whose][known]])
-        values = torch.cat([values, self.values[whose][known]])
+        """Add h neighbours: the vector, the id of its neighbour and their similarity, each ``(h,)``."""
+        vectors, kept = torch.unique(rows), self.ids.shape[1]
+        filled = self.values[vectors] > -torch.inf
+        rows = torch.cat([rows, vectors[:, None].expand(-1, kept)[filled]])
+        ids = torch.cat([ids, self.ids[vectors][filled]])
+        values = torch.cat([values, self.values[vectors][filled]])
         order = ids.argsort()  # then by similarity and by vector, with stable sorts
         order = order[values[order].argsort(descending=True, stable=True)]
         order = order[rows[order].argsort(stable=True)]
@@ -344,9 +356,9 @@ class _Candidates:
         self.ids[rows[best], rank[best]], self.values[rows[best], rank[best]] = ids[best], values[best]
 
     def add_all(self, rows: Tensor, similarities: Tensor, first: int | Tensor) -> None:
-        """Add similarities of ``rows``, ``(rows, width)``, to the others with ids from ``first`` on.
+        """Add the similarities, ``(rows, width)``, of the vectors ``rows`` to others of consecutive ids.
 
-        ``first`` may differ by row, ``(rows, 1)``.
+        The ids begin with ``first``, which may differ by row: then it is ``(rows, 1)``.
         """
         values, ids = _largest(similarities, self.ids.shape[1])
         ids = torch.cat([self.ids[rows], ids + first], dim=1)
@@ -357,9 +369,9 @@ class _Candidates:
 
 
 def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row, largest first, and their columns; all where there are fewer.
+    """The k largest values of each row, the largest first, and their columns; all if there are fewer.
 
-    Of ties those with the smallest ids are taken, or without ids those in the first columns.
+    Among equal values, those with the smallest ids are taken; without ids, those in the first columns.
     """
     if values.shape[1] <= k:
         return values.sort(dim=1, descending=True)

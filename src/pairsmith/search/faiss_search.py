@@ -1,8 +1,9 @@
 """Approximate nearest neighbours by FAISS, for corpora that are too large to multiply with each other.
 
-An index finds candidates: their similarities are computed again from the vectors, since those of compressed
-vectors would bias the margin (M3). The search effort is tuned on one sample of the queries, and recall is
-measured on another. Where there are too many vectors for one index, the results of several are ``merged``.
+An index finds candidates. Their similarities are computed again from the vectors themselves, as similarities
+of compressed vectors would bias the margin (M3). The search effort is tuned on one sample of the queries, and
+recall is measured on another. If there are too many vectors for one index, the results of several indexes are
+``merged``.
 """
 
 import re
@@ -22,13 +23,16 @@ INDEX_EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x
 PER_CENTROID = 39
 """Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
 CENTROIDS = 256
-"""Least number of centroids assumed (the codes of a byte); with too few vectors for them, search is exact."""
+"""Smallest number of centroids for which training vectors are counted: the number of codes of a byte.
+
+With too few vectors to train on, the search is exact.
+"""
 QUERIES_AT_ONCE = 4096
-"""Queries that are searched at once."""
+"""Number of queries that are searched at once."""
 CONVERTED = 2**18
-"""Vectors in float16 that are converted to float32 at once."""
+"""Number of float16 vectors that are converted to float32 at once."""
 GATHERED = 2**22
-"""Vector components that are gathered at once."""
+"""Number of vector components that are gathered at once."""
 
 
 def faiss_search(
@@ -44,22 +48,23 @@ def faiss_search(
     sample: int = 500,
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Neighbours, float]:
-    """Most of the k nearest of each query among others, by inner product, and the recall.
+    """Approximately the k nearest of each query among the others, by inner product, and the recall.
 
-    Recall is the share of the k nearest that was found, 0 to 1, where a vector as near as the k-th counts as
-    found. The same input, seed and number of threads give the same bytes. An index that FAISS cannot build or
-    train is a ``SettingsError``.
+    Recall is the share of the true k nearest neighbours that was found, from 0 to 1; a vector that is as near
+    as the k-th counts as one of them. The same input, seed and number of threads give the same bytes. An
+    index that FAISS cannot build or train raises a ``SettingsError``.
 
     Args:
         queries: ``(n, d)`` float32 or float16, vectors of length 1, finite; may be mapped from a file.
         others: ``(m, d)``, likewise.
-        k: at least 1; where there are fewer others, all of them are found.
-        index: the index in FAISS's ``index_factory`` notation, e.g. ``IVF4096,Flat``, which is trained on
-            some of the others; or one that holds the others already.
-        candidates: candidates per query, whose similarities are computed again.
-        probe: lists searched in an IVF index; queue length (``efSearch``) in HNSW.
-        recall: whichever of ``candidates`` and ``probe`` is not given is doubled until the recall on a sample
-            of the queries, less one standard error, reaches this, or until doubling does not raise it.
+        k: number of neighbours, at least 1; if there are fewer others, all of them are found.
+        index: the index in FAISS's ``index_factory`` notation, such as ``IVF4096,Flat``, which is trained on
+            a sample of the others; or a ``FaissIndex`` that holds the others already.
+        candidates: number of candidates per query, whose similarities are computed again.
+        probe: number of lists that are searched in an IVF index; queue length (``efSearch``) in HNSW.
+        recall: the recall to be reached. If ``candidates`` or ``probe`` is None, it is doubled until the
+            recall on a sample of the queries, minus one standard error, reaches this value, or until doubling
+            no longer raises it.
         seed: seed of the samples and of the centroids.
         sample: number of queries for this tuning, and again for measuring the recall.
         advance: called with the number of queries that were finished.
@@ -79,17 +84,17 @@ def faiss_search(
         neighbours = faiss_index.search(queries[rows], k, effort)
         ids[rows], similarities[rows] = neighbours.ids, neighbours.similarities
         advance(len(rows))
-    lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
-    if len(lacking):
-        neighbours = _exact(queries[lacking], others, k)
-        ids[lacking], similarities[lacking] = neighbours.ids, neighbours.similarities
+    incomplete = (ids[:, -1] < 0).nonzero().squeeze(1)  # queries with fewer than k neighbours
+    if len(incomplete):
+        neighbours = _exact(queries[incomplete], others, k)
+        ids[incomplete], similarities[incomplete] = neighbours.ids, neighbours.similarities
     measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
     nearest = _exact(queries[measured], others, k)
     return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
 
 
 def needed_vectors(index: str, width: int) -> int:
-    """The number of vectors of this width that an index is trained on; 0 for one that needs no training."""
+    """The number of vectors of this width that an index is trained on; 0 if it needs no training."""
     return FaissIndex(index, width).needed
 
 
@@ -119,13 +124,13 @@ class FaissIndex:
         self._library = _faiss()
         self._name, self._width = index, width
         self._whole, self._core = self._empty(index)
-        # Several threads would link a graph in a different order each time.
+        # With several threads, the links of a graph would be made in a different order each time.
         self._graph = "HNSW" in index or "NSG" in index
         self._unfilled: Any = None
 
     @classmethod
     def from_bytes(cls, index: str, width: int, data: Any) -> Self:
-        """The trained index that ``to_bytes`` gave, from anything that has its bytes."""
+        """The trained index that ``to_bytes`` serialised, from any buffer with these bytes."""
         faiss_index = cls(index, width)
         with faiss_index._refusals():
             faiss_index._whole = faiss_index._library.deserialize_index(np.frombuffer(data, np.uint8))
@@ -133,24 +138,24 @@ class FaissIndex:
         return faiss_index
 
     def to_bytes(self) -> bytes:
-        """The index in FAISS's own format, with what it has learned and without the vectors it holds."""
+        """The trained index in FAISS's own format, without the vectors that it holds."""
         self._whole.reset()
         data: bytes = self._library.serialize_index(self._whole).tobytes()
         return data
 
     @property
     def needed(self) -> int:
-        """The number of vectors that it is trained on; 0 if it needs no training."""
+        """The number of vectors that the index is trained on; 0 if it needs no training."""
         if self._whole.is_trained:
             return 0
         codes = self._core.pq.ksub if hasattr(self._core, "pq") else 1
         return PER_CENTROID * max(CENTROIDS, getattr(self._core, "nlist", 1), codes)
 
     def train(self, vectors: Tensor, seed: int = 1) -> None:
-        """Train on some of the vectors, ``(n, width)`` float32 or float16, if the index needs it.
+        """Train on a sample of the vectors, ``(n, width)`` float32 or float16, if the index needs training.
 
-        Where there are fewer than ``PER_CENTROID`` for each of its centroids, of which at least ``CENTROIDS``
-        are assumed, the index becomes ``Flat``, which needs no training and is exact.
+        If there are fewer vectors than ``needed``, the index becomes ``Flat``, which needs no training and is
+        exact.
         """
         if len(vectors) < self.needed:
             self._whole, self._core = self._empty("Flat")
@@ -163,7 +168,10 @@ class FaissIndex:
                 self._whole.train(vectors[_drawn(self.needed, len(vectors), seed)].float().numpy())
 
     def hold(self, others: Tensor) -> None:
-        """Hold these vectors, ``(n, width)`` float32 or float16, and no others; training is kept."""
+        """Put these vectors, ``(n, width)`` float32 or float16, into the index in place of any others.
+
+        What the index learned in training is kept.
+        """
         if "HNSW" in self._name:  # ``reset`` keeps the state of its random generator
             if self._unfilled is None:
                 self._unfilled = self._library.serialize_index(self._whole)
@@ -194,7 +202,7 @@ class FaissIndex:
         return core
 
     def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
-        """The k nearest found for each query; id -1 where there are fewer."""
+        """The k nearest candidates of each query; the id is -1 where there are fewer."""
         parameter, _, most = self.probes()
         if parameter:
             probe = min(effort.probe, most)
@@ -204,7 +212,7 @@ class FaissIndex:
         return _scored(queries, self._others, torch.from_numpy(ids), k)
 
     def probes(self) -> tuple[str | None, int, int]:
-        """FAISS's name of what ``probe`` sets, and the least and the largest value that are of use."""
+        """FAISS's name for the parameter that ``probe`` sets, and its smallest and largest useful value."""
         if hasattr(self._core, "nlist"):
             return "nprobe", 1, self._core.nlist
         return ("efSearch", 16, len(self._others)) if hasattr(self._core, "hnsw") else (None, 1, 1)
@@ -242,7 +250,7 @@ def _tuned(
     candidates: int | None,
     recall: float,
 ) -> _Effort:
-    """The search effort, in which what is not given is doubled as in ``faiss_search``."""
+    """The search effort; ``probe`` or ``candidates``, if None, are doubled as ``faiss_search`` says."""
     if probe and candidates:
         return _Effort(probe, candidates)
     nearest = _exact(queries, others, k)
@@ -267,7 +275,7 @@ def _tuned(
 
 
 def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
-    """The k nearest by computing all products; for few queries."""
+    """The k nearest neighbours, by computing all products; for few queries."""
     library = _faiss()
     count = min(2 * k, len(others))
     together = max(count, len(others) if others.dtype == torch.float32 else CONVERTED)
@@ -283,7 +291,7 @@ def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
 def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
     """The k nearest of the candidates ``ids``.
 
-    They are chosen by float32 sums; their similarities are rounded float64 sums, as in ``two_way_search``.
+    They are chosen by float32 sums. Their similarities are rounded float64 sums, as in ``two_way_search``.
     """
     values = _float32_products(queries.contiguous().float(), others, ids.contiguous())
     nearest_ids = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
@@ -294,7 +302,10 @@ def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
 
 
 def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
-    """The products of queries, ``(n, d)`` float32, and candidates, ``(n, c)``; anything for the id -1."""
+    """The products of queries, ``(n, d)`` float32, with their candidates: ``(n, c)`` float32.
+
+    ``ids``, ``(n, c)`` int64, are the candidates; the product for the id -1 is undefined.
+    """
     if others.dtype == torch.float32:
         values = torch.empty(ids.shape)
         library = _faiss()
@@ -312,12 +323,12 @@ def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
 
 
 def _share(similarities: Tensor, nearest: Tensor) -> float:
-    """Recall: the share of the similarities found, ``(n, k)``, that are among the k largest."""
+    """Recall: the share of the similarities that were found, ``(n, k)``, that are among the k largest."""
     return float((similarities >= nearest[:, -1:] - ROUNDING).double().mean())
 
 
 def _drawn(count: int, of: int, seed: int) -> Tensor:
-    """Distinct random numbers below ``of``, in order: one from each of ``count`` equal intervals."""
+    """``count`` distinct random numbers below ``of``, rising: one from each of ``count`` equal intervals."""
     edges = torch.arange(count + 1) * of // count
     places = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return edges[:-1] + (places * edges.diff()).long()

@@ -1,8 +1,8 @@
-"""Which of a query's nearest texts become its hard negatives, by their scores and that of its positive.
+"""The choice of a query's hard negatives among its nearest texts, by their scores and the positive's score.
 
-A text that scores nearly as high as a known positive is often a positive that nobody labelled. A negative
-therefore scores at most a share of the positive's score (Moreira et al. 2024, NV-Retriever, where this is
-called TopK-PercPos), or lies below it by a margin.
+A text that scores nearly as high as a known positive is often a positive that nobody labelled. The score of a
+negative must therefore be at most a share of the positive's score (TopK-PercPos of Moreira et al. 2024,
+NV-Retriever), or lie below it by a margin.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class NegativesRule:
     """How many negatives a pair gets, and which scores they may have; None sets no bound.
 
     Attributes:
-        count: most negatives of a pair, at least 1.
-        share: a negative scores at most this share of the positive's score c, above 0 and at most 1; where c
-            is below 0, at most ``c - (1 - share) |c|``, which is lower than c, too.
-        margin: a negative scores lower than the positive by at least this much.
+        count: largest number of negatives of a pair, at least 1.
+        share: above 0, at most 1. A negative's score is at most this share of the positive's score c, that is
+            ``c - (1 - share) |c|``, which lies below c for a negative c, too.
+        margin: a negative's score is lower than the positive's by at least this much.
         lowest, highest: bounds of a negative's own score, inclusive.
     """
 
@@ -48,18 +48,19 @@ def chosen_places(
     rule: NegativesRule,
     draws: Float64s | None = None,
 ) -> NDArray[np.int64]:
-    """The places of the negatives among the candidates of n pairs, the highest score first.
+    """The indices of the negatives among the candidates of n pairs, the highest score first.
 
     Args:
-        scores: ``(n, c)``, those of each pair's candidates, ties in the order of preference; minus infinity
-            where there is no candidate.
+        scores: ``(n, c)``, the scores of each pair's c candidates; minus infinity where there is no
+            candidate. Candidates with equal scores are preferred in their order.
         positive: ``(n,)``, the score that bounds each pair's negatives.
-        rule: how many are taken, and which are allowed.
-        draws: ``(n, c)``, a random number for each candidate: of those that are allowed, the ones with the
-            smallest numbers are taken. Without, the ones with the highest scores are.
+        rule: how many candidates are taken, and which scores they may have.
+        draws: ``(n, c)``, a random number for each candidate: among the allowed candidates, those with the
+            smallest numbers are taken. None: those with the highest scores are taken.
 
     Returns:
-        ``(n, rule.count)``, columns of ``scores``; -1 in the last ones where fewer are allowed.
+        ``(n, rule.count)`` int64, columns of ``scores``; if a pair has fewer negatives, its last entries
+        are -1.
     """
     wide = scores.astype(np.float64)
     allowed = (wide > -np.inf) & (wide <= rule.limits(positive)[:, None])

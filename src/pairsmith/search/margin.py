@@ -1,7 +1,7 @@
-"""Margin scores (M3), and pairs of which each text is in one only.
+"""Margin scores (M3), and the greedy choice of pairs in which each text occurs at most once.
 
-A similarity says little by itself: some texts are near to everything. The margin compares it with the
-similarities of both texts to their nearest neighbours.
+A cosine says little by itself, as some texts are near to every other text. The margin compares the cosine of
+a pair with the cosines of both texts with their nearest neighbours.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pairsmith.search.exact import Neighbours
 
 MarginName = Literal["ratio", "distance", "absolute"]
 PAIRS_AT_ONCE = 2**16
-"""Pairs whose texts are looked up at once where each text is taken once."""
+"""Number of pairs whose texts are looked up at once in the greedy choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ScoredCandidates:
         return len(self.x)
 
     def __getitem__(self, which: Tensor | slice) -> "ScoredCandidates":
-        """Some of the pairs."""
+        """The pairs with these indices, or in this slice."""
         return ScoredCandidates(*(getattr(self, name)[which] for name in ScoredCandidates.__slots__))
 
 
@@ -44,8 +44,9 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
         similarity: the pairs' cosines, of any shape; floating, float32 in a search.
         of_x: mean cosine of each pair's x with its k nearest y; its shape broadcasts.
         of_y: mean cosine of each pair's y with its k nearest x; likewise.
-        kind: ``ratio`` divides by the mean of the two, which is M3, and gives NaN where that is not above 0,
-            as a ratio to it would be meaningless; ``distance`` subtracts it; ``absolute`` leaves the cosine.
+        kind: ``ratio`` (M3) divides the cosine by the mean of ``of_x`` and ``of_y``, and is NaN where this
+            mean is not above 0, as the ratio would be meaningless. ``distance`` subtracts the mean.
+            ``absolute`` is the cosine itself.
     """
     if kind == "absolute":
         return similarity.clone()
@@ -58,7 +59,7 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
 def mean_cosine(neighbours: Neighbours) -> Tensor:
     """The mean cosine of each of n texts with its neighbours (the sums of M3), ``(n,)`` float32.
 
-    It is NaN for a text that has none, where all ids are -1.
+    It is NaN for a text without neighbours, whose ids are all -1.
     """
     valid = neighbours.ids >= 0
     return neighbours.similarities.where(valid, 0).sum(dim=1) / valid.sum(dim=1)
@@ -67,11 +68,11 @@ def mean_cosine(neighbours: Neighbours) -> Tensor:
 def with_neighbours(
     nearest: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName
 ) -> ScoredCandidates:
-    """Each of n texts, as ``x``, with each of its nearest neighbours, as ``y``, and their margin (M3).
+    """The candidates of n texts: each text, as ``x``, with each of its neighbours, as ``y`` (M3).
 
-    ``nearest`` is ``(n, k)``; an id of -1 stands for no neighbour. ``means`` are the mean cosines of the
-    texts, ``(n,)`` float32, and ``means_of_others``, ``(m,)`` float32, those of the other side. Pairs whose
-    margin of this kind is NaN are left out.
+    ``nearest`` is ``(n, k)``; an id of -1 stands for no neighbour. ``means``, ``(n,)`` float32, are the mean
+    cosines of the texts (``mean_cosine``); ``means_of_others``, ``(m,)`` float32, are those of the other
+    side. Pairs whose margin of this kind is NaN are left out.
     """
     margins = margin(nearest.similarities, means[:, None], means_of_others[nearest.ids.clamp(min=0)], kind)
     numbers = torch.arange(len(nearest.ids))[:, None].expand_as(nearest.ids)
@@ -82,24 +83,25 @@ def with_neighbours(
 
 
 def greedy_matching(x: Tensor, y: Tensor) -> Tensor:
-    """The places of the pairs that are taken, going through all in order, if each text may be in one only.
+    """The indices, rising, of the pairs that are taken if each text may be in one pair only.
 
-    ``x`` and ``y``, ``(pairs,)`` int64, are the numbers of the texts, from 0 on; the result is ascending.
+    Pairs are gone through in order; a pair is taken unless one of its texts is in a pair that was taken
+    before. ``x`` and ``y``, ``(pairs,)`` int64, are the numbers of the pairs' texts, from 0 on.
     """
     used = UsedTexts(*(int(side.max()) + 1 if len(side) else 0 for side in (x, y)))
     return torch.from_numpy(used.add(x.numpy(), y.numpy()))
 
 
 class UsedTexts:
-    """Which of ``x`` texts and of ``y`` others are in a pair that was taken; one byte for each text."""
+    """Which texts are in a pair that was taken, one byte for each; ``x`` and ``y`` texts on the two sides."""
 
     def __init__(self, x: int, y: int) -> None:
         self._x, self._y = bytearray(x), bytearray(y)
 
     def add(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Go through pairs in order and take those of which neither text is taken; returns their places.
+        """Go through pairs in order, and take each whose two texts are unused; returns the indices, rising.
 
-        ``x`` and ``y``, ``(pairs,)``, are the numbers of the texts, from 0 on; the result is ascending.
+        ``x`` and ``y``, ``(pairs,)``, are the numbers of the pairs' texts, from 0 on.
         """
         # Single look-ups are ten times as fast in bytes as in an array; whole arrays are looked up first.
         of_x, of_y = self._x, self._y

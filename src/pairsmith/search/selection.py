@@ -1,7 +1,7 @@
-"""The retrieval rules that select pairs by their margins, for pairs in memory, and for more than fit there.
+"""The retrieval rules, which select pairs by their margins (M3), in memory or on disk.
 
-The pairs are read in parts, and sorted in memory or on the disk (``runs.sorting``). Of each text, one byte is
-held.
+Pairs are read in parts, and sorted in memory or, if they do not fit, on disk (``runs.sorting``). Memory
+holds one byte for each text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,9 +36,12 @@ _NO_PAIRS = np.zeros((0, 4), np.uint32)
 
 
 def pair_rows(x: NDArray[np.integer], y: NDArray[np.integer], pairs: ScoredCandidates) -> Rows:
-    """Pairs as rows, ``(pairs, 4)`` uint32: the numbers of x and y, the bits of cosine and margin in float32.
+    """Pairs as rows ``(pairs, 4)`` uint32: the numbers of x and y, and the bits of cosine and margin.
 
-    ``x`` and ``y``, ``(pairs,)``, are the numbers that their texts have in the rows, from 0 to 2^32 - 1.
+    Cosines and margins are float32.
+
+    ``x`` and ``y``, ``(pairs,)``, are the numbers that stand for the pairs' texts in the rows, from 0 to
+    2^32 - 1.
     """
     rows = np.empty((len(pairs), 4), np.uint32)
     rows[:, _X], rows[:, _Y] = x, y
@@ -48,7 +51,7 @@ def pair_rows(x: NDArray[np.integer], y: NDArray[np.integer], pairs: ScoredCandi
 
 
 def pairs_of(rows: Rows) -> ScoredCandidates:
-    """The pairs that were made ``pair_rows``, ``(pairs, 4)``."""
+    """The pairs from the rows ``(pairs, 4)`` that ``pair_rows`` made of them."""
     x, y = (torch.from_numpy(rows[:, side].astype(np.int64)) for side in (_X, _Y))
     numbers = (rows[:, column].copy().view(np.float32) for column in (_SIMILARITY, _MARGIN))
     return ScoredCandidates(x, y, *map(torch.from_numpy, numbers))
@@ -81,7 +84,7 @@ class PairFile:
                 self._count += len(rows)
 
     def has(self, count: int) -> NDArray[np.bool_]:
-        """Which x have a pair, ``(count,)``, of those numbered from 0."""
+        """Whether each x has a pair, ``(count,)``, for the x with numbers from 0 to ``count`` - 1."""
         paired = np.zeros(count, np.bool_)
         for rows in self.parts():
             paired[rows[:, _X]] = True
@@ -106,20 +109,21 @@ def select_pairs(
 ) -> Iterator[Rows]:
     """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y (M3).
 
-    ``candidates`` takes those of the largest margins, for a second stage that ranks them anew, in the order
-    of x and, for each, of decreasing margin. The others take pairs in the order of decreasing margin, ties in
-    that of x and y: ``forward`` takes for each x the y with the largest margin; ``backward`` for each y an x;
-    ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates, and takes a
-    pair if neither of its texts has been taken. Of equal pairs the one with the largest margin counts.
+    ``candidates`` selects all candidates, for a second stage that ranks them again; they are ordered by x
+    and, for each x, by falling margin. The other rules order pairs by falling margin, and pairs with equal
+    margins by x and y. ``forward`` selects for each x the y with the largest margin, ``backward`` for each y
+    the x, and ``intersection`` the pairs that both of these select. ``max`` goes through all candidates and
+    selects a pair if neither of its texts is in a selected pair. Of repeated pairs, the one with the largest
+    margin counts.
 
     Args:
         forward, backward: the candidates of each x and of each y, as ``pair_rows`` in parts, each read once.
         retrieval: the rule.
-        sizes: the numbers of texts on the sides of x and of y.
-        best: most pairs; None takes all.
-        folder: where more pairs than fit the memory are sorted, with up to 16 bytes for each candidate, twice
-            at times; None sorts all in memory.
-        rows: most pairs that are sorted at once in a folder.
+        sizes: the number of x and the number of y.
+        best: largest number of pairs, those with the largest margins; None: all.
+        folder: folder in which pairs are sorted that do not fit into memory; it needs 16 bytes for each
+            candidate, at times twice as many. None: all pairs are sorted in memory.
+        rows: largest number of pairs that are sorted at once in a folder.
     """
 
     def sort(parts: Iterable[Rows], keys: SortColumns, name: str) -> Iterator[Rows]:
@@ -145,7 +149,7 @@ def select_pairs(
 
 
 def sorted_in_memory(parts: Iterable[Rows], keys: SortColumns) -> Iterator[Rows]:
-    """All rows, as ``runs.sorting.sorted_rows`` sorts them."""
+    """All rows, sorted in memory as ``runs.sorting.sorted_rows`` sorts them on disk."""
     rows = np.concatenate([_NO_PAIRS, *parts])
     yield rows[stable_order(keys(rows))]
 
@@ -160,7 +164,7 @@ def _columns(names: Sequence[int], rows: Rows) -> list[Column]:
 
 
 def _descending(bits: Column) -> Column:
-    """Integers that sort as numbers in float32 do from the largest down, from the numbers' bits; no NaN."""
+    """Integers whose rising order is the falling order of float32 numbers, from the numbers' bits; no NaN."""
     bits = np.where(bits == _SIGN, _ZERO, bits)  # -0.0 equals 0.0
     return np.where(bits & _SIGN, bits, ~bits & ~_SIGN)
 
@@ -169,7 +173,7 @@ _RANK = _by(_MARGIN, _X, _Y)
 
 
 def _first_of(parts: Iterable[Rows], names: Sequence[int]) -> Iterator[Rows]:
-    """The first row with each value of these columns, from rows sorted by them."""
+    """The first row for each combination of values in these columns, from rows sorted by them."""
     last = _NO_PAIRS
     for rows in parts:
         new = changes([column[:, 0] for column in np.split(rows[:, names], len(names), axis=1)])
@@ -180,7 +184,7 @@ def _first_of(parts: Iterable[Rows], names: Sequence[int]) -> Iterator[Rows]:
 
 
 def _repeated(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """Of each pair that occurs twice the first row, from rows sorted by x and y."""
+    """The first row of each pair that occurs twice, from rows sorted by x and y."""
     last = _NO_PAIRS
     for some in parts:
         rows = np.concatenate([last, some])
@@ -190,13 +194,13 @@ def _repeated(parts: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def _each_once(parts: Iterable[Rows], sizes: tuple[int, int]) -> Iterator[Rows]:
-    """The rows of which neither text is in an earlier one that was taken."""
+    """The rows that the rule ``max`` takes: neither text is in an earlier row that was taken."""
     used = UsedTexts(*sizes)
     return (rows[used.add(rows[:, _X], rows[:, _Y])] for rows in parts)
 
 
 def _head(parts: Iterator[Rows], count: int | None) -> Iterator[Rows]:
-    """The first ``count`` rows; all without a number."""
+    """The first ``count`` rows; None: all rows."""
     left = count
     for rows in parts:
         yield rows if left is None else rows[:left]

@@ -1,8 +1,9 @@
-"""Groups that may hold each vector's nearest neighbours, from products in a short number format.
+"""Shortlists of the groups that may hold each vector's nearest neighbours, from a short number format.
 
-Each product of the two sets is computed once. The maxima of a block of similarities are taken along its rows
-and along its columns: of every **group** of neighbouring vectors only the largest similarity is kept. How far
-rounding can move it is known for each vector.
+A **group** is a run of consecutive vectors. Each product of the two sets is computed once. From a block of
+similarities only maxima are kept: along its rows, the largest similarity of each x with each group of y, and
+along its columns, that of each y with each group of x. For each vector it is known how far rounding can move
+a similarity.
 """
 
 from collections.abc import Callable
@@ -16,9 +17,9 @@ from pairsmith.core.model_files import multiplies_fast, processor_has
 from pairsmith.models.memory import free_memory
 
 GROUP = 128
-"""Vectors in a group."""
+"""Number of vectors in a group."""
 KEPT_GROUPS = 16
-"""Groups kept for a vector, or twice the number of neighbours wanted if that is more; twice that for int8."""
+"""Number of groups that are kept for a vector, or 2 k for k neighbours if that is more; doubled for int8."""
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
 GPU_TILE = (8192, 16384)
@@ -31,15 +32,15 @@ LONGEST = 1.001
 FLOAT32_ROUNDING = 1e-6
 """Allowance for sums in float32: of the lengths of errors, and of exact similarities."""
 SAMPLE = 16
-"""Groups on which the mean rounding error is measured."""
+"""Number of groups on which the mean rounding error is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
     """The groups that may hold the nearest neighbours of each of n vectors, most promising first.
 
-    ``largest`` holds, in a short number format, the largest similarity to a vector within each kept group. If
-    there are groups that are not kept, one more column holds the largest similarity within those.
+    ``largest`` holds, in a short number format, the largest similarity within each kept group. If there are
+    groups that are not kept, its last column holds the largest similarity within all of those.
     """
 
     groups: Tensor  # (n, kept) int32
@@ -52,14 +53,14 @@ class Shortlist:
         return Shortlist(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
+        """Upper bounds on the similarities in kept groups, ``(rows, kept)``, and in others, ``(rows,)``."""
         similarities, error = self._similarities(rows)
         bounds, kept = similarities + error, self.groups.shape[1]
         rest = bounds[:, kept] if bounds.shape[1] > kept else torch.full_like(bounds[:, 0], -torch.inf)
         return bounds[:, :kept], rest
 
     def floor(self, rows: slice, k: int) -> Tensor:
-        """Lower bound on the k largest similarities, ``(rows,)``: each of k groups has one this large."""
+        """A lower bound on the k largest similarities, ``(rows,)``: each of k groups has one this large."""
         similarities, error = self._similarities(rows)
         lowest = (similarities - error).where(similarities > 0, -torch.inf)  # 0 may stand for less
         return lowest[:, :k].amin(dim=1)
@@ -80,11 +81,12 @@ class Shortlist:
 
 
 def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
-    """The format that a device multiplies fastest, among those precise enough for these vectors.
+    """The number format that a device multiplies fastest, among those precise enough for these vectors.
 
-    On a processor: int8 if it has VNNI but not AMX, as bfloat16 takes twice as long there, unless the vectors
-    have a few large numbers among small ones; else bfloat16 if it has instructions for it (with AMX, products
-    are not the bottleneck); else float32. On a GPU: bfloat16, or float16 if it has none.
+    On a processor with VNNI but without AMX it is int8, as bfloat16 takes twice as long there; not if the
+    vectors have a few large components among small ones, which int8 rounds too coarsely. Else it is bfloat16
+    if the processor has instructions for it, else float32. On a GPU it is bfloat16, or float16 if the GPU has
+    no bfloat16.
     """
     integers = device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16")
     if integers and all(_keeps_enough(side) for side in sides):
@@ -107,7 +109,7 @@ def tile_on(device: torch.device) -> tuple[int, int]:
 
 
 def multiplies_int8(device: torch.device, width: int) -> bool:
-    """Whether torch multiplies int8 vectors of this width correctly: without VNNI sums may saturate."""
+    """Whether torch multiplies int8 vectors of this width correctly: without VNNI, sums may saturate."""
     return device.type == "cpu" and width > 1 and _sums_are_right()  # torch misreads a single column
 
 
@@ -168,14 +170,17 @@ class _Side:
 
     @cached_property
     def _whole(self) -> Tensor | None:
-        """All vectors, rounded, on a GPU that has room for them: they are multiplied many times."""
+        """All vectors, rounded, if a GPU has room for them, as they are multiplied many times; else None."""
         size = len(self.vectors) * self.vectors.shape[1] * self.short.itemsize
         if self.device.type == "cpu" or 4 * size > free_memory(self.device):
             return None
         return self._rounded(slice(0, len(self.vectors)))
 
     def rounded(self, rows: slice) -> Tensor:
-        """Some vectors, starting at a group, rounded; zeros, which only raise bounds, fill the last group."""
+        """The vectors ``rows``, rounded; the slice starts at a group, and zero vectors fill its last group.
+
+        Zero vectors can only raise the bounds.
+        """
         if self._whole is None:
             return self._rounded(rows)
         return self._whole[rows.start : rows.start + GROUP * groups_of(rows.stop - rows.start)]
@@ -213,10 +218,10 @@ class _Side:
 def _largest_of_groups(
     x: _Side, rows: slice, y: _Side, tile: Tensor, *, one_way: bool
 ) -> tuple[Tensor, Tensor]:
-    """The largest products of each x of ``rows`` with each group of y, and of their groups with each y.
+    """The largest product of each x of ``rows`` with each group of y, and of each y with each group of x.
 
-    They are ``(rows, groups of y)`` and ``(groups of rows, m)``, 0 where all are negative. With ``one_way``
-    the second is ``(0, m)``.
+    The results are ``(rows, groups of y)`` and ``(groups of rows, m)``; a maximum is 0 if all products are
+    negative. With ``one_way`` the second result is ``(0, m)``.
     """
     factors, count, m = x.rounded(rows), rows.stop - rows.start, len(y.vectors)
     of_rows = tile.new_empty(len(factors), groups_of(m))
@@ -246,7 +251,7 @@ def _largest(products: Tensor, dim: int) -> Tensor:
 
 
 class _Best:
-    """The most promising groups of each vector among those seen so far, and the next best one."""
+    """The most promising groups of each vector among those added so far, and the next best one."""
 
     def __init__(self, side: _Side, others: _Side, k: int) -> None:
         self._side, self._others = side, others
@@ -258,7 +263,7 @@ class _Best:
         self._groups = torch.zeros(shape, dtype=torch.int32, device=side.device)
 
     def add(self, top: int, largest: Tensor, first: int) -> None:
-        """Add largest products, ``(rows, groups)``, of vectors from ``top`` on, groups from ``first`` on."""
+        """Add the largest products, ``(rows, groups)``, of vectors from ``top`` and groups from ``first``."""
         numbers = torch.arange(first, first + largest.shape[1], dtype=torch.int32, device=largest.device)
         step = tile_on(largest.device)[0]
         for low in range(0, len(largest), step):

@@ -1,4 +1,4 @@
-"""What all trainings have in common: the trainer's arguments, evaluations, the best weights, checkpoints."""
+"""The training loop of all trainings: the trainer's arguments, evaluations, best weights and checkpoints."""
 
 import math
 import tempfile
@@ -27,16 +27,16 @@ from pairsmith.training.quick import quick_training
 from pairsmith.training.stop_signals import stop_signals
 
 _TRIMMED = 10
-"""Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
+"""Steps between two calls of ``trim``; a call takes some hundredths of a second."""
 
 SAVE_SECONDS = 600.0
-"""A checkpoint is also saved this many seconds after the one before, where steps take long."""
+"""A checkpoint is also saved when the last one is older than this, as for trainings with long steps."""
 
 TRAIN = "train"
 """Label of a training's progress bar."""
 
 ValidationMeasure = Callable[[], float | None]
-"""Computes a figure for the model's current weights, the higher the better; None if it is undefined."""
+"""Computes the validation figure of the model's current weights; higher is better, None if undefined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,14 @@ class TrainingHistory:
     """How a training went.
 
     Attributes:
-        steps: steps made.
-        best_step: the step whose weights were kept: that of the highest validation figure, or the last.
+        steps: number of steps.
+        best_step: the step whose weights were kept: the one with the highest validation figure, or the last.
         metric: name of the validation metric.
-        validation: that metric, ×100, at each evaluated step, 0 being the untrained start; None where it
-            is undefined. Empty without validation data.
-        seconds: time the training took, evaluations included; of a stopped run, up to its last checkpoint.
-        rates: if several learning rates were tried, the validation figures of each, the kept one included.
+        validation: the metric, ×100, at each evaluated step, None if it is undefined; step 0 is the untrained
+            base. Empty without validation data.
+        seconds: duration of the training with its evaluations. Of a run that was stopped, the time up to its
+            last checkpoint counts.
+        rates: if several learning rates were tried, the validation figures at each of them.
     """
 
     steps: int
@@ -62,14 +63,14 @@ class TrainingHistory:
 
     @property
     def best(self) -> float | None:
-        """The figure of the step that was kept."""
+        """The validation figure of the step that was kept; None without one."""
         return self.validation.get(self.best_step)
 
     def __str__(self) -> str:
         """One sentence: the step that was kept, and its validation figure if there is one.
 
-        The figure of the base, which is step 0, stands beside it if it is higher at the one decimal place
-        that is shown. With ``keep_base`` it cannot be.
+        If the figure of the base, which is step 0, is higher, the sentence says so. Figures are compared as
+        they are shown, with one decimal place. With ``keep_base`` the base is never better than what is kept.
         """
         if self.best is None:
             return f"the last of {self.steps:,} steps"
@@ -105,7 +106,7 @@ class TrainingHistory:
 
 @dataclass(eq=False)
 class BestStepCallback(TrainerCallback):
-    """Shows progress, evaluates on the validation data, and keeps the best weights."""
+    """The trainer's callback that shows progress, evaluates, and keeps a copy of the best weights."""
 
     model: nn.Module
     metric: str
@@ -124,15 +125,16 @@ class BestStepCallback(TrainerCallback):
 
     @property
     def training(self) -> TrainingHistory:
-        """How the training went so far; its time includes that before the checkpoint it resumed from."""
+        """How the training went so far; ``seconds`` includes the time before a resumed checkpoint."""
         so_far, seconds = self.so_far, time.monotonic() - self.started
         return TrainingHistory(self.total, so_far.best_step, self.metric, so_far.curve, seconds)
 
     def run(self, make_trainer: Callable[[Path], Any], keep_end: bool) -> None:
-        """Train, from the last checkpoint if there is one.
+        """Train, from the latest checkpoint if there is one.
 
-        ``make_trainer`` is given the folder for the trainer's checkpoints. With ``keep_end``, a checkpoint of
-        the last step is kept too, with the weights that the training ended with, and used if it exists.
+        ``make_trainer`` is called with the folder for the trainer's checkpoints. With ``keep_end``, the end
+        of the training is kept as a checkpoint of the last step, with the best weights; if there is one
+        already, nothing is trained.
         """
         kept = self.checkpoints
         if kept and keep_end and (final := kept.final(self.total)):
@@ -152,7 +154,7 @@ class BestStepCallback(TrainerCallback):
             self._seal(kept, self.total, replace(self.so_far, best_weights=_copy_of_weights(self.model)))
 
     def _train(self, make_trainer: Callable[[Path], Any], scratch: Path) -> None:
-        """Make the steps after the latest checkpoint; if none are kept, the trainer works in ``scratch``."""
+        """Make the steps after the latest checkpoint; the trainer works in ``scratch`` if none are kept."""
         kept = self.checkpoints
         start = kept.latest(self.total) if kept else None
         trainer = make_trainer(kept.folder if kept else scratch)
@@ -167,7 +169,7 @@ class BestStepCallback(TrainerCallback):
             self.logs = Logs(kept.logs, self.metric, step, self.so_far.curve)
         if not start:
             self.evaluate(0)
-        # Checkpoints are ordered by number if their times are alike, and any number of processes may go on.
+        # The trainer warns of equal file times and of another number of processes, neither of which matters.
         unneeded = unsaid("transformers.trainer_utils", "mtime may not be", "do not match the ones in the")
         with quiet_loading(), unneeded, warnings.catch_warnings(), _checkpoint_errors(kept):
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
@@ -190,25 +192,25 @@ class BestStepCallback(TrainerCallback):
 
     @property
     def _saves_at_any_step(self) -> bool:
-        """Whether a checkpoint may be saved after any step; several processes would not agree on one."""
+        """Whether a checkpoint may be saved after any step; several processes could not agree on the step."""
         return self.processes.size == 1 and self.checkpoints is not None
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
-        """After a checkpoint was written: add the validation results so far."""
+        """After the trainer wrote a checkpoint: add the validation results so far."""
         if self.logs:
             self.logs.flush()
-        self.processes.wait()  # each has saved its random state
+        self.processes.wait()  # until each process has saved its random state
         if self.checkpoints is not None:
             self._seal(self.checkpoints, state.global_step, self.so_far)
         self.saved = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
-        """When the trainer reports its loss and learning rate: log them, if wanted."""
+        """When the trainer reports its loss and learning rate: write them to the logs, if there are any."""
         if self.logs and logs:
             self.logs.train(logs, state.global_step)
 
     def evaluate(self, step: int) -> None:
-        """Evaluate the weights after ``step``, unless that was done before; keep a copy of the best."""
+        """Evaluate the weights after ``step``, unless that was done before; copy them if they are best."""
         so_far = self.so_far
         if self.measure is None or step in so_far.curve:
             return
@@ -232,12 +234,12 @@ class BestStepCallback(TrainerCallback):
             checkpoints.seal(step, replace(so_far, seconds=time.monotonic() - self.started))
 
     def _restore(self, so_far: BestSoFar) -> None:
-        """Go on from the best step by the time of a checkpoint."""
+        """Continue with the best step and the time that a checkpoint recorded."""
         self.so_far = so_far
         self.started = time.monotonic() - so_far.seconds
 
     def _keep_best(self) -> None:
-        """After the last step: evaluate it too, and restore the best weights."""
+        """After the last step: evaluate it, and restore the best weights."""
         self.evaluate(self.total)
         if self.so_far.best_weights and self.so_far.best_step != self.total:
             self.model.load_state_dict(self.so_far.best_weights)
@@ -253,15 +255,16 @@ def _copy_of_weights(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSetup:
-    """What the library's trainer does in one training.
+    """How the library's trainer is made for one training.
 
     Attributes:
         steps: number of steps.
         rate: the highest learning rate, reached after the warm-up.
-        metric: name of the figure that chooses the best step; ``measure``: computes it, None if nothing can.
-        make_arguments: the library's class of the trainer's arguments, with what this training adds to them.
-        make_trainer: the library's trainer, likewise.
-        workers: number of processes that prepare batches, 0 for none besides this one.
+        metric: name of the validation figure that chooses the best step.
+        measure: computes this figure; None: there is nothing to choose by, and the last step is kept.
+        make_arguments: makes the trainer's arguments: the library's class, with arguments of this training.
+        make_trainer: makes the trainer, likewise.
+        workers: number of additional processes that prepare batches.
         keep_end: whether the result stays in a checkpoint of the last step.
     """
 
@@ -285,11 +288,11 @@ def train_to_best_step(
 ) -> TrainingHistory:
     """Train ``model`` in place, and leave it with the weights of its best step, in evaluation mode.
 
-    The learning rate rises linearly over the warm-up and falls linearly to 0. The model is measured every
-    ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the earliest if
-    several are equal, or the last if there is none. The untrained model is measured too, but kept only with
-    ``keep_base``. The training resumes from the latest checkpoint, and ends with the same weights. Started by
-    torchrun, each process computes its part of every batch.
+    The learning rate rises linearly over the warm-up and falls linearly to 0. The model is evaluated every
+    ``eval_steps`` steps and after the last step. The step with the highest figure is kept; the earliest of
+    several equal ones; the last step if there is no figure. The untrained model is evaluated too, but kept
+    only with ``keep_base``. A training that was stopped resumes from its latest checkpoint, and ends with the
+    same weights. If torchrun started several processes, each computes its part of every batch.
     """
     steps = setup.steps
     if steps < FEW_STEPS and not options.steps_are_chosen:  # else they are few on purpose
@@ -329,7 +332,7 @@ def _trainer_arguments(
         "learning_rate": setup.rate,
         "weight_decay": options.weight_decay,
         "lr_scheduler_type": "linear",
-        # The first step of a warm-up has the rate 0: of a single step nothing would be learned.
+        # The first step of a warm-up has the learning rate 0, so a single step must not be one.
         "warmup_steps": min(math.ceil(options.warmup * setup.steps), setup.steps - 1),
         "seed": options.seed,
         "use_cpu": device == "cpu",
@@ -337,7 +340,7 @@ def _trainer_arguments(
         # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
         "dataloader_pin_memory": device == "cuda",
         "dataloader_num_workers": setup.workers,
-        # Forked, they have the examples without being sent them.
+        # Forked processes share the examples in memory, which need not be sent to them.
         "dataloader_multiprocessing_context": "fork" if setup.workers else None,
         "save_steps": options.checkpoint_steps,
         "save_total_limit": 2,

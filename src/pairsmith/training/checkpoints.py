@@ -1,9 +1,9 @@
-"""Checkpoints, from which a stopped training resumes and ends with the weights it would have had.
+"""Checkpoints: a training that was stopped resumes from the latest one, and ends with the same weights.
 
-The trainer saves weights, optimiser, schedule and random states in a separate folder for each
-checkpoint. We add the validation results and, last, a record with the hashes of all files. A checkpoint
-that was interrupted while being written has no record, and one that was damaged later does not match
-its record; either is skipped in favour of the previous one.
+The trainer saves weights, optimiser, schedule and random states in a folder for each checkpoint. To this
+folder are added the validation results and, last, a record with the hashes of all files. A checkpoint without
+a record was interrupted while it was written, and one that does not match its record was damaged later; both
+are skipped, and the previous checkpoint is used.
 """
 
 import atexit
@@ -32,10 +32,10 @@ _BEST = "best.safetensors"
 
 @dataclass(slots=True)
 class BestSoFar:
-    """The best step of a training so far, and how it was found; a checkpoint keeps it.
+    """The best step of a training so far, which each checkpoint records.
 
-    ``curve`` has the validation figure at each evaluated step, ``best`` the highest figure, None before there
-    is one, and ``best_weights`` its weights; ``seconds`` is what the training has taken.
+    ``curve`` has the validation figure of each evaluated step. ``best`` is the highest figure, None if there
+    is none yet; ``best_weights`` are the weights of that step. ``seconds`` is the duration so far.
     """
 
     curve: dict[int, float | None] = field(default_factory=dict)
@@ -46,9 +46,10 @@ class BestSoFar:
 
 
 class Checkpoints:
-    """The checkpoints of a training: written in ``folder`` on this machine, and copied to the store if any.
+    """The checkpoints of a training, in ``folder`` on this machine.
 
-    ``logs`` is where TensorBoard logs of the training are written, if wanted.
+    If ``where`` is a URL, each checkpoint is also copied to that store. ``logs`` is the place of the
+    training's TensorBoard logs; None for no logs.
     """
 
     def __init__(self, where: Place, logs: Place | None = None) -> None:
@@ -61,11 +62,11 @@ class Checkpoints:
             atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
     def part(self, name: str, shown: str) -> "Checkpoints":
-        """The checkpoints of one part, such as one learning rate, which is called ``shown`` in the logs."""
+        """The checkpoints of one part of a training, such as one learning rate; ``shown`` names its logs."""
         return Checkpoints((self._store or self.folder) / name, self.logs / shown if self.logs else None)
 
     def final(self, total: int) -> BestSoFar | None:
-        """The results in the checkpoint of the last step, best weights included; None if there is none."""
+        """The results in the checkpoint of the last step, with the best weights; None without one."""
         self._download()
         results = _read(self.folder / f"checkpoint-{total}")
         return results if results and results.best_weights else None
@@ -101,8 +102,8 @@ class Checkpoints:
     def latest(self, total: int) -> tuple[Path, BestSoFar] | None:
         """The latest complete checkpoint before step ``total``, or None.
 
-        One of the last step is not used: the trainer fails if no step is left to make. Incomplete ones
-        that are met on the way are removed.
+        A checkpoint of the last step is not used, as the trainer fails if no step is left. Incomplete
+        checkpoints that are newer than the result are removed.
         """
         self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
@@ -120,7 +121,7 @@ class Checkpoints:
                     download(sealed.parent, self.folder / sealed.parent.name)
 
     def remove(self) -> None:
-        """Remove all checkpoints, each one's record first, so that a kill leaves none that counts."""
+        """Remove all checkpoints, each one's record first: if killed, no damaged one counts as complete."""
         folders: list[Place] = [self._store, self.folder] if self._store else [self.folder]
         for folder in folders:
             with storage_errors(folder):
@@ -147,7 +148,7 @@ def _remove(record: Place) -> None:
 
 
 def _read(path: Path) -> BestSoFar | None:
-    """What the training had found by a checkpoint; None unless all files match the hashes in its record."""
+    """The results that a checkpoint recorded; None unless all files match the hashes in its record."""
     try:
         record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
         if any(hash_file(path / name) != digest for name, digest in record["files"].items()):

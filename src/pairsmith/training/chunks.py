@@ -1,8 +1,9 @@
 """Batches computed in chunks of texts of similar length, so that memory does not limit the batch size.
 
 Chunks fit into a CPU's caches and contain little padding. If a loss is a sum over texts, its gradients are
-computed chunk by chunk. If it depends on all texts together, only the results of chunks are kept, and each
-chunk is recomputed in the backward pass, with the same dropout: a third more arithmetic.
+computed chunk by chunk (``sum_of_losses``). If it depends on all texts together, only the results of the
+chunks are kept, and each chunk is recomputed in the backward pass with the same dropout, which costs a third
+more arithmetic (``compute_chunks``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from pairsmith.training.processes import Processes
 Features = Mapping[str, Any]
 
 _CALLS = 8
-"""This many calls of a model with hardly any tokens take no longer than one with ``tokens_at_once``."""
+"""This many calls of a model with very few tokens take as long as one call with ``tokens_at_once``."""
 
 
 def chunked(
@@ -30,7 +31,7 @@ def chunked(
     """Split n texts of these lengths in tokens into chunks of similar length.
 
     ``features`` makes the features of the texts with these indices, padded to the longest. A chunk has at
-    most ``batch_tokens`` tokens, padding included, unless a single text has more; without it, what suits the
+    most ``batch_tokens`` tokens, padding included, unless a single text has more; None: what suits the
     device.
 
     Returns:
@@ -47,9 +48,9 @@ def grouped(
     device: torch.device,
     batch_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """Split the n texts of one chunk where padding would cost more than another call of the model.
+    """Split the n texts of one chunk into groups wherever padding costs more than another call of the model.
 
-    As ``chunked``; without ``batch_tokens`` there is no limit.
+    Arguments and result are those of ``chunked``; without ``batch_tokens``, a group may be of any size.
     """
     most = tokens_at_once(device) // _CALLS
     groups: list[list[int]] = []
@@ -83,10 +84,11 @@ def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, A
 def mean_of_losses(
     losses: Callable[[Features], Tensor], chunks: Sequence[Features], model: nn.Module, count: int | Tensor
 ) -> dict[str, Tensor]:
-    """A mapping with ``loss``, ``()`` float32: ``sum_of_losses`` divided by the ``count`` of what it is over.
+    """The mean loss as a mapping with ``loss``, ``()`` float32: ``sum_of_losses`` divided by ``count``.
 
-    Processes that share a training divide by the mean of their counts, as their gradients are averaged: so
-    each example of the whole batch weighs as much as in one process.
+    ``count`` is the number of losses that are summed. Processes that share a training divide by the mean of
+    their counts: as their gradients are averaged, each example of the whole batch weighs as much as in one
+    process.
     """
     total = sum_of_losses(losses, chunks, model)
     return {"loss": total / Processes.current().mean(count, total.device)}
@@ -108,7 +110,7 @@ def sum_of_losses(
 
 
 class _Summed(torch.autograd.Function):
-    """A sum of chunks' losses that stores its gradients, and no chunk's activations."""
+    """The sum of the losses of chunks; its forward pass stores the gradients, and no activations."""
 
     @staticmethod
     def forward(
@@ -123,9 +125,9 @@ class _Summed(torch.autograd.Function):
                 chunk_gradients = torch.autograd.grad(loss, weights, allow_unused=True)
             last = number == len(chunks) - 1
             for place, gradient in enumerate(chunk_gradients):
-                before = gradients[place]
-                if gradient is not None and before is not None:
-                    before.add_(gradient)
+                earlier = gradients[place]
+                if gradient is not None and earlier is not None:
+                    earlier.add_(gradient)
                 elif gradient is not None:
                     # Nothing may be added to what torch returned: it may be the gradient of several weights.
                     gradients[place] = gradient if last else gradient.clone()

@@ -1,4 +1,4 @@
-"""The contrastive loss of bi-encoders, and the vectors of a batch's two sides, computed in chunks (M2)."""
+"""The contrastive loss of bi-encoders (M2), and the vectors of a batch's inputs and outputs in chunks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +12,14 @@ from pairsmith.training.chunks import chunked, compute_chunks
 
 
 def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
-    """Negative log likelihood of each input's own output among all outputs, the mean over the inputs (M2).
+    """Mean negative log likelihood of each input's own output among all outputs (M2).
 
     Args:
-        x: ``(n, d)`` floating, inputs.
-        y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
-        same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
-        scale: factor of the cosines.
+        x: ``(n, d)`` floating, the vectors of inputs.
+        y: ``(m, d)`` floating, m >= n: row i < n is input i's own output; additional negatives follow.
+        same: ``(n, m)`` bool, whether output j is a positive of input i. Positives other than the input's own
+            output are left out of the softmax.
+        scale: factor that multiplies the cosines.
 
     Returns:
         ``()`` float32, at least 0.
@@ -45,7 +46,7 @@ def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side
 def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
     """The vectors of n texts (M2), ``(n, d)`` in the encoder's dtype, in the order of the texts.
 
-    Of each chunk only these are kept, so memory limits no batch.
+    Only the vectors of a chunk are kept, not its activations, so that memory does not limit the batch size.
     """
     width = encoder.get_embedding_dimension()
     return compute_chunks(

@@ -1,4 +1,4 @@
-"""Gradients of token embeddings, of which a batch uses few, kept in the same memory step after step."""
+"""Gradients of token embeddings, accumulated in memory that every step uses again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +11,14 @@ from transformers import PreTrainedModel
 
 @contextmanager
 def kept_vocabulary_gradients(model: nn.Module) -> Iterator[None]:
-    """Within this context, gradients of token embeddings are added up in memory that each step uses again.
+    """Within this context, gradients of token embeddings are accumulated in memory that each step uses again.
 
-    torch makes a tensor of the whole vocabulary's size, mostly zeros, in each call of the model, in memory
-    that the system has to clear: for a small model a quarter of a step. Here each call gives the rows of its
-    own tokens alone, and they are added to one tensor, kept as long as the context lasts, which becomes the
-    weight's ``grad``: the same gradient, but for rounding, as rows of a token that occurs in several calls
-    are added in another order. Embeddings that share their weight with another module are left as they are.
+    In each call of the model torch allocates a gradient for the whole vocabulary, although a batch uses few
+    of its tokens. The system has to clear this memory, which for a small model takes a quarter of a step.
+    Within the context, the gradient of a call has rows for its own tokens only. They are added into one
+    tensor that lasts as long as the context and becomes the weight's ``grad``. The gradient is the same
+    except for rounding, as the rows of a token that occurs in several calls are added in another order.
+    Embeddings that share their weight with another module are not changed.
     """
     embeddings = _embeddings(model)
     hooks = []
@@ -35,7 +36,7 @@ def kept_vocabulary_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def _embeddings(model: nn.Module) -> list[nn.Embedding]:
-    """The trained token embeddings of all transformers models in it whose weight no other module has."""
+    """The trained token embeddings of all transformers models in ``model`` that share no weight."""
     holders: dict[int, int] = {}
     for module in model.modules():
         for weight in module.parameters(recurse=False):
@@ -50,7 +51,7 @@ def _embeddings(model: nn.Module) -> list[nn.Embedding]:
 
 
 def _spread(kept: Tensor, weight: Tensor) -> None:
-    """Turn the rows that ``weight`` has as its gradient into a gradient of its own shape, in ``kept``."""
+    """Turn the sparse gradient of ``weight`` into a dense one, in the memory of ``kept``."""
     rows = weight.grad
     if rows is None or not rows.is_sparse:
         return

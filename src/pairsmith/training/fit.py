@@ -1,4 +1,4 @@
-"""Training of a model that computes its own loss, with rows drawn anew in each epoch."""
+"""Training of a model that computes its own loss, on rows that are made anew in each epoch."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,25 +24,25 @@ from pairsmith.training.quick import set_attention_dropout
 
 T = TypeVar("T")
 MakeRow = Callable[[int, int, np.random.Generator], T]
-"""Makes the row of an example in an epoch, both counted from 0; the generator draws its negatives, say."""
+"""Makes the row of an example in an epoch, both counted from 0, with a random generator for its draws."""
 Order = Callable[[int], NDArray[np.int64]]
-"""Gives the order of the examples in an epoch, counted from 0."""
+"""Returns the order of the examples in an epoch, which is counted from 0."""
 Collate = Callable[[Sequence[T]], Mapping[str, Any]]
-"""Turns a batch of rows into the model's keyword arguments."""
+"""Turns a batch of rows into the keyword arguments of the model."""
 
 _WEIGHTS = "model.safetensors"
 
 
 def same_rows(rows: Sequence[T]) -> MakeRow[T]:
-    """Makes the same row of an example in each epoch."""
+    """The function that returns the same row of an example in every epoch."""
     return lambda example, epoch, rng: rows[example]  # noqa: ARG005 - the signature of MakeRow
 
 
 @dataclass(eq=False)
 class EpochRows(Dataset[T], Generic[T]):
-    """The rows of a training: epoch after epoch of the examples, each in another order.
+    """The rows of a training: all examples, epoch after epoch, each epoch in another order.
 
-    A row depends only on the seed, the epoch and the example, so a training that resumes from a checkpoint
+    A row depends only on the seed, the epoch and the example. A training that resumes from a checkpoint thus
     sees the same rows as one that was never stopped.
     """
 
@@ -51,22 +51,22 @@ class EpochRows(Dataset[T], Generic[T]):
     make_row: MakeRow[T]
     order: Order
     seed: int
-    known: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    """The order of the epoch whose rows are being made, by its number."""
+    orders: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """The order of the current epoch, by the number of the epoch."""
 
     def __len__(self) -> int:
         return self.rows
 
     def __getitem__(self, index: int) -> T:
         epoch, position = divmod(index, self.examples)
-        if epoch not in self.known:
-            self.known = {epoch: self.order(epoch)}
-        example = int(self.known[epoch][position])
+        if epoch not in self.orders:
+            self.orders = {epoch: self.order(epoch)}
+        example = int(self.orders[epoch][position])
         return self.make_row(example, epoch, generator(self.seed, "row", epoch, example))
 
 
 class _Trainer(Trainer):
-    """The library's trainer for any module, tied weights included, which does not shuffle the rows."""
+    """The library's trainer, which takes the rows in their order and saves any module, also tied weights."""
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(train_dataset or self.train_dataset)
@@ -82,10 +82,15 @@ class _Trainer(Trainer):
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask(Generic[T]):
-    """What a model is trained on, in which order if not a random one, and by what its best step is chosen.
+    """What a model is trained on, and how its best step is chosen.
 
-    There is at least one example. Without ``measure``, whose figure is called ``metric``, the last step is
-    kept.
+    Attributes:
+        examples: number of examples, at least 1.
+        make_row: makes the training row of an example.
+        collate: makes the model's arguments of a batch of rows.
+        measure: computes the validation figure that chooses the best step; None: the last step is kept.
+        metric: name of this figure.
+        order: the order of the examples in an epoch; None: a random one.
     """
 
     examples: int
@@ -120,8 +125,9 @@ def train_at_each_rate(
 ) -> TrainedModel[M]:
     """Train a model at each learning rate, and keep the one with the highest validation figure (M9).
 
-    ``make`` makes a model and its task. The model is called with what ``collate`` returns as keyword
-    arguments and returns a mapping with ``loss``. The first of several equally good rates is kept.
+    ``make`` makes an untrained model and its task. The model is called with the keyword arguments that
+    ``collate`` returns, and returns a mapping with ``loss``. Of several equally good rates, the first one is
+    kept.
     """
 
     def figure(history: TrainingHistory) -> float:
@@ -136,7 +142,7 @@ def train_at_each_rate(
             set_attention_dropout(model, options.attention_dropout)
         kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
         history = _fit(model, task, options, rate, shown, kept)
-        del task  # its rows, which the next one may not find room beside
+        del task  # its rows, as there may be no memory for those of the next rate beside them
         if len(rates) > 1:
             shown.say(f"learning rate {rate:g}: {history}")
             curves[rate] = history.validation

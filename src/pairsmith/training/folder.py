@@ -1,6 +1,6 @@
-"""Model folders: written whole or not at all, and recognised when the same training is requested again.
+"""Model folders, which are either complete or marked incomplete, and which a repeated run recognises.
 
-``training.json`` exists from the start, so that a killed run can be started again in its folder, and says
+``training.json`` is written first, so that a killed run can be started again in its folder. It says
 ``"complete": true`` only after every file of the model is in place.
 """
 
@@ -39,7 +39,7 @@ class TrainingRecord(Manifest):
     @field_validator("files")
     @classmethod
     def _inside(cls, files: dict[str, str]) -> dict[str, str]:
-        """Leave out names that point outside the folder; they cannot be ours."""
+        """Leave out names that point outside the folder; a training never writes such files."""
         outside = {name for name in files if Path(name).is_absolute() or ".." in Path(name).parts}
         return {name: hashed for name, hashed in files.items() if name not in outside}
 
@@ -47,8 +47,8 @@ class TrainingRecord(Manifest):
 class ModelFolder:
     """A model folder that is being written: opened with ``start``, completed with ``finish``.
 
-    ``finished`` says whether there is nothing left to do, ``sources`` are the base and the data, with their
-    licences and citations.
+    ``finished`` says whether the folder already holds the trained model. ``sources`` are the base and the
+    data, with their licences and citations.
     """
 
     def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
@@ -60,7 +60,7 @@ class ModelFolder:
 
     @classmethod
     def start(cls, run: Run, identity: Identity, sources: Sources) -> Self:
-        """Claim ``run.out``; ``finished`` says whether it holds the complete result of this training.
+        """Claim ``run.out`` for this training; ``finished`` says whether it already holds the trained model.
 
         A fresh run overwrites an earlier model folder of this step.
         """
@@ -84,7 +84,7 @@ class ModelFolder:
 
     @classmethod
     def joined(cls, run: Run) -> Self:
-        """The folder that another process of the same training has started; this one only reads it."""
+        """The folder that another process of the same training has started; this process only reads it."""
         record = read_manifest(run.out, TRAINING_RECORD, TrainingRecord)
         identity = Identity(record.step, record.settings, record.inputs, record.models)
         folder = cls(run.out, identity, Sources())
@@ -92,7 +92,10 @@ class ModelFolder:
         return folder
 
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
-        """Have ``save`` write the model into an empty folder, move it into place, and mark it complete."""
+        """Let ``save`` write the model into an empty folder, move its files into place, and mark it complete.
+
+        ``training`` is what ``training.json`` says about the training.
+        """
         lock.check(self._out)
         try:
             files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
@@ -133,7 +136,7 @@ class ModelFolder:
         write_json(self._out / TRAINING_RECORD, {**self._identity.as_record(), **rest})
 
     def _clear(self, record: TrainingRecord | None, *, keep_checkpoints: bool) -> None:
-        """Remove what an earlier run of ours left: the files it lists, and its scratch folder."""
+        """Remove what an earlier run left: the files that its record lists, and its scratch folder."""
         with storage_errors(self._out):
             if not keep_checkpoints:
                 self.checkpoints.remove()

@@ -1,6 +1,6 @@
-"""Text generators in training: the loss of the tokens that they are to write (M9, Q2).
+"""Text generators in training: the loss on target tokens (M9, Q2).
 
-texts to read and texts to write -> logits of the texts to write -> sum of their tokens' losses
+input texts and target texts -> logits of the target tokens -> negative log likelihood of the target tokens
 """
 
 from abc import ABC, abstractmethod
@@ -29,16 +29,16 @@ from pairsmith.training.chunks import chunked, mean_of_losses
 IGNORED = -100
 """The label of positions that do not count in the loss, such as padding."""
 _LOGITS = 2**28
-"""Most logits that are computed at once behind shared prompts, where nearly every token is a target.
+"""Largest number of logits that are computed at once after shared prompts, where most tokens are targets.
 
-With their gradients and copies they take some four gigabytes.
+With their gradients and copies they take about four gigabytes.
 """
 
 
 class GeneratorWithLoss(nn.Module, ABC):
     """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
 
-    A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
+    A batch has the form that ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
     """
 
     def __init__(self, model: Any, label_smoothing: float) -> None:
@@ -48,9 +48,10 @@ class GeneratorWithLoss(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``.
+        """The logits at the positions of a chunk's labels, ``(n, tokens, vocabulary)`` (M9, Q2).
 
-        Their dtype is the model's, or that of autocast; n and tokens are those of ``labels`` (M9, Q2).
+        ``labels`` are ``(n, tokens)``; each is predicted from the tokens before it. The dtype is the model's,
+        or that of autocast.
         """
 
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -64,11 +65,11 @@ class GeneratorWithLoss(nn.Module, ABC):
 
 
 def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood of each text, ``(n,)`` float32: the sum over its tokens, given those before.
+    """Negative log likelihood of each text, summed over its tokens: ``(n,)`` float32.
 
-    Logits are ``(n, tokens, vocabulary)``, of any floating type, labels ``(n, tokens)`` int64, -100 for
-    padding. ``label_smoothing``, in [0, 1), is the share of a token's probability that is spread over the
-    vocabulary.
+    ``logits`` are ``(n, tokens, vocabulary)`` of any floating dtype, ``labels`` ``(n, tokens)`` int64, -100
+    for padding. ``label_smoothing``, in [0, 1), is the share of each label's probability that is spread over
+    the vocabulary.
     """
     losses = nn.functional.cross_entropy(
         logits.float().flatten(0, 1),
@@ -81,9 +82,9 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
 
 
 def refuse_both_ways(base: str) -> None:
-    """Refuse a decoder-only model, by its config, whose tokens attend to later ones, as in an encoder.
+    """Refuse a decoder-only model whose tokens also attend to later tokens, according to its config.
 
-    Such a model would learn to write from the very tokens that it is to write.
+    Such a model would see the very tokens that it has to predict.
     """
     config = load_config(base)
     if written_by(config) != "decoder":
@@ -98,7 +99,7 @@ def refuse_both_ways(base: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorRow:
-    """The tokens of an input, with the cue if there is one, and those of its target text."""
+    """The tokens of an input, with the cue if there is one, and the tokens of its target text."""
 
     input: Sequence[int]
     target: Sequence[int]
@@ -107,7 +108,7 @@ class GeneratorRow:
 def generator_rows(
     generator: TextGenerator, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
 ) -> list[GeneratorRow]:
-    """The seeds, then the added pairs with the marker before their documents (M9)."""
+    """The rows of the seeds, then those of the added pairs with the marker before their documents (M9)."""
     examples = [*seeds, *added]
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
     summaries = encode_targets(generator, [example.output for example in examples], tokens)
@@ -131,9 +132,9 @@ class EncoderDecoderWithLoss(GeneratorWithLoss):
         """Inputs with the labels of their target texts, in chunks of inputs of similar length."""
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
-            some = [rows[number] for number in numbers]
-            labels = padded_tokens([row.target for row in some], IGNORED)
-            return {**input_features(self.generator, [row.input for row in some]), "labels": labels}
+            chunk = [rows[number] for number in numbers]
+            labels = padded_tokens([row.target for row in chunk], IGNORED)
+            return {**input_features(self.generator, [row.input for row in chunk]), "labels": labels}
 
         return {"pairs": chunked([len(row.input) for row in rows], features, self.model.device)}
 
@@ -150,16 +151,17 @@ class EncoderDecoderWithLoss(GeneratorWithLoss):
 
 @dataclass(frozen=True, slots=True)
 class PromptAndTarget:
-    """A prompt and its target text as tokens; the first ``prompt_length`` of them are the prompt's."""
+    """The tokens of a prompt and its target text; the first ``prompt_length`` tokens are the prompt's."""
 
     tokens: Sequence[int]
     prompt_length: int
 
 
 class CausalGeneratorWithLoss(GeneratorWithLoss):
-    """A causal language model in training, which learns to continue what it reads.
+    """A causal language model in training, which learns to continue prompts.
 
-    With ``shares``, for which there must be no ``obstacle``, a prompt is computed once for all that follows.
+    With ``shares``, a prompt is computed once for all of its target texts; the model must have no
+    ``obstacle`` to this.
     """
 
     def __init__(self, model: Any, label_smoothing: float, *, shares: bool = False) -> None:
@@ -168,31 +170,32 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         self.predictions = predict_some(model) if shares else None
 
     def continuations(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
-        """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
+        """The arguments of ``forward``: rows in chunks of similar length; a token's label is the next token.
 
-        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
-        for these only: with a large vocabulary those of the prompt would take most of the memory. Padding
-        stands behind the texts, where no token of theirs attends to it, so there is no mask of it: without
-        one attention skips the half of its scores that lies after each token.
+        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed at
+        these positions only, as with a large vocabulary those of the prompt would take most of the memory.
+        There is no attention mask: padding follows the texts, so that no token attends to it, and without a
+        mask attention does not compute the scores of later tokens.
         """
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
-            some = [rows[number] for number in numbers]
-            tokens = padded_tokens([row.tokens for row in some], 0)
-            first = min(max(row.prompt_length - 1, 0) for row in some)
+            chunk = [rows[number] for number in numbers]
+            tokens = padded_tokens([row.tokens for row in chunk], 0)
+            first = min(max(row.prompt_length - 1, 0) for row in chunk)
             return {
                 "input_ids": tokens,
                 "kept": torch.arange(first, tokens.shape[1]),
-                "labels": padded_tokens([_labels(row) for row in some], IGNORED)[:, first:],
+                "labels": padded_tokens([_labels(row) for row in chunk], IGNORED)[:, first:],
             }
 
         return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
 
     def behind_prompts(self, rows: Sequence[PromptAndTarget], texts: Sequence[Hashable]) -> Mapping[str, Any]:
-        """As ``continuations``, with the rows that have the same of these ``texts`` behind one prompt.
+        """The arguments of ``forward``, in which rows of the same text share one prompt.
 
-        ``labels`` are ``(1, targets)``; ``places``, ``(targets, 2)``, are the row and the column at which
-        each target is predicted.
+        ``texts`` has the text of each row. ``labels`` are ``(1, targets)``; ``places``, ``(targets, 2)``, are
+        the row and the column at which each target token is predicted. If the model does not share prompts,
+        the arguments are those of ``continuations``.
         """
         if self.predictions is None:
             return self.continuations(rows)
@@ -201,10 +204,10 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         shared = list(prefix_rows(prompts, [tokens[:-1] for tokens in written], texts))
 
         def features(numbers: list[int]) -> dict[str, Any]:
-            some = [shared[number] for number in numbers]
-            places, targets = places_and_targets(some, written)
+            chunk = [shared[number] for number in numbers]
+            places, targets = places_and_targets(chunk, written)
             return {
-                **prefix_features(some),
+                **prefix_features(chunk),
                 "places": torch.tensor(places),
                 "labels": torch.tensor([targets]),
             }
@@ -214,9 +217,9 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
         return {"pairs": chunked(list(map(len, shared)), features, self.model.device, most)}
 
     def logits(self, chunk: Mapping[str, Any]) -> Tensor:
-        """Logits of the next token at each position kept in the chunk: ``(n, kept, vocabulary)`` (M9, Q2).
+        """Logits of the next token at the positions ``kept`` of a chunk: ``(n, kept, vocabulary)`` (M9, Q2).
 
-        Behind shared prompts they are ``(1, targets, vocabulary)``, as its ``labels`` are ``(1, targets)``.
+        After shared prompts they are ``(1, targets, vocabulary)``, as the labels are ``(1, targets)``.
         """
         logits: Tensor
         if self.predictions is not None and "places" in chunk:

@@ -1,8 +1,8 @@
-"""TensorBoard logs of a training, to be watched with ``tensorboard --logdir OUT/logs``.
+"""TensorBoard logs of a training, which ``tensorboard --logdir OUT/logs`` shows.
 
-They are not part of the model: ``training.json`` does not mention them, and they may be deleted. The
-trainer's own callback is not used, as it logs every argument, local paths included, and does not hide what
-a stopped training logged after the checkpoint from which it resumes.
+The logs are not part of the model: ``training.json`` does not mention them, and they may be deleted. The
+trainer's own callback is not used for two reasons: it logs every argument, local paths included, and it does
+not hide what a stopped training logged after the checkpoint from which it resumes.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ from pairsmith.runs.storage import storage_errors, upload
 LOGS_FOLDER = "logs"
 _POINTS = 1_000
 _NAMES = {"loss": "train/loss", "learning_rate": "train/learning_rate", "grad_norm": "train/gradient_norm"}
-"""The trainer's names of the values that are logged, and their names in the logs."""
+"""The values that are logged: their names in the trainer, and their names in the logs."""
 
 
 def check_tensorboard() -> None:
@@ -29,18 +29,21 @@ def check_tensorboard() -> None:
 
 
 def steps_between(total: int) -> int:
-    """Steps between two points of the curves: 1 in a short training; a long one gets about 1,000 points."""
+    """Steps between two points of a curve, so that it has at most about 1,000 points."""
     return max(1, total // _POINTS)
 
 
 class Logs:
-    """The event files of one training in ``where``; for a store, written on this machine and uploaded."""
+    """The event files of one training in ``where``.
+
+    If ``where`` is a URL, they are written on this machine and uploaded to the store.
+    """
 
     def __init__(self, where: Place, metric: str, last_step: int, known: Mapping[int, float | None]) -> None:
         """Open the event files in a folder for this training alone.
 
-        ``last_step`` is the step of the checkpoint that it resumes from, or -1; logs of later steps are
-        hidden. If there are no logs yet, they begin with the validation figures that are known by then.
+        ``last_step`` is the step of the checkpoint from which the training resumes, or -1; logs of later
+        steps are hidden. If there are no logs yet, they begin with the validation figures of ``known``.
         """
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
@@ -62,7 +65,7 @@ class Logs:
                 self._add(shown, float(reported[name]), step)
 
     def validation(self, figure: float | None, step: int) -> None:
-        """Log the validation figure of ``step``, where it is defined."""
+        """Log the validation figure of ``step``, if it is defined."""
         if figure is not None:
             self._add(self._metric, figure, step)
 

@@ -11,7 +11,7 @@ from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.settings import NO_EFFECT, Settings
 
 FEW_STEPS = 10
-"""A warning says that a training is short if it has fewer steps than this."""
+"""A training with fewer steps than this warns that it is short."""
 
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """A single number may be given in place of a list."""
@@ -65,7 +65,7 @@ Attention = Annotated[
 
 
 class TrainingOptions(Settings):
-    """How a training goes that looks for its best step, whatever is trained."""
+    """Options of every training that keeps its best step."""
 
     batch_size: int = Field(default=32, ge=1, description="Number of examples per training step.")
     warmup: float = Field(

@@ -27,7 +27,7 @@ class Processes:
 
     @classmethod
     def current(cls) -> Self:
-        """As the launcher says in the environment; a single process without one."""
+        """The processes according to the environment variables of torchrun; a single process without them."""
         if "LOCAL_RANK" not in os.environ or "MASTER_ADDR" not in os.environ:
             return cls()
         return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
@@ -38,25 +38,25 @@ class Processes:
         return self.number == 0
 
     def join(self, device: str) -> None:
-        """Connect the processes, if there are several and they are not connected yet."""
+        """Connect the processes if there are several and they are not connected yet."""
         if self.size > 1 and not torch.distributed.is_initialized():
             torch.distributed.init_process_group("gloo" if device == "cpu" else "nccl")
 
     def wait(self) -> None:
-        """Wait until every process has come to this point."""
+        """Wait until every process has reached this call."""
         if self.size > 1:
             torch.distributed.barrier()
 
     def leave(self) -> None:
-        """Wait for the others, and end the connection."""
+        """Wait for the other processes, and end the connection."""
         self.wait()
         if self.size > 1:
             torch.distributed.destroy_process_group()
 
     def mean(self, count: int | Tensor, device: torch.device) -> int | Tensor:
-        """The mean of a number that each process has; every process has to ask for it.
+        """The mean of ``count`` over all processes, each of which must call this.
 
-        It is ``()`` float32 on ``device``; a single process gets its ``count`` back.
+        It is ``()`` float32 on ``device``; a single process gets its ``count`` back unchanged.
         """
         if self.size == 1:
             return count
@@ -65,7 +65,7 @@ class Processes:
         return total / self.size
 
     def arguments(self, device: str) -> dict[str, Any]:
-        """What the trainer has to know of them."""
+        """The trainer's arguments for several processes; none for a single one."""
         if self.size == 1:
             return {}
         return {
@@ -77,11 +77,11 @@ class Processes:
         }
 
     def quiet_unless_writing(self, run: Run) -> Run:
-        """The run, whose progress only the writing process shows."""
+        """The run; in processes that write no files, without progress messages."""
         return run if self.writes else replace(run, progress=Quiet())
 
     def part_of(self, batch_size: int) -> int:
-        """How many examples of a batch this process computes; every process has equally many."""
+        """The number of examples of a batch that this process computes: the same in all processes."""
         if batch_size % self.size:
             raise SettingsError(
                 f"--batch-size {batch_size} cannot be shared by {self.size} processes; give a multiple of it"

@@ -16,29 +16,30 @@ _LEVELS = 2**16
 """Dropout probabilities are rounded to multiples of 1 / 65,536."""
 
 LONG = 256
-"""Most tokens over which attention is computed in full while training.
+"""Largest number of tokens over which attention is computed in full while training.
 
-Its weights are kept for the backward pass, so memory and time grow with the square of the length: with 2,048
-tokens a step of SmolLM2 takes two to three times as long as block by block, and 7 GB more.
+Full attention keeps its weights for the backward pass, so that memory and time grow with the square of the
+length. With 2,048 tokens, a step of SmolLM2 takes two to three times as long as with block-wise attention,
+and 7 GB more.
 """
 _TOKENS = ("input_ids", "inputs_embeds", "decoder_input_ids", "decoder_inputs_embeds")
 """Arguments of models of transformers that hold the tokens, ``(n, tokens)`` or ``(n, tokens, d)``."""
 
 _NAMES = ("dropout", "attention_dropout", "attn_dropout")
-"""Names of this dropout in attention modules of transformers: a number, or a module with one as ``p``."""
+"""Names of the attention dropout in modules of transformers: a number, or an ``nn.Dropout``."""
 
 T = TypeVar("T")
 AsUsual = Callable[[Callable[[], T]], T]
-"""Calls a function with the model's usual attention, as it may process more at once than training does."""
+"""Calls a function, such as an evaluation, with the model's usual attention instead of that of training."""
 
 
 @contextmanager
 def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     """Make training ``model`` within this context faster on a CPU; elsewhere change nothing.
 
-    Attention over a few tokens is computed in full, see ``_QuickAttention``. Dropout takes four random
-    numbers from each one that torch generates. Gradients of the vocabulary's vectors are kept in the same
-    memory, unless they have to be sent to other processes.
+    Attention over a few tokens is computed in full (``_QuickAttention``). Dropout makes four random numbers
+    from each 64-bit number that torch generates (``QuickDropout``). Gradients of token embeddings are kept in
+    the same memory step after step, unless they have to be sent to other processes.
     """
     if device != "cpu":
         yield lambda call: call()
@@ -63,11 +64,12 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
 class _QuickAttention:
     """A context in which a model computes attention over at most ``LONG`` tokens in full.
 
-    Over more tokens it computes attention block by block: what the model does outside of trainings.
-    Torch's block-wise attention costs more time in the backward pass than it saves in the forward pass, if
-    texts are short. It has no dropout of attention weights: with that, all attention is computed in full.
-    Cross-attention goes by the length of the decoder's text. A layer that is computed again in the backward
-    pass would see the last call's choice, so models whose layers are checkpointed are not supported.
+    Attention over more tokens is computed block by block, as the model does outside of trainings. For short
+    texts, torch's block-wise attention costs more time in the backward pass than it saves in the forward
+    pass. Torch's block-wise attention has no dropout of attention weights; a model with such dropout computes
+    all attention in full. For cross-attention the length of the decoder's text decides. Models whose layers
+    are checkpointed are not supported: a layer that is recomputed in the backward pass would use the choice
+    that was made for the last call.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -107,7 +109,7 @@ class _QuickAttention:
             self._attend(self._configs, in_full=True)
 
     def _choose_by_length(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Before a module is called, choose its attention by the number of tokens that it is given."""
+        """Before a module is called, choose its attention by the number of its tokens."""
         inputs = (kwargs.get(name) for name in _TOKENS)
         tokens = next((value for value in inputs if value is not None), args[0] if args else None)
         if self._quick and tokens is not None:
@@ -120,10 +122,10 @@ class _QuickAttention:
 
 
 def _configs(model: nn.Module) -> list[PreTrainedConfig]:
-    """The configurations that decide the attention of all transformers models in it, outer ones first.
+    """The configurations that decide the attention of all transformers models in ``model``, outer ones first.
 
     A layer's configuration may differ from its model's: an encoder that was given a decoder has a new one.
-    There are none if the attention of one of the models cannot be changed.
+    The list is empty if the attention of one of the models cannot be changed.
     """
     models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
     if not all(transformer._can_set_attn_implementation() for transformer in models):
@@ -134,7 +136,7 @@ def _configs(model: nn.Module) -> list[PreTrainedConfig]:
 
 
 class QuickDropout(nn.Dropout):
-    """Dropout with 16 random bits for each value; the generator makes 64 at once."""
+    """Dropout with 16 random bits for each value, so that a 64-bit random number serves four values."""
 
     def forward(self, values: Tensor) -> Tensor:
         """Set a share ``p`` of values of any shape and floating dtype to 0; divide the others by 1 - p."""
@@ -149,11 +151,11 @@ class QuickDropout(nn.Dropout):
 
 
 def set_attention_dropout(model: nn.Module, share: float) -> None:
-    """Change the share of attention weights, in [0, 1), that is dropped in training, in place; 0 drops none.
+    """Set the share of attention weights, in [0, 1), that ``model`` drops in training, in place.
 
-    ``model`` is one of transformers, or a module that contains one. This dropout costs more on a CPU than all
-    other random numbers of a step; without it, torch can compute attention block by block and need not keep
-    the weights.
+    ``model`` is a model of transformers, or a module that contains one. On a CPU, this dropout costs more
+    than all other random numbers of a step. Without it, torch can compute attention block by block and need
+    not keep the attention weights.
     """
     dropouts = list(_attention_dropouts(model))
     for module, name, _ in dropouts:
@@ -170,7 +172,7 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
 
 
 def _attention_dropouts(model: nn.Module) -> Iterator[tuple[nn.Module, str, float]]:
-    """The attention modules of a model, with the name of their dropout and the share that it drops."""
+    """The attention modules of a model, each with the name of its dropout and the share that it drops."""
     for module in model.modules():
         inside = [layer for layer in module.modules() if type(layer).__name__.endswith("Attention")]
         if inside != [module]:  # no attention, or a module around it with another dropout

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a training: it stops after the step that it is making, and keeps that step."""
+"""Ctrl-C and SIGTERM during a training: the training finishes its current step, keeps it, and stops."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ _SAID = b"\nstopping after this step, which is kept; a second Ctrl-C stops at on
 
 @contextmanager
 def stop_signals(deferred: bool) -> Iterator[list[int]]:
-    """The numbers of the signals that asked the training inside the context to stop; at first there are none.
+    """Yield a list, at first empty, of the signals that asked the training inside the context to stop.
 
-    The first one stops the process after the context, a second one at once. If not ``deferred``, or outside
-    the main thread, signals do what they usually do; so do those that the process has no handler for.
+    The first signal stops the process when the context ends, a second one at once. Signals have their usual
+    effect if not ``deferred``, outside the main thread, and if the process has no handler for them.
     """
     received: list[int] = []
     handlers: dict[int, Callable[[int, FrameType | None], object]] = {}

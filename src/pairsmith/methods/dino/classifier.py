@@ -1,7 +1,8 @@
 """Training a text classifier on labelled texts: a logistic regression on an encoder's vectors (D14).
 
-The encoder stays as it is. What a language model wrote is little and partly wrong, and fewer numbers follow
-wrong labels less: 385 a label with all-MiniLM-L6-v2, against 22 million.
+The encoder is not trained. Generated texts are few, and some of them have the wrong label; a model with few
+parameters fits such label noise less. With all-MiniLM-L6-v2 the head has 385 parameters per label, the
+encoder 22 million.
 """
 
 import time
@@ -29,7 +30,7 @@ from pairsmith.models.trained_on import fingerprint_of
 
 FOLDS = 5
 MAX_ITERATIONS = 1_000
-"""Iterations of the solver at most."""
+"""Largest number of iterations of the solver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ class ClassifierTraining:
     """How a classifier was trained.
 
     Attributes:
-        texts: for each label the number of texts that were learned.
-        repeated: number of texts that were left out, as an earlier one has the same text and label.
-        contradicting: number of texts that were left out, as the same text has several labels.
-        c: the C that was kept.
-        measured_on: "validation texts", "cross-validation", or "" if C was not chosen by measuring.
-        curve: for each C that was tried, the mean log loss and the accuracy ×100 on these.
-        seconds: time it took.
+        texts: for each label, the number of training texts.
+        repeated: number of texts left out because an earlier row has the same text and label.
+        contradicting: number of texts left out because the same text occurs with several labels.
+        c: the C that was chosen.
+        measured_on: how C was chosen: "validation texts", "cross-validation", or "" if it was not measured.
+        curve: for each C that was tried, the mean log loss and the accuracy ×100 on the held-out texts.
+        seconds: duration of the training.
     """
 
     texts: dict[str, int]
@@ -55,7 +56,7 @@ class ClassifierTraining:
     seconds: float
 
     def __str__(self) -> str:
-        """In words: the texts, the labels and the C that was kept."""
+        """In words: the number of texts and labels, the chosen C and its accuracy."""
         kept = f"{sum(self.texts.values()):,} texts of {len(self.texts)} labels, C {self.c:g}"
         if self.c not in self.curve:
             return kept
@@ -70,8 +71,8 @@ class ClassifierTraining:
             "c": self.c,
             "measured_on": self.measured_on,
             "choices": [
-                {"c": c, "log_loss": round(loss, 4), "accuracy": round(right, 4)}
-                for c, (loss, right) in self.curve.items()
+                {"c": c, "log_loss": round(loss, 4), "accuracy": round(accuracy, 4)}
+                for c, (loss, accuracy) in self.curve.items()
             ],
             "seconds": round(self.seconds, 2),
         }
@@ -87,9 +88,9 @@ def train_classifier_on(
 ) -> tuple[TextClassifier, ClassifierTraining]:
     """Fit a classifier's head; the encoder is not changed.
 
-    Of equal texts with one label the first is learned, of those with several labels none, as they contradict
-    each other. Of several values of C the one with the lowest log loss is kept: on the validation texts, or
-    else on ``FOLDS`` parts of the training texts, each predicted from the others.
+    Of equal texts with the same label, only the first is used. Equal texts with different labels contradict
+    each other, and none of them is used. If ``options.c`` has several values, the C with the lowest log loss
+    is chosen: on the validation texts or, without these, by cross-validation in ``FOLDS`` parts.
 
     Raises:
         InputError: fewer than two labels are left, or a validation text has a label that no training text
@@ -133,9 +134,10 @@ def train_classifier_on(
 def fit_head(
     vectors: Float32s, gold: NDArray[np.int64], c: float, *, balanced: bool = True
 ) -> tuple[Float32s, Float32s]:
-    """The weights ``(k, d)`` and biases ``(k,)``, float32, of a logistic regression.
+    """The weights ``(k, d)`` and biases ``(k,)``, float32, of a logistic regression with k classes.
 
-    ``vectors`` are ``(n, d)``, ``gold`` the numbers of their labels, from 0 to k - 1, each of which occurs.
+    ``vectors`` are ``(n, d)``. ``gold``, ``(n,)``, has the class of each vector, from 0 to k - 1; every class
+    occurs.
     """
     model = _fitted(vectors, gold, c, balanced)
     weight, bias = model.coef_, model.intercept_
@@ -163,8 +165,8 @@ def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> lis
 def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
     """The distinct texts, their labels, and the numbers of repeated and of contradicting rows.
 
-    Texts are the same if they differ in case, spaces and punctuation only. Rows of a text with several labels
-    contradict each other.
+    Two texts count as the same if they differ only in case, spaces and punctuation. Rows with the same text
+    and different labels contradict each other.
     """
     labels_of: dict[str, set[str]] = defaultdict(set)
     text_of: dict[str, str] = {}
@@ -184,26 +186,27 @@ def _losses(
     options: ClassifierOptions,
     count: int,
 ) -> dict[float, tuple[float, float]]:
-    """For each C the mean log loss and the accuracy ×100 of rows predicted from others.
+    """For each C, the mean log loss and the accuracy ×100 on held-out rows.
 
-    ``parts`` are pairs of the rows to learn and the rows to predict.
+    Each of ``parts`` is a pair of row numbers: the rows to train on, and the held-out rows to predict. Labels
+    are numbered from 0 to ``count`` - 1.
     """
     figures: dict[float, tuple[float, float]] = {}
     for c in options.c:
-        loss, right, rows = 0.0, 0, 0
-        for learned, predicted in parts:
-            model = _fitted(vectors[learned], gold[learned], c, options.balanced)
-            probabilities = model.predict_proba(vectors[predicted])
-            loss += float(log_loss(gold[predicted], probabilities, labels=np.arange(count), normalize=False))
-            right += int((probabilities.argmax(axis=1) == gold[predicted]).sum())
-            rows += len(predicted)
-        figures[c] = (loss / rows, 100.0 * right / rows)
+        loss, correct, rows = 0.0, 0, 0
+        for training, held_out in parts:
+            model = _fitted(vectors[training], gold[training], c, options.balanced)
+            probabilities = model.predict_proba(vectors[held_out])
+            loss += float(log_loss(gold[held_out], probabilities, labels=np.arange(count), normalize=False))
+            correct += int((probabilities.argmax(axis=1) == gold[held_out]).sum())
+            rows += len(held_out)
+        figures[c] = (loss / rows, 100.0 * correct / rows)
     return figures
 
 
 def _fitted(vectors: Float32s, gold: NDArray[np.int64], c: float, balanced: bool) -> LogisticRegression:
     model = LogisticRegression(C=c, class_weight="balanced" if balanced else None, max_iter=MAX_ITERATIONS)
-    with warnings.catch_warnings():  # a head that has not quite settled is measured like any other
+    with warnings.catch_warnings():  # a head whose solver has not quite converged is measured like any other
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(vectors.astype(np.float64), gold)
     return model

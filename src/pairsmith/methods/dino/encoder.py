@@ -40,9 +40,9 @@ def train_encoder_on(
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
     By default the loss is the mean squared difference between cosine similarity and score; the module
-    ``objectives`` has the other losses. The best step is that of the highest Spearman correlation on the
-    validation pairs (see ``train_to_best_step``); without these, or with scores that are all equal, the last
-    step is kept. Both tables have the columns sentence1, sentence2 and score.
+    ``objectives`` has the other losses. The best step is the one with the highest Spearman correlation on the
+    validation pairs (see ``train_to_best_step``). The last step is kept if there are no validation pairs or
+    if their scores are all equal. Both tables have the columns sentence1, sentence2 and score.
     """
     from datasets import Dataset
 
@@ -75,8 +75,8 @@ def save_encoder(
 ) -> None:
     """Save ``encoder`` and its model card in ``out``, so that ``SentenceTransformer(out)`` opens it.
 
-    Fingerprints of the training ``pairs``, and those saved with its ``base``, are written to
-    ``trained-on.txt``.
+    The fingerprints of the training ``pairs``, and those that were saved with the model named ``base``, are
+    written to ``trained-on.txt``.
     """
     save_sentence_encoder(encoder, out)
     (out / "README.md").write_text(card, encoding="utf-8")
@@ -139,7 +139,7 @@ def check_pairs(pairs: pa.Table, where: str) -> None:
 
 
 def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
-    """Whether the best step can be chosen by the validation pairs; if not, say why."""
+    """Whether the validation pairs can choose the best step; if not, the progress says why."""
     if validation is None:
         progress.say("the data have no validation split to choose the best step by; the last step is kept")
         return False

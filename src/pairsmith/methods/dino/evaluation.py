@@ -1,4 +1,4 @@
-"""Evaluations of DINO: of models that learned from its rows, and of how well labels separate pairs.
+"""Evaluations of DINO: of models trained on generated rows, and of how well labels separate generated pairs.
 
 encoder, pairs with people's scores -> cosines -> Spearman's correlation (D11)
 classifier, texts with people's labels -> confusions -> accuracy and macro F1 (D14)
@@ -43,7 +43,7 @@ LabelledPairs = Sequence[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A correlation ×100 and its 95 % interval, or None if none was asked for or it is undefined."""
+    """A correlation ×100, and its 95 % interval: None if it was not requested or is undefined."""
 
     value: float
     interval: tuple[float, float] | None
@@ -83,9 +83,9 @@ def sts_scores(
 ) -> dict[str, SuiteScores]:
     """Score ``encode`` on ``suites`` with both aggregations of D11.
 
-    ``encode`` is called once, with every distinct text; ``bootstrap`` is the number of resamples behind each
-    interval, 0 for no interval, and ``seed`` theirs. A suite's interval does not depend on which other suites
-    are scored.
+    ``encode`` is called once, with every distinct text. ``bootstrap`` is the number of resamples behind each
+    interval, 0 for no interval, and ``seed`` is the random seed of the resamples. A suite's interval does not
+    depend on which other suites are scored.
 
     Raises:
         InputError: the scores of a suite or of a subset are all equal.
@@ -140,11 +140,11 @@ def _score_suite(suite: StsSuite, cosines: CosinesOfSubsets, bootstrap: int, see
 
 @dataclass(frozen=True, slots=True)
 class SuiteDifferences:
-    """How much the scores of one encoder on a suite are above those of another one (D11), each ×100.
+    """The scores of one encoder on a suite minus the scores of another encoder (D11), ×100.
 
     Attributes:
-        all: of the correlation over all pairs.
-        mean: of the mean of the subsets' correlations; None where there is one subset.
+        all: the difference of the two correlations over all pairs.
+        mean: the difference of the two means of the subsets' correlations; None if there is one subset.
     """
 
     all: Figure
@@ -159,10 +159,11 @@ def score_differences(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, SuiteDifferences]:
-    """The scores of ``cosines`` less those of ``others``, for each suite, with paired intervals (D11).
+    """For each suite, the scores of ``cosines`` minus the scores of ``others``, with paired intervals (D11).
 
-    Each of the ``bootstrap`` resamples, 1 or more, draws pairs with replacement, and both correlations are
-    computed over the same ones, so that easy and hard pairs weigh on both alike. ``seed`` is theirs.
+    Each of the ``bootstrap`` resamples, 1 or more, draws pairs with replacement. Both correlations are
+    computed over the same resample, so that easy and hard pairs weigh on both encoders alike. ``seed`` is the
+    random seed of the resamples.
     """
     own, other = (scores_of_cosines(suites, encoder, bootstrap=0, seed=seed) for encoder in (cosines, others))
     differences = {}
@@ -183,8 +184,8 @@ def _draws(
 ) -> tuple[Float64s, Float64s | None]:
     """Bootstrap correlations over all pairs, and their mean over the subsets; each ``(bootstrap,)`` float64.
 
-    Which pairs a resample draws depends on the suite and the seed alone, so that those of two encoders are
-    the same.
+    Which pairs a resample draws depends on the suite and the seed alone, so that two encoders are compared on
+    the same resamples.
     """
     gold = _gold(suite)
     rng = np.random.default_rng([seed, *suite.name.encode()])
@@ -239,17 +240,17 @@ def classification_figures(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The figures of ``results.json`` that depend on n labels and predictions alone (D14).
+    """The figures of ``results.json`` that follow from the labels and predictions of n texts alone (D14).
 
     Accuracy, macro F1, and each label's precision, recall and F1 are ×100. Macro F1 is the mean over the
-    labels that texts have or were given.
+    labels that occur among the true or the predicted labels.
 
     Args:
-        labels: all that could be predicted, k different ones.
-        gold: the labels of the n texts, at least 1, all of them in ``labels``.
-        predicted: for each text the number of the predicted label, from 0 to k - 1.
+        labels: the k distinct labels that the classifier can predict.
+        gold: the true labels of the n texts, n >= 1, all of them in ``labels``.
+        predicted: for each text, the index in ``labels`` of its predicted label.
         bootstrap: number of resamples behind each interval, 0 for none; each draws n texts with replacement.
-        seed: of the resamples.
+        seed: random seed of the resamples.
     """
     numbers = {label: number for number, label in enumerate(labels)}
     table = confusion_matrix([numbers[label] for label in gold], predicted, len(labels))
@@ -286,8 +287,9 @@ def _hundredfold(share: float) -> float | None:
 def separation(pairs: LabelledPairs, cosines: Float64s, *, draws: int, seed: int) -> dict[str, Any]:
     """The mean cosine of each label, and the difference between the highest and the lowest label.
 
-    ``cosines``, ``(n,)`` float64 from -1 to 1, are those of the n pairs; ``draws`` is the number of bootstrap
-    resamples of the first texts behind each interval. Resamples without pairs of a label are left out.
+    ``cosines``, ``(n,)`` float64 from -1 to 1, are those of the n pairs. ``draws`` is the number of bootstrap
+    resamples behind each interval; first texts are drawn, each with all its pairs. A resample that has no
+    pair of a label does not count for that label's interval.
     """
     firsts = {text: place for place, text in enumerate(dict.fromkeys(first for first, _, _ in pairs))}
     labels = sorted({label for _, _, label in pairs}, key=_order)

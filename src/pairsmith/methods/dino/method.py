@@ -1,10 +1,11 @@
 """DINO (Schick and Schütze 2021): a language model writes labelled pairs from one instruction per label.
 
 1. Each input is put into each label's instruction, and into those of the label's counter-labels (D1, D2).
-2. The model continues the label's prompt. Tokens that a counter-label's prompt makes likelier are made less
-   likely: self-debiasing (D3). Each token is drawn from what top-k and top-p leave, and a quotation mark ends
-   the text (D1, D4).
-3. A text that is a copy, a repeat or no text is rejected, and another try begins, up to a limit (D4, D6).
+2. The model continues the label's prompt. Self-debiasing lowers the probability of every token that is
+   likelier after a counter-label's prompt (D3). The next token is drawn from the tokens that remain after
+   top-k and top-p, and the first quotation mark ends the text (D1, D4).
+3. A text that is empty, copies the input or repeats an earlier text is rejected, and the model tries again,
+   up to a limit (D4, D6).
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,13 +32,14 @@ from pairsmith.models.language.remote import RemoteModel
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRows:
-    """The rows that were written for a task.
+    """The rows that a language model wrote for a task.
 
     Attributes:
-        rows: the accepted texts, input by input, label by label and try by try.
-        rejects: rejected tries, and requests whose prompt is too long, in the same order, with the reason.
+        rows: a row for each accepted text, ordered by input, label and try.
+        rejects: the rejected tries, and the requests whose prompt is too long, in the same order; each has
+            its reason.
         requests: the number of requests that were begun, one for each input and label.
-        complete: the number of requests that got all their texts.
+        complete: the number of requests for which all texts were written.
     """
 
     rows: list[GeneratedRow]
@@ -73,8 +75,8 @@ def generate_pairs(
         decoding: how texts are drawn; the task's by default.
         seed: seed of every draw, 0 to 2**63 - 1.
         rows: number of prompts that the model computes at once, at least ``rows_needed(task)``; by default as
-            many as fit the memory.
-        rule: a steering rule of your own in place of the one that ``decoding`` names: a function of the form
+            many as fit into memory.
+        rule: your own steering rule, used instead of the one that ``decoding`` names: a function of the type
             ``models.language.combine.Combine``, or its dotted name, ``package.module.function``.
 
     Returns:
@@ -110,7 +112,7 @@ def generate_texts(
     """
     _check_loaded(task, model)
     if task.kind != "text":
-        raise SettingsError(f"{task.name} writes second texts for given ones: call generate_pairs")
+        raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
     decoding = decoding or task.decoding
     requests = text_requests(task, range(decoding.per_input))
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
@@ -133,13 +135,14 @@ def write(
 ) -> GeneratedRows:
     """Write the texts of all requests: second texts of pairs, or single texts (D5, D14).
 
-    The model continues the prompts of a request (D1, D2). A rule steers the distribution of each token (D3),
-    and the token is drawn from what top-k and top-p leave of it (D4). A text is accepted, or it is rejected
-    and another try begins (D4, D6).
+    The model continues the prompts of a request (D1, D2). A rule steers the distribution of the next token
+    (D3), which is drawn after truncation by top-k and top-p (D4). A text is accepted, or it is rejected and
+    the model tries again (D4, D6).
 
     Args:
-        requests: a request with ended tries, of an earlier run, goes on with the next.
-        hooks: functions that are called on the way; by default, none.
+        requests: the requests; one that already holds ended tries, from an earlier run, continues with its
+            next try.
+        hooks: functions that are told of progress and may end the work early; by default, none.
 
     The other arguments are those of ``generate_pairs``.
     """
@@ -160,5 +163,5 @@ def write(
 
 
 def rows_needed(task: TaskSpec) -> int:
-    """The fewest rows that decode the task: a label's prompt and those of its counter-labels."""
+    """The least number of rows that can decode a text: a label's prompt and its counter-labels' prompts."""
     return 1 + max(len(task.counters(label)) for label in task.label_names)

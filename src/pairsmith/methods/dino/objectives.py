@@ -25,9 +25,9 @@ IN_BATCH: tuple[Objective, ...] = ("contrastive", "simcse")
 
 
 def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float = 0.2) -> pa.Table:
-    """The rows that an objective is trained on, a column for each text, the score last where it is used.
+    """The training rows of an objective: a column for each text, then the score if the objective uses it.
 
-    ``pairs`` has the columns sentence1, sentence2 and score; ``hard_negatives`` is for ``contrastive``.
+    ``pairs`` has the columns sentence1, sentence2 and score. Only ``contrastive`` uses ``hard_negatives``.
     """
     if objective == "simcse":
         texts = pa.array(dict.fromkeys(pairs["sentence1"].to_pylist()), pa.string())
@@ -40,11 +40,12 @@ def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float =
 def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
     """Rows of a first text, one of its positives, and one hard negative of each low score.
 
-    The texts of the highest score are the positives. Texts in between, which are somewhat similar, are not
-    used: neither as positives nor as negatives. The i-th positive of a first text is paired with the i-th of
-    its texts of each low score, starting again at the first where there are fewer. A first text that lacks
-    texts of one of these scores is left out, so that all rows have the same number of texts. The columns are
-    ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first, up to ``hard_negatives``.
+    The positives of a first text are its second texts with the highest score; its hard negatives are those
+    with a low score, at most ``hard_negatives``. Second texts with a score in between are somewhat similar
+    and not used. The i-th positive stands beside the i-th hard negative of each low score; if there are fewer
+    hard negatives than positives, they are used again from the first on. A first text that has no second text
+    of the highest score, or of one of the low scores, is left out, so that all rows have the same columns:
+    ``anchor``, ``positive`` and ``negative_1`` …, in the order of falling scores.
     """
     texts_of: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
@@ -71,9 +72,9 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
 
 
 def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) -> nn.Module:
-    """The loss of an objective, a module whose result is ``()``; that of ``cosine`` is D10's.
+    """The loss of an objective, a module that returns ``()``; the loss of ``cosine`` is that of D10.
 
-    ``scale`` multiplies the cosines of all others.
+    In the losses of all other objectives, ``scale`` multiplies the cosines.
     """
     if objective == "cosine":
         return EncodedByLength(encoder, losses.CosineSimilarityLoss(encoder))
@@ -112,8 +113,8 @@ class EncodedByLength(nn.Module):
 def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str, Any]]) -> list[Tensor]:
     """The sentence vectors of each column (D10), ``(rows, d)`` in the encoder's dtype.
 
-    They are computed together in groups of similar length. A column's tokenized texts are ``(rows, tokens)``
-    int64 tensors, padded at the end.
+    The texts of all columns are encoded together, in groups of similar length. A column's tokenized texts are
+    ``(rows, tokens)`` int64 tensors, padded at the end.
     """
     texts = [
         {key: value[row] for key, value in column.items() if torch.is_tensor(value) and value.ndim == 2}

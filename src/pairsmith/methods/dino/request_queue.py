@@ -14,13 +14,13 @@ from pairsmith.models.language.protocols import Prompt
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions by which a caller follows the work and ends it early; those by default do neither.
+    """Functions by which a caller follows the work or ends it early; the default ones do nothing.
 
     Attributes:
         on_start: called before the first request, with the number of rows that are computed at once.
         on_done: called with each request when its last try has ended.
         enough: called before a request is begun, with the number of requests begun so far; if it returns
-            true, the remaining ones are skipped.
+            true, the remaining requests are skipped.
     """
 
     on_start: Callable[[int], None] = lambda _: None
@@ -29,15 +29,15 @@ class Hooks:
 
 
 class RequestQueue:
-    """Begins requests while the decoder has room for them, each with a try for every text that it lacks.
+    """Begins requests while the decoder has room for them: a try for each text that a request still needs.
 
     Args:
-        requests: each with the tokens of its prompts, the label's first. Those that have ended tries, of an
-            earlier run, go on with the next.
-        decoder: decodes the tries, each of which is a group.
-        task: decides what kind of rows there will be.
-        decoding: gives the most tries of a request, and the most tokens of a text.
-        context: the most tokens of the model, for the reason why a request is rejected.
+        requests: each request with the tokens of its prompts, the label's prompt first. A request that
+            already holds ended tries, from an earlier run, continues with its next try.
+        decoder: decodes the tries; each try is a group of the decoder.
+        task: decides the type of the rows.
+        decoding: sets the largest number of tries of a request, and of tokens of a text.
+        context: the largest number of tokens that the model reads, which the reason of a reject names.
         hooks: of these, ``on_done`` and ``enough`` are called.
 
     Attributes:
@@ -63,7 +63,7 @@ class RequestQueue:
         self._hooks = hooks
 
     def begin(self) -> None:
-        """Begin waiting requests while there is room; one whose prompts do not fit the model is rejected."""
+        """Begin waiting requests while there is room; reject those whose prompts do not fit the model."""
         while self._waiting and self._decoder.room > 0 and not self._hooks.enough(len(self.begun)):
             request, prompts = self._waiting.popleft()
             self.begun.append(request)
@@ -74,7 +74,7 @@ class RequestQueue:
                 self._hooks.on_done(request)
 
     def ended(self, group: Group) -> None:
-        """Accept or reject a try's text (D4, D6), begin further tries of its request, then other requests."""
+        """Accept or reject the text of a try (D4, D6); then begin more tries of its request, and requests."""
         request, number = self._running.pop(group)
         request.running -= 1
         request.ended(number, group, self._task)
@@ -82,13 +82,16 @@ class RequestQueue:
         self.begin()
 
     def _begin_tries(self, request: TextRequest, prompts: tuple[Prompt, ...]) -> None:
-        """Begin a try for every text that a request lacks, up to the limit; without any, it is done."""
-        # A further try begins soon, as the decoder may still hold the keys and values of the prompts.
-        tried = bool(request.texts or request.rejects)
+        """Begin a try for each text that the request still needs, up to the limit.
+
+        A request is done if no try of it is running then.
+        """
+        # A retry goes to the front, as the decoder may still hold the keys and values of the prompts.
+        is_retry = bool(request.texts or request.rejects)
         for number in request.next_tries(self._tries):
             group = request.group(number, prompts)
             self._running[group] = request, number
-            self._decoder.add(group, soon=tried)
+            self._decoder.add(group, soon=is_retry)
             request.running += 1
         if not request.running:
             self._hooks.on_done(request)

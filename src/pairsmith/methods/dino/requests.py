@@ -22,17 +22,17 @@ GeneratedRow = ScoredPair | LabelledPair | LabelledText
 _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
 
 _MOST_CHARACTERS = 100
-"""Of a token, on the average of a prompt; English has 4 or 5, and few tokens of any model have this many."""
+"""No prompt has more characters per token than this on average; English has 4 or 5."""
 
 
 @dataclass(slots=True)
 class TextRequest:
     """A request for ``count`` texts of one label and, in a pair task, one input; and its tries.
 
-    The ``id``, made of the input's content and the label, names the rows and their random numbers. ``input``
-    is the first text as it was given, None in a text task. The prompts are the label's instruction with the
-    input filled in, and those of its counter-labels (D2). A try that has ended is in ``texts`` or in
-    ``rejects``, by its number.
+    The ``id`` is made of the input's content and the label; the ids of rows and the keys of random streams
+    derive from it. ``input`` is the first text, unchanged, and None in a text task. ``prompt`` is the label's
+    instruction with the input filled in, and ``counter_prompts`` are those of the counter-labels (D2). A try
+    that has ended is in ``texts`` or in ``rejects``, by its number.
     """
 
     id: str
@@ -48,14 +48,14 @@ class TextRequest:
     def next_tries(self, limit: int) -> range:
         """The numbers of the tries to begin now, of ``limit`` tries at most.
 
-        One try for each text that would still be missing if all running tries succeeded. So the same tries
-        are made, and the same rows come of them, as if each try waited for the one before.
+        There is one for each text that would still be missing if all running tries succeeded. A request thus
+        makes the same tries, and the same rows, as if each try waited for the end of the one before it.
         """
         first = len(self.texts) + len(self.rejects) + self.running
         return range(first, min(limit, first + self.count - len(self.texts) - self.running))
 
     def group(self, number: int, prompts: tuple[Prompt, ...]) -> Group:
-        """Try ``number``, which has its own random numbers; ``prompts`` are the request's as tokens."""
+        """Try ``number`` as a group with its own random stream; ``prompts`` are the tokens of all prompts."""
         return Group(prompts[0], prompts[1:], stream_key(self.id, number))
 
     def ended(self, number: int, written: Group, task: TaskSpec) -> None:
@@ -73,7 +73,7 @@ class TextRequest:
                 del self.texts[tried]
 
     def _fault(self, written: Group) -> TextFault | None:
-        """The filter that rejects a text, and the reason; None if it is accepted."""
+        """The name of the filter that rejects a text, with the reason; None if the text is accepted."""
         if fault := fault_of_text(
             written.text, written.ending, lambda character: character not in _UNREADABLE
         ):
@@ -83,7 +83,7 @@ class TextRequest:
         return None
 
     def reject(self, number: int, filter_: str, reason: str, text: str, task: TaskSpec) -> None:
-        """Reject try ``number``; the reject holds the row that it would have been."""
+        """Reject try ``number``; the reject holds the row that the text would have become."""
         row = as_columns(self._row(0, text, task))
         self.rejects[number] = Reject.of(f"{self.id}-try-{number}", filter_, reason, row)
 
@@ -100,7 +100,7 @@ class TextRequest:
 
 
 def pair_requests(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Iterator[TextRequest]:
-    """For each input and each label: ``per_input`` second texts (D4)."""
+    """For each input and each label, a request for ``per_input`` second texts (D4)."""
     for text in inputs:
         quoted = quotable(text)
         name = text_id(text)
@@ -113,7 +113,7 @@ def pair_requests(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Iter
 
 
 def text_requests(task: TaskSpec, numbers: Iterable[int]) -> Iterator[TextRequest]:
-    """One text of each label for each number (D5, D14)."""
+    """For each number and each label, a request for one text (D5, D14)."""
     for number in numbers:
         for label in task.written_names:
             main, *counters = _wordings(task, label, number)
@@ -121,7 +121,7 @@ def text_requests(task: TaskSpec, numbers: Iterable[int]) -> Iterator[TextReques
 
 
 def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
-    """An instruction of the label, then for each counter-label the one at the same place in its list."""
+    """The label's instruction in one wording, then each counter-label's in the wording of the same place."""
     place = number % len(task.label(label).wordings)
     yield task.instruction(label, place)
     for counter in task.counters(label):
@@ -131,8 +131,8 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
 def prompt_tokens(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
     """The tokens of a prompt, as plain text or in the model's chat format, which not all models have.
 
-    A prompt of far more characters than the model's context can hold gets stand-ins, one more than fit:
-    tokenizers take minutes for a text of megabytes, and cannot be stopped meanwhile.
+    A prompt that is certainly too long is not tokenized, as tokenizers take minutes for a text of megabytes
+    and cannot be interrupted. In its place stand as many zeros as make it one token too long.
     """
     if len(prompt) > _MOST_CHARACTERS * model.context:
         return (0,) * (model.context + 1)

@@ -1,4 +1,4 @@
-"""What the task's steering rule (D3 by default) did to a text, token by token."""
+"""How the task's steering rule (D3 by default) changed the probabilities of a text's tokens."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import SteerableModel
 
 NOTABLE = 0.05
-"""A fall of a probability that is worth showing."""
+"""The smallest decrease of a probability that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class TokenTrace:
 
     @property
     def is_notable(self) -> bool:
-        """Whether what was lowered most is worth showing."""
+        """Whether the largest decrease of a probability is large enough to be shown."""
         return self.lowered[1] - self.lowered[2] >= NOTABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The first try at a text for an input, which is None in a text task, and a label.
+    """The first try at a text of one label for one input; ``input`` is None in a text task.
 
-    ``rejected`` says why the text was not kept, if it was not. No ``tokens`` were drawn where the prompt is
-    too long.
+    ``rejected`` is the reason why the text was rejected, empty if it was accepted. ``tokens`` is empty if the
+    prompt is too long.
     """
 
     input: str | None
@@ -52,7 +52,10 @@ class Trace:
 def traces(
     task: TaskSpec, model: SteerableModel, items: list[str] | range, decoding: Decoding, seed: int
 ) -> Iterator[Trace]:
-    """The first try for each item and label: the draws that ``generate`` makes with this seed."""
+    """The first try for each item and label, with the same draws as ``generate`` makes with this seed.
+
+    ``items`` are the inputs of a pair task, or the numbers of the texts of a text task.
+    """
     requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
     for request in requests:
         draws: list[Draw] = []

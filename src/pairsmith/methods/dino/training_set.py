@@ -1,7 +1,7 @@
-"""DINO's training set: from the rows that a language model wrote to those that an encoder is trained on.
+"""DINO's training set: cleaning, smoothing, sampled negatives and splits of generated rows.
 
-1. Copies, repeats, empty texts, texts with a line break and texts with too few words are dropped. Of each
-   first text and label, a few second texts are kept (D6).
+1. Copies, repeats, empty texts, texts with a line break and texts with too few words are dropped. For each
+   first text and label, at most a few second texts are kept (D6).
 2. Scores are smoothed, as the model does not always follow its instruction (D7).
 3. Each first text is also paired with second texts of other first texts, with score 0 (D8).
 4. A share of each label's rows is set aside for validation (D9).
@@ -28,7 +28,7 @@ from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.runs.seeds import stream_key, uniforms
 
 NEGATIVE_DRAWS = 100
-"""Draws for the negatives of a first text; nearly all of them hit texts of other first texts."""
+"""Random draws for the negatives of a first text; nearly every draw is a text of another first text."""
 
 _OPEN = re.compile(r"\[[A-Za-z][^\]]*\]")
 """A placeholder that a language model left for somebody to fill in, such as ``[City Name]``."""
@@ -39,7 +39,7 @@ Filter = Callable[[GeneratedRow], str | None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """The rows of each split, the rejects, and the number of sampled negatives among the rows."""
+    """The rows of both splits, the rejected rows, and the number of sampled negatives in both splits."""
 
     train: list[GeneratedRow]
     validation: list[GeneratedRow]
@@ -109,14 +109,14 @@ def clean(
 
 
 def row_filters(options: TrainingSetOptions, task: TaskSpec | None) -> dict[str, Filter]:
-    """The filters of D6 in the order they are tried, and the near-copy filter."""
-    by_task = {label.name for label in (task.labels if task else ()) if label.near_copies == "keep"}
+    """The filters of D6 and the near-copy filter, in the order in which they are applied."""
+    keep_by_task = {label.name for label in (task.labels if task else ()) if label.near_copies == "keep"}
 
     def near_copy(row: GeneratedRow) -> str | None:
         if isinstance(row, LabelledText) or folded(row.sentence1) != folded(row.sentence2):
             return None
         label = row.score if isinstance(row, ScoredPair) else row.label
-        kept = label in by_task if options.near_copies == "task" else options.near_copies == "keep"
+        kept = label in keep_by_task if options.near_copies == "task" else options.near_copies == "keep"
         return None if kept else "the texts differ in case, spaces and punctuation only"
 
     def copy(row: GeneratedRow) -> str | None:
@@ -146,7 +146,7 @@ def _text(row: GeneratedRow) -> str:
 
 
 def label_set(pairs: Iterable[ScoredPair], task: TaskSpec | None) -> list[float]:
-    """The label set Y of D7: the labels of a task of scores, or without one the scores that occur."""
+    """The label set Y of D7: the task's labels if they are scores, else the scores that the pairs have."""
     if task is not None and task.numeric:
         return [float(label.name) for label in task.labels]
     return sorted({pair.score for pair in pairs})
@@ -155,8 +155,8 @@ def label_set(pairs: Iterable[ScoredPair], task: TaskSpec | None) -> list[float]
 def smooth(score: float, scores: Sequence[float], epsilon: float) -> float:
     """``(1 - epsilon) * score + epsilon * mean(scores)``, ``scores`` being the label set (D7).
 
-    With labels 0, 0.5, 1 and epsilon 0.2 this gives 0.1, 0.5, 0.9. Rounded to 12 places, so that
-    equal labels stay equal numbers and 0.1 is written 0.1.
+    With the labels 0, 0.5 and 1 and epsilon 0.2 the smoothed scores are 0.1, 0.5 and 0.9. The result is
+    rounded to 12 places, so that equal labels have exactly equal scores and 0.1 is written as 0.1.
     """
     return round((1 - epsilon) * score + epsilon * fmean(scores), 12)
 
@@ -166,10 +166,10 @@ def sampled_negatives(
 ) -> list[ScoredPair]:
     """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
 
-    A text that was also written for this first text, or that is a near-copy of it, is not drawn: it would
-    contradict another row. With ``any_text``, as in the paper's program, texts are drawn from the entries of
-    all other first texts. Fewer are found where usable texts are few. Draws do not depend on the order of the
-    rows; the new rows are in the order in which the first texts appear.
+    A second text that was also written for this first text, or that is a near-copy of it, is not drawn, as
+    the pair would contradict another row. With ``any_text``, as in the paper's program, every row of another
+    first text may be drawn. A first text gets fewer negatives if too few texts can be drawn. The draws do not
+    depend on the order of the rows; the new rows are in the order in which the first texts appear.
     """
     # Each second text once or, with ``any_text``, once for each first text that it was written for.
     distinct = {(row.sentence2, row.sentence1 if any_text else ""): row for row in rows}
@@ -197,9 +197,10 @@ def sampled_negatives(
 def split(
     rows: Sequence[GeneratedRow], share: float, seed: int
 ) -> tuple[list[GeneratedRow], list[GeneratedRow]]:
-    """Split into train and validation rows: of each label ``share``, rounded, goes to validation (D9).
+    """Split rows into training and validation rows, the share ``share`` of each label into validation (D9).
 
-    Which rows these are depends on the ids and the seed; the order of the rows is kept.
+    The number of validation rows of a label is rounded. The choice depends on the ids of the rows and on the
+    seed alone; both parts keep the order of the rows.
     """
     by_label: dict[Any, list[GeneratedRow]] = defaultdict(list)
     for row in rows:

@@ -1,4 +1,4 @@
-"""The bi-encoder: trained on a hundred pairs, it finds more of them (M2, M4, M7, M8).
+"""The bi-encoder, which is trained on about a hundred seed pairs to find similar pairs (M2, M4, M7, M8).
 
 seeds and corpora -> negatives for each seed -> contrastive loss, style classifier's loss -> encoder
 """
@@ -37,7 +37,7 @@ from pairsmith.training.contrastive import contrastive_loss, side_features, side
 from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
 
 STYLE_SCALE = 100.0
-"""Factor of the style classifier's weights, which would hardly move at an encoder's learning rate."""
+"""Factor on the style classifier's weights: without it, they hardly change at an encoder's learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,10 @@ class CorpusSample:
     """Texts sampled from the corpora that will be mined.
 
     Attributes:
-        other_style: texts that are probably not in the style of the seeds (M4).
-        outputs: texts from which negatives are drawn: passages (kind ``reading``), sentences (``summaries``)
-            or texts.
+        other_style: texts that are probably not in the style of the seeds: the negatives of the style
+            classifier (M4).
+        outputs: texts from which negatives of the bi-encoder are drawn: passages (kind ``reading``),
+            sentences (``summaries``) or whole texts (``pairs``).
     """
 
     other_style: Sequence[str] = ()
@@ -63,9 +64,10 @@ def train_biencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel["BiEncoder"]:
-    """Train a bi-encoder at each learning rate, and keep the best.
+    """Train a bi-encoder on seed pairs at each learning rate, and keep the best one (M2, M10).
 
-    Step and rate are chosen by ``validation``, if it is not empty.
+    The retrieval accuracy on ``validation`` chooses step and learning rate; if ``validation`` has fewer than
+    two examples, the last step at the first rate is kept.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
@@ -110,7 +112,7 @@ def load_biencoder(options: BiencoderOptions) -> SentenceTransformer:
 def negatives_of(
     examples: Sequence[Example], corpus: CorpusSample, options: BiencoderOptions
 ) -> DrawNegatives:
-    """A function that draws negatives for these examples, in addition to the in-batch negatives."""
+    """The function that draws the negatives of these examples, in addition to the in-batch negatives."""
     if options.kind == "reading":
         return answer_negatives(examples, corpus.outputs, entity_finder(options.answers), options.negatives)
     return random_negatives(corpus.outputs, options.negatives)
@@ -118,7 +120,11 @@ def negatives_of(
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveRow:
-    """An example, all positives of its input, negatives, and a text that is not in the style of the seeds."""
+    """The training row of a seed pair: the pair, all positives of its input, and its sampled texts.
+
+    ``positives`` are never used as negatives of the input. ``other_style`` is a corpus text for the style
+    classifier, None without one.
+    """
 
     input: str
     output: str
@@ -130,7 +136,7 @@ class ContrastiveRow:
 def contrastive_row_maker(
     examples: Sequence[Example], draw_negatives: DrawNegatives, other_style: Sequence[str]
 ) -> MakeRow[ContrastiveRow]:
-    """Makes the row of an example, with negatives and a text of another style drawn at random."""
+    """The function that makes an example's row and draws its negatives and its text of another style."""
     positives = positive_outputs(examples)
 
     def make_row(number: int, _: int, rng: np.random.Generator) -> ContrastiveRow:
@@ -142,7 +148,7 @@ def contrastive_row_maker(
 
 
 def batch_of(model: "BiEncoder", rows: Sequence[ContrastiveRow]) -> Mapping[str, Any]:
-    """The arguments of ``BiEncoder.forward``: the outputs are the rows' own ones, then their negatives."""
+    """The arguments of ``BiEncoder.forward``; the outputs of the rows come first, then their negatives."""
     outputs = [row.output for row in rows] + [text for row in rows for text in row.negatives]
     arguments: dict[str, Any] = {
         "inputs": side_features(model.encoder, [row.input for row in rows], "query"),
@@ -156,9 +162,9 @@ def batch_of(model: "BiEncoder", rows: Sequence[ContrastiveRow]) -> Mapping[str,
 
 
 class BiEncoder(nn.Module):
-    """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch.
+    """A sentence encoder of one tower or two, with a style classifier; a call returns the loss of a batch.
 
-    ``style`` is the side that the style classifier judges; without it, there is none.
+    ``style`` is the side whose texts the style classifier judges; None for no style classifier.
     """
 
     def __init__(
@@ -181,14 +187,14 @@ class BiEncoder(nn.Module):
         same: Tensor,
         other_style: Mapping[str, Any] | None = None,
     ) -> dict[str, Tensor]:
-        """The loss of a batch, ``loss``, ``()`` float32: contrastive (M2), and of the style classifier (M4).
+        """The loss of a batch, ``loss``, ``()`` float32: contrastive (M2) plus that of the classifier (M4).
 
         Args:
             inputs: features of n inputs.
-            outputs: features of m >= n outputs: the inputs' own ones in their order, then the negatives.
-            same: ``(n, m)`` bool, which outputs are positives of which input.
-            other_style: features of corpus texts, which are not in the style of the seeds; None without a
-                style classifier, or where there are none.
+            outputs: features of m >= n outputs: output i of input i first, for i < n, then the negatives.
+            same: ``(n, m)`` bool, whether output j is a positive of input i.
+            other_style: features of corpus texts that are not in the style of the seeds; None if there is no
+                style classifier or no such text.
         """
         x = side_vectors(self.encoder, inputs, "query")
         y = side_vectors(self.encoder, outputs, "document")
@@ -200,9 +206,10 @@ class BiEncoder(nn.Module):
         return {"loss": loss}
 
     def _style_loss(self, seeds: Tensor, others: Tensor) -> Tensor:
-        """Mean binary cross-entropy over the vectors of seed texts and of texts of another style.
+        """Binary cross-entropy of the style classifier, ``()`` float32 (M4).
 
-        ``seeds`` are ``(n, d)``, ``others`` ``(m, d)``; both count half.
+        ``seeds``, ``(n, d)``, are the vectors of seed texts; ``others``, ``(m, d)``, are those of texts of
+        another style. The result is the mean of the two sets' mean losses.
         """
         assert self.style is not None
         losses = []
@@ -224,9 +231,9 @@ class BiEncoder(nn.Module):
 def retrieval_accuracy(
     encoder: SentenceTransformer, examples: Sequence[Example], draw_negatives: DrawNegatives
 ) -> float | None:
-    """Share, ×100, of inputs that are more similar to their own output than to any negative.
+    """Share, ×100, of the inputs whose own output is nearer than all outputs that are not its positives.
 
-    None if a vector is not finite.
+    These are the outputs of other examples and the sampled negatives. None if a vector is not finite.
     """
     negatives = [draw_negatives(i, generator(0, "validation", i)) for i in range(len(examples))]
     outputs = [example.output for example in examples] + list(chain.from_iterable(negatives))

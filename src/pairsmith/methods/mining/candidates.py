@@ -1,7 +1,7 @@
-"""Candidate pairs: the nearest neighbours that may be paired (M5), with their margins (M3).
+"""Candidate pairs: each text with those of its nearest neighbours that it may be paired with (M5, M3).
 
-The neighbours of a side are read and written in parts: those of a small corpus are held in memory, those of a
-large one in a file.
+A side is all inputs or all outputs. The neighbours of a side are read and written in parts: the step ``mine``
+holds them in files, ``mine_pairs`` in memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,14 +19,14 @@ from pairsmith.search.selection import pair_rows
 
 
 class NeighbourStore(Protocol):
-    """The nearest neighbours of the texts of one side, by their numbers on the other side."""
+    """The nearest neighbours of all texts of one side; their ids are numbers of texts on the other side."""
 
     def parts(self, most: int | None = None) -> Iterator[tuple[int, Neighbours]]:
-        """The ``most`` nearest of all texts in parts, each with the number of its first text."""
+        """Yield the texts in parts: the number of the part's first text, and the ``most`` nearest of each."""
         ...
 
     def write(self, first: int, near: Neighbours) -> None:
-        """Put these in the place of the neighbours of a part, whose first text has the number ``first``."""
+        """Replace the neighbours of the part whose first text has the number ``first``."""
         ...
 
 
@@ -46,7 +46,7 @@ class NeighboursInMemory:
 
 
 class PairStore(Protocol):
-    """Where the candidates of one side go: a list in memory, or a file."""
+    """Collects the candidates of one side: in a list in memory, or in a file."""
 
     def extend(self, parts: Iterable[Rows], /) -> None:
         """Add ``pair_rows`` in parts."""
@@ -56,10 +56,10 @@ class PairStore(Protocol):
 def keep_pairable(
     near: tuple[NeighbourStore, NeighbourStore], texts: tuple[PairedTexts, PairedTexts], k: int
 ) -> int:
-    """Leave the k nearest of each text that may be paired with it (M5); returns how many nearer ones may not.
+    """Keep the k nearest neighbours that each text may be paired with (M5); returns how many were left out.
 
-    ``near`` and ``texts`` are those of the inputs and of the outputs; more than k neighbours of each text are
-    there.
+    ``near`` and ``texts`` hold the inputs first, then the outputs. ``near`` has more than k neighbours of
+    each text. Those left out are nearer than the k-th that is kept.
     """
     left_out = 0
     for side, (own, other) in enumerate((texts, texts[::-1])):
@@ -80,14 +80,16 @@ def score_candidates(
     """Score each text with each of its k nearest neighbours by their margin (M3).
 
     Args:
-        near: the neighbours of the inputs and of the outputs.
-        numbers: for each side the numbers that its texts have in the rows, ``(n,)`` and ``(m,)``.
-        k: neighbours of each text.
+        near: the neighbours of the inputs, and those of the outputs.
+        numbers: for each side, ``(n,)`` and ``(m,)``, the number that stands for each of its texts in the
+            candidates' rows.
+        k: number of neighbours of each text.
         margin: see ``search.margin.margin``.
-        into: where the candidates of the inputs and those of the outputs are added, if they have a margin.
+        into: the stores for the candidates of the inputs and for those of the outputs.
 
     Returns:
-        how many have no margin, as the mean cosine to the nearest neighbours is not above 0.
+        the number of candidates that were left out because their margin is undefined: the mean cosine to the
+        nearest neighbours is not above 0.
     """
     without_margin = 0
     means = [torch.cat([mean_cosine(part) for _, part in of_side.parts(k)]) for of_side in near]

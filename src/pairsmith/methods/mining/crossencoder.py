@@ -45,10 +45,11 @@ def train_crossencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel[CrossEncoder]:
-    """Train a cross-encoder at each learning rate, and keep the best.
+    """Train a cross-encoder at each learning rate, and keep the best one (M6, M10).
 
-    ``validation``, by which step and rate are chosen, may be empty. ``hard_negatives`` has a list for each
-    seed, then for each validation example.
+    The accuracy of ranking on ``validation``, or the correlation with people's scores, chooses step and
+    learning rate; without validation examples the last step at the first rate is kept. ``hard_negatives`` has
+    a list of texts for each seed, then one for each validation example.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
@@ -87,10 +88,11 @@ def negatives_for(
     hard_negatives: Sequence[Sequence[str]] | None,
     options: CrossencoderOptions,
 ) -> DrawNegatives:
-    """A function that draws up to ``negatives`` negatives for each of these examples.
+    """The function that draws up to ``options.negatives`` negatives for each of these examples.
 
-    For kind ``reading``: wrong answers from the right passage, right answers in wrong passages (M7) and hard
-    negatives; for ``scored``: none; for the others: hard negatives or, without any, other examples' outputs.
+    For kind ``reading`` they are wrong answers from the right passage, the right answer in wrong passages
+    (M7), and hard negatives. Kind ``scored`` has none. For the other kinds they are hard negatives; without
+    hard negatives, outputs of other examples.
     """
     if options.kind == "scored":
         return lambda number, rng: []  # noqa: ARG005 - the same for all examples
@@ -102,21 +104,18 @@ def negatives_for(
         drawn = random_negatives(outputs, options.negatives + 1)
 
     def draw(number: int, rng: np.random.Generator) -> list[str]:
-        sorts = [drawn(number, rng)] if drawn else []
-        sorts += (
-            [draw_without_replacement(hard_negatives[number], options.negatives, rng)]
-            if hard_negatives
-            else []
-        )
-        pool = [text for texts in sorts for text in texts if text not in positives[number]]
-        return draw_without_replacement(pool, options.negatives, rng)
+        pool = drawn(number, rng) if drawn else []
+        if hard_negatives:
+            pool += draw_without_replacement(hard_negatives[number], options.negatives, rng)
+        negatives = [text for text in pool if text not in positives[number]]
+        return draw_without_replacement(negatives, options.negatives, rng)
 
     return draw
 
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """An input and outputs: the first is a positive, or has the given ``score``; the others are negatives."""
+    """An input with outputs: the first has the target ``score``, which is 1 for a positive; the others 0."""
 
     input: str
     outputs: Sequence[str]
@@ -124,7 +123,7 @@ class RankingRow:
 
 
 def batch_of_rows(cross: CrossEncoder, rows: Sequence[RankingRow]) -> Mapping[str, Any]:
-    """The arguments of ``CrossEncoderWithLoss.forward``: whole rows in chunks, each with its own loss."""
+    """The arguments of ``CrossEncoderWithLoss.forward``: chunks of whole rows, whose losses can be added."""
     tokens = [sum(map(len, cross.rows([row.input] * len(row.outputs), row.outputs))) for row in rows]
     batches = batches_by_length(tokens, batch_tokens=tokens_at_once(cross.model.device))
     return {"chunks": [_chunk(cross, [rows[number] for number in numbers]) for numbers in batches]}
@@ -158,9 +157,9 @@ class CrossEncoderWithLoss(nn.Module):
     def forward(self, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """The loss of a batch (M6), ``loss``, ``()`` float32.
 
-        It is the mean over the batch's rows, or with the binary loss over its pairs. ``chunks`` are those of
-        ``batch_of_rows``. Each holds the features of its pairs; ``row``, ``(pairs,)`` int64, the row of each
-        pair; and ``targets``, ``(pairs,)`` float32, in [0, 1].
+        The list-wise loss is the mean over the batch's rows, the binary loss the mean over its pairs.
+        ``chunks`` are those of ``batch_of_rows``. A chunk holds ``pairs``, the features of its pairs;
+        ``row``, ``(pairs,)`` int64, the row of each pair; and ``targets``, ``(pairs,)`` float32, in [0, 1].
         """
         count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)
         return mean_of_losses(self._losses, chunks, self, count)
@@ -196,7 +195,7 @@ def listwise_losses(scores: Tensor, row: Tensor) -> Tensor:
 def ranking_accuracy(
     cross: CrossEncoder, examples: Sequence[Example], draw_negatives: DrawNegatives
 ) -> float | None:
-    """Share, ×100, of inputs whose own output is scored higher than all negatives."""
+    """Share, ×100, of the inputs whose own output has a higher score than all of its negatives."""
     rows = [
         [example.output, *draw_negatives(number, generator(0, "validation", number))]
         for number, example in enumerate(examples)

@@ -1,4 +1,4 @@
-"""Questions with the spans of their answers, kept on disk where they may not fit into memory."""
+"""Questions with the spans of their answers, which are kept on disk if they may not fit into memory."""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ InclusiveSpan = tuple[int, int]
 _SCHEMA = pa.schema(
     [("question", pa.string()), ("context", pa.string()), ("spans", pa.list_(pa.list_(pa.int64())))]
 )
-"""The context is null where it is that of the row before."""
+"""The schema of stored questions; a context is null if it equals the context of the previous row."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionWithSpans:
-    """A question on a text, and the spans of its answers; the first that can be read is learned."""
+    """A question on a text, and the spans of its answers; training uses the first one inside a window."""
 
     question: str
     context: str
@@ -44,17 +44,17 @@ class StoredQuestions(StoredSequence[QuestionWithSpans]):
 
     def __init__(self, questions: Iterable[QuestionWithSpans]) -> None:
         """Write the questions to disk."""
-        self._texts = array("q")  # of each question, the row with its text
+        self._texts = array("q")  # for each question, the number of the row that holds its text
 
         def rows() -> Iterator[dict[str, Any]]:
-            before = None
+            previous = None
             for question in questions:
-                begins = before != question.context
-                before = question.context
-                self._texts.append(len(self._texts) if begins else self._texts[-1])
+                is_new = previous != question.context
+                previous = question.context
+                self._texts.append(len(self._texts) if is_new else self._texts[-1])
                 yield {
                     "question": question.question,
-                    "context": before if begins else None,
+                    "context": question.context if is_new else None,
                     "spans": question.spans,
                 }
 

@@ -1,16 +1,17 @@
 """Few-shot mining (Joshi et al. 2022), its first stage: pairs of an input and an output that belong together.
 
 1. A bi-encoder, trained on about 100 seed pairs, encodes all inputs and all outputs (M1, M2).
-2. The k nearest outputs of each input and the k nearest inputs of each output are found, by cosine (M3).
-   Texts of which one stands in the other word for word are no neighbours, as a model would learn from them to
-   copy, and neither are a question and its answer's passage if the question holds the answer (M5,
-   ``pairable.py``); they are left out before the k are counted.
-3. A candidate pair is scored by its margin: its cosine, divided by the mean cosine of both texts to their
-   nearest neighbours (M3).
-4. All candidates go on to a cross-encoder (M6), or a retrieval rule takes those of the largest margins.
+2. The k nearest outputs of each input, and the k nearest inputs of each output, are found by cosine (M3).
+   Two texts are no neighbours if one contains the other verbatim, or if the input is a question that contains
+   the output's answer: a model would learn from such pairs to copy (M5, ``pairable.py``). These texts are
+   left out before the k nearest are counted.
+3. A candidate pair is a text with one of its neighbours. Its score is its margin: the cosine of the pair,
+   divided by the mean cosine of both texts to their k nearest neighbours (M3).
+4. A retrieval rule selects the pairs with the largest margins, or all candidates go on to a cross-encoder
+   (M6).
 
-``mine_pairs`` does so with texts in memory. The step ``mine`` does the same with corpora of any size: it
-encodes and searches them part by part, and hands the neighbours, in files, to the same functions.
+``mine_pairs`` mines texts in memory. The step ``mine`` applies the same functions to corpora of any size: it
+encodes and searches them part by part, and holds the neighbours in files.
 """
 
 from collections.abc import Iterable
@@ -51,21 +52,21 @@ def mine_pairs(
     """Find pairs of an input and an output that belong together.
 
     Args:
-        inputs: texts, none of them blank; of equal ones the first counts.
+        inputs: texts, none of them blank; of equal texts, the first one counts.
         outputs: likewise; for pairs of questions and answers (M7), candidate answers in their passages, as
             ``units.answers_in_passages`` finds them.
-        encoder: encodes both sides, each with its own prompt where it has two.
-        k: nearest neighbours of each text on the other side.
+        encoder: encodes both sides; it may have a prompt for queries and one for documents.
+        k: number of nearest neighbours of each text on the other side.
         margin: see ``search.margin.margin``; M3 is ``ratio``.
         retrieval: see ``search.selection.select_pairs``.
-        threshold: leave out pairs with a smaller margin; None keeps all.
-        best: keep only this many pairs, those with the largest margins; None keeps all.
-        keep_verbatim: keep pairs of which one text stands in the other, or of a question that holds the
-            answer.
+        threshold: the smallest margin of a pair; None keeps all pairs.
+        best: keep only this many pairs, those with the largest margins; None keeps all pairs.
+        keep_verbatim: whether to keep pairs in which one text contains the other verbatim, or in which the
+            question contains the answer.
 
     Returns:
-        the pairs, those of the largest margins first, or for ``candidates`` input by input; ``score`` is
-        the cosine. Pairs with an answer in its passage are ``MinedAnswer``s.
+        the pairs in the order of falling margins, or with the rule ``candidates`` input by input; ``score``
+        is the cosine. A pair whose output is an answer in its passage is a ``MinedAnswer``.
 
     Raises:
         InputError: there are no inputs or no outputs with a vector, or they are no lists of texts.
@@ -73,9 +74,9 @@ def mine_pairs(
             loaded.
         ModelError: a vector is not finite.
 
-    A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
-    style than the seeds' (M4), where the encoder has a classifier for it; this function leaves that to its
-    caller (``StyleClassifier.probability``).
+    A text whose vector is zero has no direction and is in no pair. The step ``mine`` also leaves out texts
+    that are not in the style of the seeds, if the encoder has a style classifier (M4). This function does
+    not: call ``StyleClassifier.probability`` before.
     """
     if k < 1:
         raise SettingsError(f"k must be at least 1, not {k}")
@@ -88,7 +89,7 @@ def mine_pairs(
     # 1. Encode both sides (M2).
     xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
-    # 2. The k nearest of each text both ways (M3) that may be paired with it (M5).
+    # 2. In both directions, the k nearest neighbours (M3) among the texts that may be paired (M5).
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
     near = NeighboursInMemory(of_x), NeighboursInMemory(of_y)
     if not keep_verbatim:
@@ -99,7 +100,7 @@ def mine_pairs(
     forward: list[Rows] = []
     backward: list[Rows] = []
     score_candidates(near, (np.arange(len(xs)), np.arange(len(ys))), k, margin, (forward, backward))
-    # 4. The retrieval rule.
+    # 4. Select pairs by the retrieval rule.
     pairs = []
     for rows in select_pairs(forward, backward, retrieval, (len(xs), len(ys)), best=best):
         chosen = pairs_of(rows)
@@ -110,7 +111,7 @@ def mine_pairs(
 
 
 def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | AnswerInPassage]:
-    """The outputs by the texts that are encoded, in their order; of equal texts the first."""
+    """The outputs by the text that is encoded for each, in their order; of equal texts, the first one."""
     by_text: dict[str, str | AnswerInPassage] = {}
     for output in outputs:
         by_text.setdefault(output if isinstance(output, str) else output.text, output)
@@ -122,7 +123,7 @@ def _answer_of(output: str | AnswerInPassage) -> str | None:
 
 
 def mined_pair(input_: str, output: str | AnswerInPassage, margin: float, cosine: float) -> MinedPair:
-    """The row of a pair; its id is made of those of both texts."""
+    """The row of a pair; its id joins the ids of both texts."""
     text = output if isinstance(output, str) else output.text
     ids = text_id(input_), text_id(text)
     pair = MinedPair("-".join(ids), input_, text, margin, cosine, input_id=ids[0], output_id=ids[1])

@@ -86,7 +86,7 @@ class CrossencoderOptions(FewShotOptions):
 
 
 def scored_without(option: str) -> str:
-    """Why pairs with scores have no use for an option."""
+    """The message that an option does not apply to pairs with scores."""
     return f"{option} is for positives and negatives; pairs of kind scored have scores instead"
 
 

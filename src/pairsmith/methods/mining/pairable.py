@@ -1,7 +1,7 @@
-"""Which texts may be paired, and the nearest neighbours among these (M5).
+"""Which texts may be paired, and the nearest neighbours of a text among those (M5).
 
-A model would learn to copy from pairs of which one text stands in the other word for word, and from questions
-that hold their answer.
+If one text of a pair contains the other verbatim, or if a question contains its answer, a model that learns
+from the pair would learn to copy. Such pairs are not mined.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from pairsmith.search.exact import Neighbours, nearest
 from pairsmith.search.permitted import permitted
 
 TEXTS_AT_ONCE = 2**14
-"""Pairs whose texts are held in memory at once."""
+"""Number of pairs whose texts are held in memory at once."""
 
 
 def verbatim(input_: str, output: str) -> str:
-    """The reason to reject a pair, if one of its texts contains the other word for word (M5); else empty."""
+    """The reason to reject a pair in which one text contains the other verbatim (M5); else empty."""
     if stands_in(output, input_):
         return "the output occurs word for word in the input"
     return "the input occurs word for word in the output" if stands_in(input_, output) else ""
 
 
 def answer_in_question(question: str, answer: str) -> str:
-    """Why a question that holds its answer, in whatever case, makes no pair (M5); empty where it does not."""
+    """The reason to reject a question that contains the answer, ignoring case (M5); empty if it does not."""
     return "the answer occurs in the question" if stands_in(answer.casefold(), question.casefold()) else ""
 
 
 def unpairable(input_: str, output: str, answer: str | None) -> str:
-    """Why an input and an output make no pair (M5); ``answer`` is the output's, if it is an answer."""
+    """The reason to reject a pair (M5), else empty; ``answer`` is the output's, if it is an answer."""
     return verbatim(input_, output) if answer is None else answer_in_question(input_, answer)
 
 
@@ -44,11 +44,14 @@ class PairedTexts(Protocol):
         ...
 
     def texts(self, numbers: Tensor) -> Sequence[tuple[str, str | None]]:
-        """The texts with these numbers, ``(p,)`` int64, each with the answer if it is one in its passage."""
+        """The texts with these numbers, ``(p,)`` int64, each with its answer; None if it is no answer."""
         ...
 
     def vectors(self, numbers: Tensor | None = None) -> Tensor:
-        """The vectors, ``(p, d)``, of length 1, of texts with distinct, ascending numbers; None: of all."""
+        """The vectors ``(p, d)``, of length 1, of the texts with these distinct, ascending numbers.
+
+        Without ``numbers``, those of all n texts.
+        """
         ...
 
 
@@ -75,15 +78,21 @@ class TextsInMemory:
 def pairable_neighbours(
     neighbours: Neighbours, k: int, own: PairedTexts, other: PairedTexts, *, inputs: bool, first: int = 0
 ) -> tuple[Neighbours, int]:
-    """The k nearest that texts may be paired with (M5), and how many nearer ones were left out.
+    """The k nearest neighbours that each text may be paired with (M5), and how many were left out.
 
     Args:
-        neighbours: the nearest of some consecutive texts of ``own``, ``(n, m)``, by their numbers in
-            ``other``. A text of which these do not leave k is searched again, among all of ``other``.
+        neighbours: the nearest neighbours, ``(n, m)``, of n consecutive texts of ``own``; ids are numbers in
+            ``other``. If fewer than k neighbours of a text may be paired with it, the text is searched again
+            among all of ``other``.
+        k: number of neighbours to keep of each text.
+        own: the texts whose neighbours these are.
+        other: the texts among which the neighbours lie.
         inputs: whether ``own`` are the inputs; else they are the outputs.
-        first: the number of the first of these texts.
+        first: the number in ``own`` of the first of the n texts.
 
-    The result is ``(n, k)``, as that of ``search.permitted.permitted``.
+    Returns:
+        the neighbours that are kept, ``(n, k)``, as ``search.permitted.permitted`` returns them, and the
+        number of those left out that are nearer than the k-th one kept.
     """
 
     def forbidden(rows: Tensor, ids: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Ranks pairs by a judge's scores (M6), and keeps the best of those that share a text."""
+"""The ranking of pairs by a judge's scores (M6), and the choice among pairs that share a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.search.margin import greedy_matching
 
 Numbers = Sequence[Float64s]
-"""Columns of one number for each pair, each ``(n,)``."""
+"""Columns of numbers, each ``(n,)`` for n pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Pairs from best to worst, and which of them win against those with the same text.
+    """Pairs from best to worst, and which of them win against the pairs that share a text with them.
 
     Attributes:
-        name: what the values are called in rejects.
-        values: ``(n,)`` float64, by row: what the pairs are ranked by.
-        order: ``(n,)`` int64: the rows, best first.
-        wins: ``(n,)`` bool, in that order.
-        reasons: ``(n,)`` str, in that order: why a pair that does not win was beaten.
+        name: the name of the values in the reasons of rejects.
+        values: ``(n,)`` float64, in the order of the rows: what the pairs are ranked by.
+        order: ``(n,)`` int64: the numbers of the rows, the best one first.
+        wins: ``(n,)`` bool, in the order of ``order``: whether each pair wins.
+        reasons: ``(n,)`` str, in the order of ``order``: why a pair that does not win was beaten.
     """
 
     name: str
@@ -37,7 +37,10 @@ class Ranking:
     reasons: NDArray[np.str_]
 
     def kept(self, threshold: float | None, most: int) -> NDArray[np.bool_]:
-        """Which pairs to keep, ``(n,)`` as in ``order``: ``most`` winners, and none below the threshold."""
+        """Whether to keep each pair, ``(n,)`` in the order of ``order``.
+
+        Kept are the first ``most`` winners whose value is at least ``threshold``, if there is one.
+        """
         keep: NDArray[np.bool_] = self.wins.copy()
         if threshold is not None:
             keep &= self.values[self.order] >= threshold
@@ -52,10 +55,15 @@ NOT_CHOSEN = "the judge chose another pair of its input"
 def rank_mined(
     pairs: pa.Table, scores: Float64s, beside: Numbers, rank_by: Numbers, one_per: OnePer
 ) -> Ranking:
-    """Rank mined pairs by a judge's scores (M6), ``(n,)``, or by their sum with other numbers, standardised.
+    """Rank n mined pairs by a judge's scores (M6).
 
-    With ``rank_by`` that only chooses the pair of each input, and the sum of these numbers, standardised,
-    ranks the pairs that are chosen.
+    Args:
+        pairs: the mined pairs.
+        scores: ``(n,)``, the judge's scores.
+        beside: columns that are added to the scores; the scores and these columns are standardised before.
+        rank_by: if there are any: the sum above only chooses one pair of each input, and the sum of these
+            columns, standardised, ranks the chosen pairs.
+        one_per: what a text may be in one pair of, see ``winners``.
     """
     values = scores
     if beside:
@@ -70,9 +78,10 @@ def rank_mined(
 
 
 def rank_generated(pairs: pa.Table, judged: Float64s, targets: Float64s, one_per: OnePer) -> Ranking:
-    """Rank n generated pairs by how near a judge's scores are to those that they were written for.
+    """Rank n generated pairs by how well a judge's score of each pair agrees with its target score.
 
-    ``judged`` and ``targets`` are ``(n,)``, in [0, 1].
+    ``judged``, the judge's scores, and ``targets``, the scores that the pairs were written for, are ``(n,)``,
+    in [0, 1].
     """
     values = target_agreement(judged, targets)
     order = best_of_each(values, targets)
@@ -80,10 +89,10 @@ def rank_generated(pairs: pa.Table, judged: Float64s, targets: Float64s, one_per
 
 
 def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArray[np.bool_]:
-    """Which pairs win against those with the same text, ``(n,)`` in the order of ``order``, best first.
+    """Which pairs win against the pairs that share a text with them, ``(n,)`` bool, as ordered by ``order``.
 
-    With ``input`` the first pair of each input wins; with ``both`` a pair of which neither text is in an
-    earlier winner; with ``pair`` all win.
+    ``order`` has the best pair first. With ``input`` the first pair of each input wins; with ``both`` a pair
+    wins if no earlier winner shares a text with it; with ``pair`` all pairs win.
     """
     if one_per == "pair":
         return np.ones(len(order), bool)
@@ -99,52 +108,56 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
 def chosen_first(
     pairs: pa.Table, values: Float64s, ranking: Float64s, one_per: OnePer
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Rank the pairs that are chosen, one of each input, and put all others after them.
+    """Choose one pair of each input, rank the chosen pairs, and put all other pairs after them.
 
     Args:
-        pairs: mined pairs, n of them.
-        values: ``(n,)``; the pair of an input with the highest one is chosen.
-        ranking: ``(n,)``; the chosen pair with the highest one is the first.
-        one_per: ``input``, or ``both``, with which of chosen pairs of one output the first wins. The other
-            inputs then have no pair.
+        pairs: n mined pairs.
+        values: ``(n,)``: of the pairs of an input, the one with the highest value is chosen.
+        ranking: ``(n,)``: the chosen pairs are ordered by falling values of this.
+        one_per: ``input``: every chosen pair wins. ``both``: of chosen pairs with the same output only the
+            first one wins, and the inputs of the others have no pair.
 
     Returns:
-        The order of the pairs, ``(n,)``; which of them win, ``(n,)`` in that order; and how many are chosen.
+        The order of the pairs, ``(n,)``; which of them win, ``(n,)`` in that order; and the number of chosen
+        pairs.
     """
     order = np.argsort(-values, kind="stable")
     wins = winners(pairs, order, "input")
     chosen, others = order[wins], order[~wins]
     chosen = chosen[np.argsort(-ranking[chosen], kind="stable")]
-    still = winners(pairs, chosen, one_per)
-    wins = np.concatenate([still, np.zeros(len(others), bool)])
+    chosen_wins = winners(pairs, chosen, one_per)
+    wins = np.concatenate([chosen_wins, np.zeros(len(others), bool)])
     return np.concatenate([chosen, others]), wins, len(chosen)
 
 
 def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
-    """A number for each row that is the same where this side's text is, ``(n,)``."""
+    """A key of this side's text for each row, ``(n,)``: equal texts have equal keys."""
     column = pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side]
     return text_keys(column.cast(pa.string()).fill_null(""))
 
 
 def standardised(values: Float64s) -> Float64s:
-    """Numbers, ``(n,)``, less their mean and divided by their standard deviation; equal ones become 0."""
-    less = values - values.mean() if len(values) else values
-    spread = float(less.std()) if len(values) else 0.0
-    standard_scores: Float64s = less / spread if spread > 0 else np.zeros(len(values))
+    """Standard scores ``(n,)``: the values minus their mean, divided by their standard deviation.
+
+    They are all 0 if the values are all equal.
+    """
+    centred = values - values.mean() if len(values) else values
+    deviation = float(centred.std()) if len(values) else 0.0
+    standard_scores: Float64s = centred / deviation if deviation > 0 else np.zeros(len(values))
     return standard_scores
 
 
 def probabilities(scores: Float32s) -> Float64s:
-    """The sigmoid of a cross-encoder's unnormalised scores (M6), both of any shape; it lies in [0, 1]."""
+    """The sigmoid of a cross-encoder's unnormalised scores (M6): the same shape, in [0, 1]."""
     sigmoids: Float64s = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
     return sigmoids
 
 
 def ranks(scores: Float32s) -> Float64s:
-    """The rank of each of n scores among all, ``(n,)`` float64, from 0 for the lowest to 1 for the highest.
+    """The relative ranks of n scores, ``(n,)`` float64, from 0 for the lowest to 1 for the highest.
 
-    Equal scores have the mean of their ranks. Cosines of one encoder lie near 1 and those of another near 0,
-    so only their order can be compared with the scores that pairs were written for.
+    Equal scores have the mean of their ranks. The cosines of one encoder lie near 1 and those of another near
+    0, so only the order of cosines can be compared with the scores that pairs were written for.
     """
     places = group_ranks(dense_groups(scores))
     relative_ranks: Float64s = (places - 1) / max(1, len(places) - 1)
@@ -152,19 +165,19 @@ def ranks(scores: Float32s) -> Float64s:
 
 
 def target_agreement(judged: Float64s, targets: Float64s) -> Float64s:
-    """How well a judge's scores agree with target scores, both ``(n,)`` in [0, 1]: ``1 - |judged - target|``.
+    """The agreement of a judge's scores with target scores, ``1 - |judged - target|``: ``(n,)`` in [0, 1].
 
-    The result is ``(n,)`` float64, in [0, 1].
+    ``judged`` and ``targets`` are ``(n,)``, in [0, 1].
     """
-    closeness: Float64s = 1 - np.abs(judged - targets)
-    return closeness
+    agreement: Float64s = 1 - np.abs(judged - targets)
+    return agreement
 
 
 def best_of_each(values: Float64s, labels: Float64s) -> NDArray[np.int64]:
-    """Rank rows so that any prefix holds about the same share of each label's rows, those of highest value.
+    """The order of rows, ``(n,)``, in which every prefix holds about the same share of each label's rows.
 
-    The result, ``(n,)`` row numbers, is sorted by relative rank within the label; of equal ranks the higher
-    value comes first.
+    Rows are sorted by their relative rank within their label, by falling values; of rows with equal ranks the
+    one with the higher value comes first.
     """
     rank = np.empty(len(values))
     for label in np.unique(labels):

@@ -1,4 +1,4 @@
-"""The reader trained on about a hundred questions and added mined ones (M9).
+"""Training a reader on about a hundred questions, and on mined questions that are added to them (M9).
 
 questions with answers -> windows that contain an answer -> classifiers of start and end -> reader
 """
@@ -34,12 +34,12 @@ from pairsmith.training.options import FitOptions
 from pairsmith.training.validation import validation_f1
 
 _AT_ONCE = 1_000
-"""How many questions are tokenized at a time when answers are looked for."""
+"""Number of questions that are tokenized at once to find the windows with their answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedReader(TrainedModel[Reader]):
-    """A trained reader; ``questions`` is the number of those it learned: a window holds their answer."""
+    """A trained reader, and the number of its training questions: those with an answer inside a window."""
 
     questions: int
 
@@ -53,11 +53,12 @@ def train_reader_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedReader:
-    """Train a reader at each learning rate, and keep the one with the best F1.
+    """Train a reader at each learning rate, and keep the one with the best F1 (M9).
 
-    Questions of which no window contains an answer are left out, with a message. ``validation``, by which
-    step and rate are chosen, may be empty. ``options`` are ``ReaderOptions``; or ``TeacherOptions``, and with
-    ``perceptrons`` the new head, if the base has none, is a teacher's (Q3).
+    A question is left out, with a message, if no window of its text contains an answer. F1 on ``validation``
+    chooses step and learning rate; without validation questions the last step at the first rate is kept.
+    ``options`` are ``ReaderOptions`` or, for a teacher, ``TeacherOptions``. With ``perceptrons``, a base
+    without a head for answers gets that of a teacher: a 2-layer perceptron for starts, one for ends (Q3).
     """
     shown = progress or Silent()
     say_once = cache(shown.say)  # not for each learning rate
@@ -72,8 +73,8 @@ def train_reader_on(
             max_length=options.max_length,
         )
         reader.tokenizer.model_max_length = reader.max_length  # saved for later use with the same windows
-        known = answerable(reader, questions)
-        if left_out := len(questions) - len(known):
+        usable = answerable(reader, questions)
+        if left_out := len(questions) - len(usable):
             say_once(
                 f"{left_out:,} of {len(questions):,} questions are left out: no window of "
                 f"{reader.max_length} tokens holds their answer"
@@ -81,12 +82,12 @@ def train_reader_on(
 
         def draw(number: int, _: int, rng: np.random.Generator) -> Target:
             """A window at random, as several overlapping ones may contain the answer."""
-            (targets,) = training_windows(reader, [questions[int(known[number])]])
+            (targets,) = training_windows(reader, [questions[int(usable[number])]])
             return targets[int(rng.integers(len(targets)))]
 
         measure = partial(validation_f1, partial(answer, reader), validation) if validation else None
-        task = TrainingTask(len(known), draw, partial(batch_of_windows, reader), measure, "F1")
-        return ReaderWithLoss(reader, len(known)), task
+        task = TrainingTask(len(usable), draw, partial(batch_of_windows, reader), measure, "F1")
+        return ReaderWithLoss(reader, len(usable)), task
 
     trained = train_at_each_rate(make, options, shown, checkpoints)
     with_loss = trained.model
@@ -95,7 +96,7 @@ def train_reader_on(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A window, and the first and the last token of the answer in it."""
+    """A window of a text, and the indices in it of the answer's first and last token."""
 
     window: Feature
     start: int
@@ -103,7 +104,10 @@ class Target:
 
 
 def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArray[np.int64]:
-    """The numbers ``(n,)`` of the questions of which a window contains an answer, ascending; at least one."""
+    """The numbers ``(n,)`` int64, ascending, of the questions with an answer inside a window.
+
+    Raises an ``InputError`` if there is no such question.
+    """
     parts = [np.zeros(0, np.int64)]
     for first in range(0, len(questions), _AT_ONCE):
         targets = training_windows(reader, questions[first : first + _AT_ONCE])
@@ -118,7 +122,7 @@ def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArra
 
 
 def training_windows(reader: Reader, questions: Sequence[QuestionWithSpans]) -> list[list[Target]]:
-    """For each question the windows with its first answer, or else with its next one; there may be none."""
+    """For each question, the windows that contain its first answer that any window contains; may be none."""
     windows: list[list[Feature]] = [[] for _ in questions]
     texts = [question.question for question in questions]
     for window in encode_questions(reader, texts, [question.context for question in questions]):
@@ -136,7 +140,7 @@ def _targets(windows: Sequence[Feature], spans: Sequence[InclusiveSpan]) -> list
 
 
 def answer_tokens(window: Feature, span: InclusiveSpan) -> tuple[int, int] | None:
-    """The first token on an answer's first character and the last on its last; None if either is missing."""
+    """The indices of an answer's first and last token in a window; None if the window lacks one of them."""
     begins, ends = window.offsets.unbind(1)
     starts, finals = (
         (window.is_context & (begins <= character) & (character < ends)).nonzero().flatten().tolist()
@@ -149,19 +153,19 @@ def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any
     """The arguments of ``ReaderWithLoss.forward``."""
 
     def features(numbers: list[int]) -> dict[str, Any]:
-        some = [rows[number] for number in numbers]
+        chunk = [rows[number] for number in numbers]
         return {
-            "inputs": collate(reader, [row.window for row in some]),
-            "allowed": pad_sequence([row.window.is_context for row in some], batch_first=True),
-            "starts": torch.tensor([row.start for row in some]),
-            "ends": torch.tensor([row.end for row in some]),
+            "inputs": collate(reader, [row.window for row in chunk]),
+            "allowed": pad_sequence([row.window.is_context for row in chunk], batch_first=True),
+            "starts": torch.tensor([row.start for row in chunk]),
+            "ends": torch.tensor([row.end for row in chunk]),
         }
 
     return {"windows": chunked([len(row.window.input_ids) for row in rows], features, reader.model.device)}
 
 
 class ReaderWithLoss(nn.Module):
-    """A reader's model, trained on so many ``questions``; called with windows, it returns the loss."""
+    """A reader's model, to be trained on so many ``questions``; called with windows, it returns the loss."""
 
     def __init__(self, reader: Reader, questions: int) -> None:
         super().__init__()
@@ -187,10 +191,10 @@ class ReaderWithLoss(nn.Module):
 def span_losses(
     start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor
 ) -> Tensor:
-    """The mean of the cross-entropies of the answers' starts and ends (M9): ``(n,)`` float32, at least 0.
+    """The mean of the cross-entropies of each answer's start and end (M9): ``(n,)`` float32, at least 0.
 
-    The softmax is over the tokens of the text, as at inference (Q7), without those of the question, which
-    the heads of transformers include.
+    The softmax is over the tokens of the text alone, as at inference (Q7). The heads of transformers also
+    include the tokens of the question.
 
     Args:
         start_logits, end_logits: ``(n, tokens)`` of any floating dtype; finite where allowed.

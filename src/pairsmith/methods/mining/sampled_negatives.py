@@ -13,11 +13,14 @@ from pairsmith.runs.seeds import generator
 T = TypeVar("T")
 
 DrawNegatives = Callable[[int, np.random.Generator], list[str]]
-"""Draws negatives for the example with this index."""
+"""Draws negatives for the example with this number, with this random generator."""
 
 
 def in_window(example: Example, words: int) -> Example:
-    """Cut a long passage to the window with the answer, as mining does; other examples stay unchanged."""
+    """Cut a passage to its first window of ``words`` words that contains the answer, as mining does.
+
+    Examples without a passage, and those whose answer crosses the end of a window, stay unchanged.
+    """
     if example.context is None or example.answer is None or example.answer_start is None:
         return example
     for window in windows(example.context, words, count_words):
@@ -25,7 +28,7 @@ def in_window(example: Example, words: int) -> Example:
         if start >= 0 and window.text.startswith(example.answer, start):
             output = answer_in_passage(example.answer, window.text)
             return replace(example, context=window.text, answer_start=start, output=output)
-    return example  # the answer crosses the end of a window
+    return example
 
 
 def answer_negatives(
@@ -34,11 +37,12 @@ def answer_negatives(
     find: Callable[[str], list[Entity]],
     count: int,
 ) -> DrawNegatives:
-    """``count`` other answers from the right passage, and the right answer in ``count`` other passages (M7).
+    """Draws wrong answers in the right passage, and the right answer in wrong passages, ``count`` each (M7).
 
-    They keep the encoder from judging by the passage alone or by the answer alone. More passages make up for
-    missing candidates. There are fewer in all if too many of the passages that are drawn contain the answer.
-    Wrong passages are those of the other examples and ``passages``; ``find`` finds candidate answers.
+    They keep the encoder from judging by the passage alone or by the answer alone. ``find`` finds the
+    candidate answers of a passage; wrong passages come from the other examples and from ``passages``. If the
+    right passage has fewer wrong answers than ``count``, more wrong passages are used. There are fewer than
+    ``2 * count`` negatives if too many of the drawn passages contain the right answer.
     """
     others = [
         [entity.text for entity in find(example.context or "") if not overlaps(entity.text, answers)]
@@ -62,17 +66,17 @@ def answer_negatives(
 
 
 def positive_outputs(examples: Sequence[Example]) -> list[frozenset[str]]:
-    """For each example, the outputs of all with its input: one question may have several answers."""
+    """For each example, the outputs of all examples with its input; a question may have several answers."""
     return _of_one_input(examples, lambda example: example.output)
 
 
 def positive_answers(examples: Sequence[Example]) -> list[frozenset[str]]:
-    """For each example of kind ``reading``, the case-folded answers of all with its question."""
+    """For each example of kind ``reading``, the case-folded answers of all examples with its question."""
     return _of_one_input(examples, lambda example: (example.answer or "").casefold())
 
 
 def overlaps(text: str, answers: Iterable[str]) -> bool:
-    """Whether a candidate is one of these answers, is part of one, or contains one."""
+    """Whether a candidate equals one of these case-folded answers, is part of one, or contains one."""
     text = text.casefold()
     return any(text in answer or answer in text for answer in answers)
 
@@ -95,10 +99,10 @@ def draw_without_replacement(texts: Sequence[T], count: int, rng: np.random.Gene
 
 
 def reservoir_sample(items: Iterable[T], count: int, seed: int, of: str) -> list[T]:
-    """A uniform random sample of ``count`` items of a stream, in their order; all if there are fewer.
+    """A uniform random sample of ``count`` items of a stream, in their order; all items if there are fewer.
 
-    Samples of streams with different names ``of`` are independent: else two corpora whose records belong
-    together would give the same records.
+    ``of`` names the stream. Samples of streams with different names are independent; otherwise the samples of
+    two parallel corpora would consist of records that belong together.
     """
     rng = generator(seed, "sample", of)
     kept: list[tuple[int, T]] = []

@@ -1,7 +1,7 @@
 """A classifier of mined pairs that learns from seeds and from pairs without labels: the judge ``likeness``.
 
-It learns to tell the seeds from mined pairs, by the vectors of both texts. As long as most mined pairs are
-wrong, it ranks pairs as a classifier would that learned from right and wrong ones (Elkan and Noto 2008,
+It is trained to tell the seeds from mined pairs by the vectors of both texts. If most mined pairs are wrong,
+it ranks pairs like a classifier that was trained on right and wrong pairs (Elkan and Noto 2008,
 doi:10.1145/1401890.1401920).
 """
 
@@ -17,14 +17,14 @@ from pairsmith.metrics.similarity import unit_rows
 Vectors = NDArray[np.floating]
 
 C = 0.01
-"""Inverse strength of the L2 penalty: small, as a hundred seeds hardly determine more than a direction."""
+"""Inverse strength of the L2 penalty; small, as a hundred seeds determine little more than a direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedClassifier:
-    """A logistic regression on the two vectors of a pair, side by side, each of length 1.
+    """A logistic regression on the concatenation of a pair's two vectors, each of length 1.
 
-    ``weight`` is ``(2d,)`` float64 for vectors of d numbers.
+    ``weight`` is ``(2d,)`` float64 for vectors of d components.
     """
 
     weight: Float64s
@@ -32,17 +32,17 @@ class SeedClassifier:
 
     @classmethod
     def learn(cls, seeds: tuple[Vectors, Vectors], mined: tuple[Vectors, Vectors]) -> Self:
-        """Learn to tell seeds from mined pairs; both kinds weigh the same.
+        """Fit the classifier to tell n seeds from m mined pairs; the two classes have the same total weight.
 
         Args:
-            seeds: the vectors of inputs and of outputs, ``(n, d)`` each, of any floating dtype.
-            mined: likewise, ``(m, d)`` each; they may hold right pairs, as long as most are wrong.
+            seeds: the vectors of the inputs and of the outputs, ``(n, d)`` each, of any floating dtype.
+            mined: likewise, ``(m, d)`` each; some of the mined pairs may be right if most are wrong.
         """
         from sklearn.linear_model import LogisticRegression  # imported here, as it takes a second
 
         rows = np.concatenate([side_by_side(*seeds), side_by_side(*mined)])
-        like = np.arange(len(rows)) < len(seeds[0])
-        fitted = LogisticRegression(C=C, class_weight="balanced", max_iter=1_000).fit(rows, like)
+        is_seed = np.arange(len(rows)) < len(seeds[0])
+        fitted = LogisticRegression(C=C, class_weight="balanced", max_iter=1_000).fit(rows, is_seed)
         return cls(fitted.coef_[0].astype(np.float64), float(fitted.intercept_[0]))
 
     def log_odds(self, inputs: Vectors, outputs: Vectors) -> Float32s:
@@ -52,7 +52,7 @@ class SeedClassifier:
 
 
 def side_by_side(inputs: Vectors, outputs: Vectors) -> Float64s:
-    """Both vectors of each of n pairs in one row, ``(n, 2d)`` float64, each scaled to length 1.
+    """The two vectors of each of n pairs, scaled to length 1 and concatenated: ``(n, 2d)`` float64.
 
     ``inputs`` and ``outputs`` are ``(n, d)`` of any floating dtype.
     """

@@ -1,4 +1,4 @@
-"""The style classifier (M4): whether a single text looks like the seed texts, by its vector."""
+"""The style classifier (M4), which judges by its vector whether a single text looks like the seed texts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ STYLE_FILE = "style.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class StyleClassifier:
-    """A logistic regression on an encoder's vectors of length 1; its weight is ``(d,)`` float32."""
+    """A logistic regression on an encoder's vectors, scaled to length 1; ``weight`` is ``(d,)`` float32."""
 
     weight: Float32s
     bias: float
@@ -42,7 +42,7 @@ class StyleClassifier:
 
 
 def load_style_classifier(model: str) -> StyleClassifier | None:
-    """The style classifier of an encoder; None where it has none."""
+    """The style classifier in the folder of an encoder; None if the encoder has none."""
     file = file_of(resolve_model(model), STYLE_FILE)
     if file is None:
         return None

@@ -1,4 +1,4 @@
-"""The summariser: trained on a hundred summaries and on mined ones, which are marked (M9).
+"""Training a summariser on about a hundred summaries, and on mined ones, whose documents are marked (M9).
 
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser;
 a decoder-only model reads document, cue and summary in one sequence, with the loss on the summary alone
@@ -49,10 +49,10 @@ def train_summarizer_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel[TextGenerator]:
-    """Train a summariser at each learning rate, and keep the best.
+    """Train a summariser at each learning rate, and keep the best one (M9).
 
-    The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
-    rate are chosen, may be empty.
+    The marker is put before the documents of ``added``, which may be empty. ROUGE-L on ``validation`` chooses
+    step and learning rate; without validation examples the last step at the first rate is kept.
     """
     refuse_both_ways(options.base)
     if not seeds and not added:
@@ -84,7 +84,7 @@ def train_summarizer_on(
 
     trained = train_at_each_rate(make, options, progress, checkpoints)
     best = trained.model.generator
-    # Saved, so that documents are cut as they were learned.
+    # Saved with the model, so that documents are later cut as in training.
     best.tokenizer.model_max_length = longest_input(best, options.summary_tokens)
     best.model.generation_config = search_settings(
         best, options.beams, options.summary_tokens, shortest_of(options.kind)

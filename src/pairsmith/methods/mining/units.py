@@ -1,4 +1,4 @@
-"""The texts that a corpus is cut into before they are paired: answers in passages (M7), sentences (M8)."""
+"""The units that a corpus is cut into for mining: answers in their passages (M7) or single sentences (M8)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.text import Entity, count_words, split_sentences, windows
 
 FindEntities = Callable[[Iterable[str]], Iterator[Sequence[Entity]]]
-"""Finds the candidate answers of each of several passages, in their order."""
+"""Finds the candidate answers of passages: a sequence for each passage, in the order of the passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class AnswerInPassage:
 def answers_in_passages(
     texts: Sequence[str], find: FindEntities, window: int
 ) -> Iterator[list[AnswerInPassage]]:
-    """For each text its candidate answers, each in the passage of at most ``window`` words around it (M7).
+    """For each text, its candidate answers, each with the passage of at most ``window`` words around it (M7).
 
-    ``find`` finds the entities of passages, such as ``data.text.entities_of_texts("rule")``.
+    ``find`` finds the entities of passages; ``data.text.entities_of_texts("rule")`` returns such a function.
     """
     passages = [[run.text for run in windows(text, window, count_words)] for text in texts]
     entities = find(chain.from_iterable(passages))
@@ -53,12 +53,12 @@ def sentences_of(document: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class UnitVectors:
-    """Which of n texts are paired, and their vectors.
+    """The vectors of those of n texts that are paired, and why the others are not.
 
     Attributes:
-        vectors: ``(kept, d)`` float32, of length 1: those of the texts that are paired, in their order.
-        zero: ``(n,)`` bool, the texts whose vector is 0, which has no direction.
-        other_style: ``(n,)`` bool, texts with a vector that are unlike the seeds (M4).
+        vectors: ``(kept, d)`` float32, of length 1: the vectors of the texts that are paired, in their order.
+        zero: ``(n,)`` bool, whether a text has a zero vector, which has no direction.
+        other_style: ``(n,)`` bool, whether another text is not in the style of the seeds (M4).
     """
 
     vectors: Float32s
@@ -76,13 +76,13 @@ def select_unit_vectors(
     style_probability: Float32s | None = None,
     least_probability: float = 0.0,
 ) -> UnitVectors:
-    """Leave out vectors without a direction and texts in another style than the seeds (M4); scale the others.
+    """Leave out zero vectors and texts that are not in the style of the seeds (M4); scale the others.
 
     Args:
         vectors: ``(n, d)`` float32, finite.
         style_probability: ``(n,)`` float32, in [0, 1], the probability that each text is in the style of the
             seeds (``StyleClassifier.probability``); None keeps texts of every style.
-        least_probability: texts whose probability is lower are left out.
+        least_probability: the lowest probability of a text that is kept.
     """
     lengths = np.linalg.norm(vectors, axis=1)
     zero = lengths == 0

@@ -1,7 +1,7 @@
-"""Generate questions with a causal language model that follows an instruction.
+"""Question generation with a causal language model that follows an instruction (Q2).
 
-passage and instruction -> sampled answers -> a sampled question behind each, with DINO's decoder; or
-passage and instruction -> the likeliest answers -> the likeliest question behind each that is chosen (Q2)
+nucleus: passage and instruction -> sampled answers -> a sampled question after each, with DINO's decoder
+beams: passage and instruction -> the likeliest answers -> diverse ones -> the likeliest question after each
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
 Output = tuple[Passage, int]
-"""A passage, and the number of an output for it: an answer and its question."""
+"""A passage and the number of one of its outputs; an output is an answer with its question."""
 
 _LONG_PASSAGE = (TOO_LONG, "the passage does not fit the model together with the instruction")
 _LONG_ANSWER = (TOO_LONG, "the answer leaves no room for a question")
@@ -46,7 +46,7 @@ _LONG_ANSWER = (TOO_LONG, "the answer leaves no room for a question")
 class CausalGenerator:
     """Generates questions with a causal language model that follows an instruction.
 
-    The samples for a passage do not depend on other passages: its random streams are keyed by its id.
+    What is sampled for a passage does not depend on other passages: its id is the key of its random streams.
     """
 
     def __init__(self, model: SteerableModel, options: GenerationOptions) -> None:
@@ -71,9 +71,9 @@ class CausalGenerator:
         return len(self.model.encode(text)) - self._special
 
     def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
-        """Add generated questions to each passage, and the outputs that are not kept to its rejects."""
+        """Add the generated questions to each passage, and outputs that are not kept to its rejects."""
         most = self._options.batch_size or BATCH_SIZES["causal"]
-        # Batches of about one size: the last rows of each are drawn nearly alone.
+        # Batches of nearly equal size: a small last batch would leave most rows of the decoder empty.
         size = -(-len(passages) // max(1, -(-len(passages) // most)))
         for batch in in_batches(passages, max(1, size)):
             if self._options.decoding == "beams":
@@ -86,16 +86,17 @@ class CausalGenerator:
                 advance(len(batch))
 
     def _sample_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
-        """Sample as many answers as each passage lacks questions, and a question behind each answer."""
+        """For each question that a passage still needs, sample an answer and a question after the answer."""
         wanted = self._options.questions
         outputs = [(passage, number) for passage in passages for number in passage.missing(wanted)]
         written = (_written(*texts) for texts in self._sample_answers_and_questions(outputs))
         return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 
     def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
-        """Of each output the answer, unless its prompt is too long for the model, and then the question.
+        """For each output, the decoded answer and the decoded question.
 
-        There is no question where the answer has a fault or leaves no room for one.
+        The list of an output is empty if its prompt is too long for the model. It has no question if the
+        answer has a fault or leaves no room for a question.
         """
         prompts = {passage.id: self._prompt(passage.text, ANSWER_CUE) for passage, _ in outputs}
         top_p = self._options.top_p
@@ -121,7 +122,10 @@ class CausalGenerator:
     def _start_question(
         self, decoder: MultiPromptDecoder, answer: Group, passage: Passage, number: int
     ) -> Group | None:
-        """Begin to sample the question behind an answer that has just ended, if it is good and has room."""
+        """Begin to sample the question after an answer that has just ended.
+
+        None if the answer has a fault or leaves no room for a question.
+        """
         lead = self._lead(answer.tokens)
         fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(answer)
         if not fits or fault_of_text(answer.text, answer.ending):
@@ -130,7 +134,7 @@ class CausalGenerator:
         return decoder.follow(answer, lead, stream, GENERATED_QUESTION_TOKENS)
 
     def _search_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
-        """Search for the likeliest answers, keep those that differ most, and search for their questions."""
+        """Search for the likeliest answers, choose diverse ones, and search for the question of each (Q2)."""
         written: dict[str, list[WrittenQuestion]] = {passage.id: [] for passage in passages}
         answer_prompts: dict[str, Prompt] = {}
         for passage in passages:
@@ -161,12 +165,12 @@ class CausalGenerator:
         return list(written.values())
 
     def _likeliest_answers(self, prompts: Iterable[Prompt]) -> list[list[Continuation]]:
-        """The answers of each prompt, compared by the probability of the whole answer."""
+        """The likeliest answers after each prompt, ranked by the probability of the whole answer."""
         beams = self._options.beams
         return self._search_texts(prompts, GENERATED_ANSWER_TOKENS, beams, count=beams, length_penalty=0.0)
 
     def _likeliest_questions(self, prompts: Iterable[Prompt]) -> list[Continuation]:
-        """The question of each prompt with an answer, compared by the mean log-probability of its tokens."""
+        """The best question after each prompt with an answer, by the mean log-probability of its tokens."""
         questions_of_prompts = self._search_texts(
             prompts, GENERATED_QUESTION_TOKENS, QUESTION_BEAMS, count=1, length_penalty=1.0
         )
@@ -175,7 +179,7 @@ class CausalGenerator:
     def _search_texts(
         self, prompts: Iterable[Prompt], max_tokens: int, beams: int, count: int, length_penalty: float
     ) -> list[list[Continuation]]:
-        """The likeliest texts behind each prompt, up to a quotation mark."""
+        """The likeliest continuations of each prompt that end with a quotation mark, see ``beam_search``."""
         return search_continuations(
             self.model,
             list(prompts),
@@ -194,16 +198,19 @@ class CausalGenerator:
         return fault_of_text(self._text(continuation), "stop" if continuation.ended else "length")
 
     def _lead(self, answer: Sequence[int]) -> list[int]:
-        """The tokens that the model reads between an answer and its question, instead of the last one drawn.
+        """The tokens that the model reads between an answer and its question.
 
-        That token ended the answer with a quotation mark; what it has before the mark, such as the full stop
-        of ``."``, is part of the answer and is read first.
+        They replace the last token of the answer, which holds the closing quotation mark. Text before the
+        mark in that token, such as the full stop of ``."``, belongs to the answer and comes first.
         """
         last = self.model.decode(answer[-1:]).partition(CLOSING_QUOTE)[0]
         return self._behind_line_break(last + QUESTION_CUE)
 
     def _behind_line_break(self, text: str) -> list[int]:
-        """The tokens of a text that follows another: alone it may get others, and special ones around it."""
+        """The tokens of a text that follows a line break.
+
+        Tokenized alone, a text may get other tokens, with special tokens around them.
+        """
         before, joined = self.model.encode("x\n"), self.model.encode("x\n" + text)
         tokens = joined[common(before, joined) :]
         while tokens and tokens[-1] in self.model.end_tokens:
@@ -211,7 +218,7 @@ class CausalGenerator:
         return tokens
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
-        """The tokens of the instruction with the passage, and of the beginning of the model's output."""
+        """The prompt's tokens: the instruction with the passage, then ``begun``, the start of the output."""
         instruction = self._options.instruction
         before = prompt_of_examples(self._options.examples, instruction)
         if self._options.chat:
@@ -220,8 +227,8 @@ class CausalGenerator:
 
 
 def _start_answer(decoder: MultiPromptDecoder, prompt: Prompt, passage: Passage, number: int) -> Group | None:
-    """Begin to sample the answer of an output, if its prompt fits the model."""
-    if not decoder.fits(prompt):  # instruction and passage may have more tokens together than apart
+    """Begin to sample the answer of an output; None if its prompt does not fit the model."""
+    if not decoder.fits(prompt):  # instruction and passage may have more tokens joined than apart
         return None
     answer = Group(prompt, (), stream_key(passage.id, number, "answer"))
     decoder.add(answer)
@@ -229,7 +236,7 @@ def _start_answer(decoder: MultiPromptDecoder, prompt: Prompt, passage: Passage,
 
 
 def _written(answer: Group | None = None, question: Group | None = None) -> WrittenQuestion:
-    """An output with its fault, if it has one."""
+    """An output from its decoded answer and question, with its fault if it has one."""
     if answer is None:
         return WrittenQuestion("", "", _LONG_PASSAGE)
     if question is None:

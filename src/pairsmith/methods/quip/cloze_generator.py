@@ -1,9 +1,10 @@
-"""Generate questions without a model: sentences with the answer removed and noise added (Q6).
+"""Question generation without a model: sentences with the answer removed and noise added (Q6).
 
-names and numbers of a passage -> their sentences without them -> words dropped, moved, blanked -> questions
+names and numbers of a passage as answers -> the sentence of each answer, without the answer -> words dropped,
+moved and blanked -> a question word before them
 
-This is the noisy cloze of Lewis, Denoyer and Riedel, *Unsupervised Question Answering by Cloze Translation*
-(2019), with which QUIP was trained where no human-written questions were to be used.
+These are the noisy clozes of Lewis, Denoyer and Riedel (2019), *Unsupervised Question Answering by Cloze
+Translation*. QUIP was trained on them in the experiment that uses no human-written questions.
 """
 
 import re
@@ -27,10 +28,10 @@ DROPPED = 0.1
 """Probability that a word is dropped."""
 
 BLANKED = 0.1
-"""Probability that a word that was not dropped is replaced by a blank."""
+"""Probability that a word that is not dropped is replaced by a blank."""
 
 MOVED = 3
-"""A word overtakes only words that are at most this many places ahead."""
+"""A word moves ahead of another only if the other is at most this many places before it."""
 
 _BLANK = "_"
 _NO_WORDS = (EMPTY, "no word of the sentence is left beside the answer")
@@ -51,19 +52,19 @@ class ClozeGenerator:
         return sum(1 for _ in _TOKEN.finditer(text))
 
     def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
-        """Add questions to each passage; one without names and numbers is a reject itself."""
+        """Add questions to each passage; a passage without names and numbers becomes a reject."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
         for passage in passages:
             if not answers[passage.id]:
                 detail, row = "it holds no name or number", {"context": passage.text, **passage.kept}
                 passage.rejects.append(Reject.of(passage.id, NO_ANSWER, detail, row))
         for _ in range(self._options.tries):
-            left = [passage for passage in passages if passage.missing(self._options.questions)]
-            keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
+            unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
+            keep_all(unfinished, [self._write(passage, answers[passage.id]) for passage in unfinished])
             advance(len(passages))
 
     def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[WrittenQuestion]:
-        """Write as many questions as a passage lacks, cycling through its answers in random order."""
+        """Write the questions that a passage still needs, cycling through its answers in random order."""
         if not answers:
             return []
         order = generator(self._options.seed, passage.id, "answers").permutation(len(answers))
@@ -80,7 +81,7 @@ class ClozeGenerator:
 
 
 def noisy_cloze(passage: str, answer: Entity, rng: np.random.Generator) -> str:
-    """Turn the sentence that contains an answer into a question for it; empty if no other word is left.
+    """Turn the sentence that contains an answer into a question; empty if no word but the answer is left.
 
     ``rng`` draws the question word and the noise.
     """
@@ -94,7 +95,7 @@ def noisy_cloze(passage: str, answer: Entity, rng: np.random.Generator) -> str:
     kept = [word for word, chance in zip(words, rng.random(len(words)), strict=True) if chance >= DROPPED]
     if not kept:
         return ""
-    # Sorted by place plus noise below MOVED + 1, no word overtakes one that is more than MOVED places ahead.
+    # Sorting by place plus noise below MOVED + 1 moves no word ahead of one more than MOVED places before it.
     order = np.argsort(np.arange(len(kept)) + rng.random(len(kept)) * (MOVED + 1), kind="stable")
     blank = rng.random(len(kept)) < BLANKED
     noised = [_BLANK if blank[place] else kept[place] for place in order]

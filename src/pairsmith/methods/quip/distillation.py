@@ -1,4 +1,4 @@
-"""What a student learns from a teacher: where answers start and end, in the student's own tokens (Q5)."""
+"""The targets of a student: distributions of answers' starts and ends over the student's tokens (Q5)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ from pairsmith.models.token_vectors import Ints, TextTokens, end_tokens, start_t
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """A question, with distributions over the characters where its answer starts and ends.
+    """A question, with distributions over the characters at which its answer starts and ends.
 
-    None means the passage's first token, the target if the passage does not contain the answer.
+    None stands for the first token of the passage, which is the target if the passage does not contain the
+    answer (Q6).
     """
 
     question: str
@@ -38,9 +39,10 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
     This is the Kullback-Leibler divergence of p from T plus the entropy of T, which is constant.
 
     Args:
-        logits: ``(n, tokens)`` of any floating dtype, finite; ``allowed``: the same shape, bool.
-        places: ``(n, k)`` int64, the tokens at which T is not 0; all of them allowed.
-        weights: ``(n, k)`` float32, T at these tokens; 0 as padding.
+        logits: ``(n, tokens)`` of any floating dtype, finite.
+        allowed: ``(n, tokens)`` bool, the tokens that the softmax is over.
+        places: ``(n, k)`` int64, the tokens at which T is not 0; all of them are allowed.
+        weights: ``(n, k)`` float32, T at these tokens; 0 for padding.
 
     Returns:
         ``(n,)`` float32, at least 0.
@@ -50,16 +52,16 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
 
 
 def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dict[str, Tensor]:
-    """T_start and T_end of Q5 in the student's tokens, for the questions of all rows, row by row.
+    """T_start and T_end of Q5 over the student's tokens, for the questions of all rows, row by row.
 
-    ``tokens`` are those of each row's passage. Probabilities of positions within the same token add up.
-    Positions after the last token, in text that was cut off, are left out. Where there is no distribution,
-    the target is the first token (Q6).
+    ``tokens`` are the student's tokens of each row's passage. The probabilities of positions within the same
+    token add up. Positions after the last token, where the text was cut off, are left out. Without a
+    distribution, the target is the first token (Q6).
 
     Returns:
-        ``start_places`` and ``end_places``, ``(questions, k)`` int64, tokens among all of a passage; and
-        ``start_weights`` and ``end_weights``, ``(questions, k)`` float32, their probabilities, 0 as padding.
-        Starts and ends each have their own k.
+        ``start_places`` and ``end_places``, ``(questions, k)`` int64, indices of tokens in the passage; and
+        ``start_weights`` and ``end_weights``, ``(questions, k)`` float32, the tokens' probabilities, 0 for
+        padding. The k of starts and that of ends may differ.
     """
     passages = zip(tokens, rows, strict=True)
     questions = [(of_passage, question) for of_passage, row in passages for question in row.questions]
@@ -74,7 +76,7 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dic
 
 
 def is_read(tokens: TextTokens, question: LabelledQuestion) -> bool:
-    """Whether any start or end of the answer lies in the tokens of the passage that are read."""
+    """Whether any start or end of the answer lies in the part of the passage that the student reads."""
     starts, _ = _in_tokens(tokens, question.starts, start_tokens)
     ends, _ = _in_tokens(tokens, question.ends, end_tokens)
     return len(starts) + len(ends) > 0
@@ -83,7 +85,10 @@ def is_read(tokens: TextTokens, question: LabelledQuestion) -> bool:
 def _in_tokens(
     tokens: TextTokens, distribution: Distribution | None, tokens_at: Callable[[Ints, Ints], Ints]
 ) -> tuple[Tensor, Tensor]:
-    """The tokens of the positions that are not cut off, and their weights."""
+    """The tokens at a distribution's positions, ``(k,)`` int64, and their probabilities, ``(k,)`` float32.
+
+    Positions that are cut off are left out.
+    """
     if distribution is None:
         return torch.zeros(1, dtype=torch.int64), torch.ones(1)
     indices = tokens_at(tokens.offsets, np.array(distribution.positions, np.int64))

@@ -54,10 +54,10 @@ from pairsmith.training.generators import (
     refuse_both_ways,
 )
 
-_LOOKED_AT = 32
-"""Validation examples whose logits over the vocabulary are held in memory at once."""
+_VALIDATED_AT_ONCE = 32
+"""Number of validation examples whose logits over the vocabulary are held in memory at once."""
 _TEXTS = 256
-"""Number of texts, those read last, whose passages are held; a text's questions mostly stand together."""
+"""Number of texts whose passages are cached; questions on the same text mostly follow each other."""
 
 
 def train_question_generator_on(
@@ -68,10 +68,11 @@ def train_question_generator_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel["CausalWriter | SequenceWriter"]:
-    """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
+    """Train a question generator at each learning rate, and keep the best one (Q2).
 
-    ``generator_examples`` makes both ``examples``, at least one, and ``validation``, which may be empty. The
-    token accuracy on ``validation`` chooses the step and the learning rate.
+    The architecture of ``options.base`` decides which kind of generator is trained. ``generator_examples``
+    makes both ``examples``, at least one, and ``validation``, which may be empty. The token accuracy on
+    ``validation`` chooses step and learning rate.
     """
     refuse_both_ways(options.base)
     device = pick_device(options.device)
@@ -101,10 +102,10 @@ def train_question_generator_on(
 
 
 def generator_examples(questions: Iterable[Question], options: QuestionGeneratorOptions) -> Iterator[Example]:
-    """Training examples: the passage of a text that contains the answer, and the text to generate (Q1).
+    """Training examples: the passage that contains a question's answer, and the text to write (Q1, Q2).
 
-    A question is left out if no passage contains its answer, or if either contains the text that ends an
-    answer: the separator or, for a causal model, a quotation mark.
+    A question is left out if no passage contains its answer, or if question or answer contain the mark that
+    ends an answer: the separator or, for a causal model, a quotation mark.
     """
     tokenizer = load_tokenizer(options.base)
     limit, write = _form(options, tokenizer)
@@ -126,9 +127,9 @@ def generator_examples(questions: Iterable[Question], options: QuestionGenerator
 def check_generator_examples(
     examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions
 ) -> None:
-    """Refuse to train without examples, to validate on none, or to share passages where a base cannot.
+    """Refuse an empty training or validation set, and ``--questions`` for a base that cannot share passages.
 
-    ``validation`` is None where nothing is validated.
+    ``validation`` is None if the training does not validate.
     """
     if options.questions > 1 and writes_as(options.base) != "decoder":
         raise InputError(
@@ -145,7 +146,7 @@ def check_generator_examples(
 
 
 def _form(options: QuestionGeneratorOptions, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
-    """The most tokens in a passage, and the function that turns answer and question into a target text."""
+    """The longest passage in tokens, and the function that joins answer and question to a target text."""
     if writes_as(options.base) == "decoder":
         room = causal_limit(options.base, tokenizer)
         return min(options.max_length or room, room), target_text
@@ -157,7 +158,7 @@ def _in_one_sequence(answer: str, question: str) -> str | None:
 
 
 def causal_limit(base: str, tokenizer: Any) -> int:
-    """The most tokens that a passage in ``ask`` may have for this model, special tokens not counted."""
+    """The longest passage, in tokens without special ones, for which ``ask`` can use this causal model."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     config = load_config(base)
@@ -195,13 +196,16 @@ def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
 
 
 def target_text(answer: str, question: str) -> str | None:
-    """The target text after ``ANSWER_CUE``; None if a quotation mark in it would end it early."""
+    """The text that a causal model learns to write after ``ANSWER_CUE``.
+
+    None if answer or question contain a quotation mark, which would end the text early.
+    """
     answer, question = " ".join(answer.split()), " ".join(question.split())
     return None if CLOSING_QUOTE in answer + question else f"{answer}{QUESTION_CUE}{question}{CLOSING_QUOTE}"
 
 
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[PromptAndTarget]:
-    """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
+    """Examples as tokens, truncated to the context; an example is skipped if no target token remains."""
     for example in examples:
         prompt = instructed_prompt(example.input, ANSWER_CUE)
         tokens, ends = _tokens(tokenizer, prompt + example.output)
@@ -226,7 +230,7 @@ class SequenceWriter(EncoderDecoderWithLoss):
         return generator_rows(self.generator, examples, [], "", MAX_TOKENS)
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
-        """The arguments of ``forward`` for some examples, of which there is at least one."""
+        """The arguments of ``forward`` for a batch of one or more examples."""
         return self.batch(self.rows(examples))
 
 
@@ -244,7 +248,7 @@ class CausalWriter(CausalGeneratorWithLoss):
         self._context = context_of(load_config(options.base))
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
-        """The arguments of ``forward`` for some examples, truncated to the context."""
+        """The arguments of ``forward`` for a batch of examples, truncated to the context."""
         rows, texts = [], []
         for example in examples:
             for row in causal_rows(self.tokenizer, [example], self._context):
@@ -256,25 +260,25 @@ class CausalWriter(CausalGeneratorWithLoss):
 def validation_chunks(
     examples: Sequence[Example], collate: Callable[[Sequence[Example]], Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Tensor]]:
-    """The chunks of validation examples, made from a few of them at a time.
+    """The chunks of the validation examples, which are tokenized a few at a time.
 
-    Each has the arguments of ``GeneratorWithLoss.logits``, with ``labels``, ``(n, tokens)`` int64.
+    A chunk is the argument of ``GeneratorWithLoss.logits``; its ``labels`` are ``(n, tokens)`` int64.
     """
-    for batch in in_batches(examples, _LOOKED_AT):
+    for batch in in_batches(examples, _VALIDATED_AT_ONCE):
         yield from collate(batch)["pairs"]["chunks"]
 
 
 def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:
-    """Share, ×100, of the target tokens that the model ranks first, given those before them (Q2): 0 to 100.
+    """Share, ×100, of target tokens that the model ranks first, given all tokens before: 0 to 100 (Q2).
 
-    A chunk's ``labels`` are ``(n, tokens)`` int64, ``IGNORED`` where a token does not count; at least one
-    token counts.
+    A chunk's ``labels`` are ``(n, tokens)`` int64, ``IGNORED`` at positions that do not count; at least one
+    position counts.
     """
-    right = count = 0
+    correct = count = 0
     with torch.inference_mode():
         for chunk in chunks:
             inputs = moved(chunk, model.model.device)
             counted = inputs["labels"] != IGNORED
-            right += int(((model.logits(inputs).argmax(dim=2) == inputs["labels"]) & counted).sum())
+            correct += int(((model.logits(inputs).argmax(dim=2) == inputs["labels"]) & counted).sum())
             count += int(counted.sum())
-    return 100.0 * right / count
+    return 100.0 * correct / count

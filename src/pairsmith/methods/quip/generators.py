@@ -16,7 +16,7 @@ GeneratorKind = Literal["encoder-decoder", "causal", "cloze"]
 
 
 def generator_kind(model: str) -> GeneratorKind:
-    """The kind of question generator that a model makes, if it writes texts and is not a server's."""
+    """The kind of question generator for a model, which must be able to write text and not be a server's."""
     if model == CLOZE:
         return "cloze"
     if is_remote(model):
@@ -37,19 +37,19 @@ def load_question_generator(
     device: str = "auto",
     dtype: DtypeName = "float32",
 ) -> QuestionGenerator:
-    """What generates questions on passages.
+    """Load a question generator by name (Q2, Q6).
 
     Args:
-        model: ``cloze`` for sentences with a blank; else a folder or Hub id of a model with an encoder and a
-            decoder that ``train-asker`` trained, or of a causal language model, which is told what to do.
+        model: ``cloze`` for the generator without a model; else a folder or Hub id: an encoder-decoder model
+            that ``train-asker`` trained, or a causal language model, which follows an instruction.
         options: how questions are generated.
         device: as for ``pick_device``.
-        dtype: of the weights.
+        dtype: number format of the weights.
 
     Raises:
-        ModelError: the model is not there, writes no texts, or knows no separator.
-        SettingsError: it is a server's, or there is no such device or answer finder.
-        MissingExtra: ``answers`` needs a package that is not installed.
+        ModelError: the model does not exist, cannot write text, or has no separator token.
+        SettingsError: the model is a server's, or there is no such device or answer finder.
+        MissingExtra: ``options.answers`` needs a package that is not installed.
     """
     options = options or GenerationOptions()
     if model == CLOZE:

@@ -1,12 +1,12 @@
 """QUIP (Jia, Lewis and Zettlemoyer 2021): an encoder whose token vectors answer questions.
 
 1. Texts are cut into passages of whole sentences (Q1).
-2. A question generator writes answers with their questions for each passage; distinct questions are kept
+2. For each passage, a question generator writes answers, each with a question; distinct questions are kept
    (Q2).
-3. A teacher, which reads question and passage together, says of every token of the passage how likely an
-   answer starts or ends there (Q3).
-4. A student encodes passage and question apart. It learns the teacher's distributions from the products of
-   the question's two vectors with the vectors of the passage's tokens (Q4, Q5).
+3. A teacher reads question and passage together. It gives every token of the passage the probability that
+   the answer starts there, and the probability that the answer ends there (Q3).
+4. A student encodes passage and question separately. The inner products of the question's start vector and
+   end vector with the passage's token vectors are trained to give the teacher's two distributions (Q4, Q5).
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[GeneratedQuestion]:
-    """Generate questions of texts, each with its answer (Q1, Q2).
+    """Generate questions on texts, each with its answer (Q1, Q2).
 
     Args:
-        texts: of any length; of equal ones the first counts.
-        generator: as ``load_question_generator`` gives it.
+        texts: texts of any length; of equal texts, the first one counts.
+        generator: the question generator, as ``load_question_generator`` loads it.
 
     Returns:
-        the questions in the order of the texts. ``answer`` is None where the generated answer does not occur
-        in the passage. Words of more tokens than the generator's limit, and outputs that are no new question,
-        are left out; the step ``ask`` keeps them as rejects.
+        the questions in the order of the texts. ``answer`` is None if the generated answer does not occur in
+        the passage. Left out are words that alone exceed the generator's limit, faulty outputs and repeated
+        questions; the step ``ask`` stores them as rejects.
 
     Raises:
         InputError: ``texts`` is a single text, or holds something else than texts.
@@ -49,10 +49,12 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     check_loaded(generator, "generator", "limit", "load_question_generator")
     distinct = dict.fromkeys(checked_texts(texts, "texts"))
     documents = [Document(text, "") for text in distinct]
-    of_texts, _ = cut_passages(generator, documents)
-    every = [passage for of_text in of_texts for passage in of_text]
-    generator.generate(every)
-    return [question for passage in every for question in passage.questions.values()]
+    # Cut the texts into passages (Q1).
+    passages_of_texts, _ = cut_passages(generator, documents)
+    passages = [passage for of_text in passages_of_texts for passage in of_text]
+    # Write answers and questions (Q2).
+    generator.generate(passages)
+    return [question for passage in passages for question in passage.questions.values()]
 
 
 def label_questions(
@@ -64,19 +66,21 @@ def label_questions(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> list[GeneratedQuestion]:
-    """Have a teacher say where the answers start and end, with which probability (Q3).
+    """Label questions with a teacher's distributions of the answer's start and end (Q3).
 
     Args:
-        questions: of any source.
-        teacher: reads question and passage together.
-        top: the likeliest starts and ends that are kept of each question; the others count as impossible.
-        max_answer_tokens: the longest answer.
-        batch_tokens: most tokens that are read at once; what suits the device where it is not given.
+        questions: generated questions of any source.
+        teacher: a reader, which reads question and passage together.
+        top: number of the likeliest starts, and of the likeliest ends, that are kept for each question; the
+            probabilities of the others become 0.
+        max_answer_tokens: longest answer in tokens.
+        batch_tokens: largest number of tokens in a batch; None: what suits the device.
         advance: called with the number of questions that are answered.
 
     Returns:
-        the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``, with its
-        ``confidence``; the answer is None where the passage has no tokens.
+        the questions with the distributions ``starts`` and ``ends`` over the characters of their passage,
+        with the teacher's best span as ``answer``, and with its probability as ``confidence``. The answer is
+        None if the passage has no tokens.
 
     Raises:
         InputError: ``questions`` holds something else than generated questions.
@@ -108,18 +112,18 @@ def distil(
     """Train a student on labelled questions (Q4, Q5).
 
     Args:
-        questions: with the teacher's distributions, or with answers for ``labels="answers"``.
-        base: the encoder to start from, by name.
-        validation: questions of people, by which the best step is chosen; without them the last one is kept.
+        questions: questions with the teacher's distributions; with ``labels="answers"``, with answers.
+        base: name of the encoder to start from.
+        validation: human-written questions that choose the best step; without any, the last step is kept.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         progress: shows how far the training is; by default nothing is shown.
-        options: the fields of ``StudentOptions`` by name, such as ``max_steps`` or ``learning_rate=[1e-5]``.
+        options: fields of ``StudentOptions`` by name, such as ``max_steps=100`` or ``learning_rate=[1e-5]``.
 
     Raises:
-        InputError: a question has no distributions, or no answer lies within what is read of its passage; or
-            a question is of another class.
+        InputError: a question has no distributions, or is of another class; or all answers lie in parts of
+            the passages that the student does not read.
         ModelError: the base cannot be loaded, or the training diverged.
-        SettingsError: an option is unknown, has a value that it cannot have, or needs a training with a
+        SettingsError: an option is unknown, has an invalid value, or only applies to a training with a
             folder.
     """
     # Imported here, as it loads the trainer of transformers, which takes seconds.

@@ -1,7 +1,7 @@
-"""Few-shot named entities: a linear layer on token vectors, initialised with questions' vectors (Q10).
+"""Few-shot named entity recognition: a linear layer on token vectors, initialised by questions (Q10).
 
-a few tagged sentences -> a row for each tag, from its question or at random
--> cross-entropy of the words' tags -> encoder and rows -> the tags of other sentences
+tags -> a row of the layer for each tag, the vector of a question about its entity type, or at random
+a few tagged sentences -> cross-entropy of the words' tags -> encoder and layer -> tags of other sentences
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,16 +37,16 @@ TYPE_QUESTIONS: Mapping[str, str] = {
     "creative_work": "What is a creative work ?",
     "group": "What is a group ?",
 }
-"""The question for words that are not names (O), and for each entity type."""
+"""The question for words that are no entity (O), and for each entity type."""
 
 _OTHER_NAMES = {"per": "person", "loc": "location", "org": "organization", "misc": "miscellaneous"}
 
 DROPOUT = 0.1
-"""Before the output layer."""
+"""Probability of dropout before the output layer."""
 DEVIATION = 0.02
-"""Standard deviation of an output layer at random, where the encoder does not name its own."""
+"""Standard deviation of a random output layer, if the encoder's configuration does not give one."""
 LARGEST_NORM = 1.0
-"""Of the gradients of all weights together; larger ones are scaled down to it."""
+"""Largest norm of the gradient of all weights together; a longer gradient is scaled down to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class TaggerOptions:
 
     Attributes:
         epochs: number of passes over the sentences.
-        learning_rate: that of the first step, which falls linearly to 0 after the last.
+        learning_rate: the learning rate of the first step; it falls linearly to 0.
         batch_size: number of sentences in a step.
-        dtype: number format of the products, ``float32`` or ``bfloat16``; ``auto``: bfloat16 if the device
+        dtype: number format of matrix products, ``float32`` or ``bfloat16``; ``auto``: bfloat16 if the device
             computes fast with it. Weights are float32 in any case.
     """
 
@@ -77,22 +77,24 @@ def tag_after_training(
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
-    """Train an encoder and a linear layer on some sentences, and give others BIO tags (Q10).
+    """Train an encoder and a linear layer on tagged sentences, and predict the BIO tags of others (Q10).
 
-    Words that have no token of their own, such as a zero-width space, or that are beyond the encoder's
-    longest input, get the tag O. Weights are float32 throughout, as such small updates would be lost in
-    16-bit numbers.
+    A word gets the tag O if it has no token of its own, such as a zero-width space, or lies beyond the
+    encoder's longest input. Weights are float32 throughout, as 16-bit numbers would lose such small updates.
 
     Args:
-        encoder: of float32 weights; it is trained in place. With ``questions`` it has heads for questions, as
-            ``load_student`` loads it.
+        encoder: an encoder with float32 weights, which is trained in place. With ``questions`` it must have
+            heads for questions, as ``load_student`` loads it.
         train: the sentences to train on.
         test: the sentences to tag.
-        questions: the question for O and for each entity type of ``train``, as ``questions_for`` gives them,
-            whose start vectors initialise the linear layer; None: the layer is initialised at random.
-        options: of the training; None: those of the paper.
-        seed: of the order of the sentences, of dropout, and of the random layer.
-        advance: called with the number of sentences that were trained on, in each epoch, or tagged.
+        questions: the question for O and for each entity type of ``train``, as ``questions_for`` returns
+            them; their start vectors initialise the linear layer. None: the layer is initialised at random.
+        options: options of the training; None: those of the paper.
+        seed: random seed of the order of the sentences, of dropout, and of a random layer.
+        advance: called with a number of sentences, each time some were trained on or tagged.
+
+    Returns:
+        a list of BIO tags for each of ``test``, one for each of its words.
 
     Raises:
         ModelError: the encoder has no heads for questions, or the training diverged.
@@ -115,9 +117,10 @@ def tag_after_training(
 
 
 def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
-    """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken.
+    """Draw ``shots`` sentences with each entity type, going through the types in the order of their names.
 
-    Raises an ``InputError`` where a type has fewer, or where no sentence has an entity.
+    A sentence that was drawn for one type is not drawn for another. Raises an ``InputError`` if there are too
+    few sentences with a type, or none with any entity.
     """
     order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
     types = [{tag[2:] for tag in sentence.tags if tag != "O"} for sentence in sentences]
@@ -135,11 +138,11 @@ def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed:
     return [sentences[place] for place in places]
 
 
-# The beginning of the linear layer
+# The initial linear layer
 
 
 def tags_of(sentences: Sequence[TaggedSentence]) -> list[str]:
-    """O, and for each entity type of the sentences, in the order of their names, the B- and the I- tag."""
+    """The BIO tags of the sentences: O, then B- and I- for each entity type, sorted by name."""
     return ["O", *(f"{place}-{name}" for name in types_of(sentences) for place in "BI")]
 
 
@@ -151,8 +154,9 @@ def types_of(sentences: Sequence[TaggedSentence]) -> list[str]:
 def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
     """The question for O and for each of the entity types (Q10).
 
-    They are those of ``own``, or else of ``TYPE_QUESTIONS``. Case, and whether a name has a hyphen or an
-    underscore, make no difference in looking a type up. Raises a ``SettingsError`` where a type has none.
+    A type's question is that of ``own`` or, if ``own`` lacks the type, that of ``TYPE_QUESTIONS``. Types are
+    looked up without regard to case, and a hyphen counts as an underscore. Raises a ``SettingsError`` if a
+    type has no question.
     """
     by_type = {_type(name): question for name, question in [*TYPE_QUESTIONS.items(), *(own or {}).items()]}
     questions = {"O": by_type["o"]}
@@ -170,9 +174,10 @@ def _type(name: str) -> str:
 
 
 def random_rows(encoder: TokenEncoder, tags: int, seed: int) -> Tensor:
-    """Normally distributed rows, ``(tags, d)`` float32, with the standard deviation of the encoder's weights.
+    """Normally distributed rows, ``(tags, d)`` float32, with mean 0.
 
-    Where the encoder does not name that, it is ``DEVIATION``.
+    The standard deviation is that with which the encoder's weights were initialised; ``DEVIATION`` if its
+    configuration does not say.
     """
     config = encoder.model.config
     draw = torch.Generator().manual_seed(seed)
@@ -181,7 +186,7 @@ def random_rows(encoder: TokenEncoder, tags: int, seed: int) -> Tensor:
 
 
 def question_rows(encoder: SpanEncoder, tags: Sequence[str], questions: Mapping[str, str]) -> Tensor:
-    """f_start of the tags' questions, scaled to length 1, ``(tags, d)`` float32 (Q10)."""
+    """The start vector of each tag's question, scaled to length 1: ``(tags, d)`` float32 (Q10)."""
     with torch.inference_mode():
         texts = [questions[tag.partition("-")[2] or "O"] for tag in tags]
         starts, _ = question_vectors(encoder, texts)
@@ -193,9 +198,10 @@ def question_rows(encoder: SpanEncoder, tags: Sequence[str], questions: Mapping[
 
 
 class Tagger(nn.Module):
-    """An encoder, dropout, and a matrix M with a row for each tag, without biases (Q10).
+    """An encoder, dropout, and a linear layer M without bias that has a row for each tag (Q10).
 
-    ``rows`` are M, ``(tags, d)``. All is float32; products may be computed in bfloat16.
+    ``rows`` is M, ``(tags, d)`` float32. All weights are float32; with ``in_bfloat16`` matrix products are
+    computed in bfloat16.
     """
 
     def __init__(self, encoder: TokenEncoder, rows: Tensor, *, in_bfloat16: bool = False) -> None:
@@ -207,7 +213,7 @@ class Tagger(nn.Module):
         self.rows = nn.Parameter(rows.to(encoder.model.device))
 
     def forward(self, words: "Words") -> Tensor:
-        """How well each tag fits each word: ``(words, tags)``, unnormalised, float32 or bfloat16."""
+        """The logits of each word's tags: ``(words, tags)``, float32 or bfloat16."""
         device = self.model.device
         moved = {name: value.to(device) for name, value in words.features.items()}
         # Entered anew at each call, as autocast caches converted weights, which are stale after a step.
@@ -220,10 +226,10 @@ class Tagger(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The words of some sentences, by the positions of their first tokens in the encoder's ``features``.
+    """The words of a batch of sentences, and where the first token of each is in the encoder's ``features``.
 
-    ``sentence``, ``(words,)`` int64, is the index of each word's sentence; ``token`` that of its first token;
-    ``word`` that of the word in its sentence.
+    ``sentence``, ``token`` and ``word`` are ``(words,)`` int64: the index of a word's sentence, the index of
+    the word's first token in the features of that sentence, and the index of the word in the sentence.
     """
 
     features: Mapping[str, Any]
@@ -233,7 +239,7 @@ class Words:
 
     @classmethod
     def of(cls, encoder: TokenEncoder, sentences: Sequence[TaggedSentence]) -> "Words":
-        """The words of n sentences, which are joined by spaces (and see ``_before_words``)."""
+        """The words of n sentences, each of which is one text of its words and spaces (``_before_words``)."""
         before = _before_words(encoder)
         texts = [before + " ".join(sentence.words) for sentence in sentences]
         parts: list[NDArray[np.int64]] = []
@@ -250,12 +256,13 @@ class Words:
 
 
 def _before_words(encoder: TokenEncoder) -> str:
-    """What stands before a sentence, so that its first word has the tokens that it has in the middle.
+    """The text before a sentence that gives its first word the tokens of a word in the middle.
 
-    That is a space for byte-level tokens such as RoBERTa's, where a word without one is another token.
+    It is a space for byte-level tokenizers such as RoBERTa's, where the space before a word is part of the
+    word's first token; else empty.
     """
-    alone, behind = (encoder.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
-    return " " if alone != behind and len(alone) == len(behind) else ""
+    alone, spaced = (encoder.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
+    return " " if alone != spaced and len(alone) == len(spaced) else ""
 
 
 def train_tagger(
@@ -266,11 +273,11 @@ def train_tagger(
     seed: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Train on the cross-entropy of the words' tags, as Hugging Face's trainer does by default (Q10).
+    """Train a tagger in place on the cross-entropy of the words' tags (Q10).
 
-    That is AdamW at a learning rate that falls linearly, with the norm of the gradients at most 1. The rows
-    of ``tagger`` are those of ``tags``; it is trained in place, and left in evaluation mode.
-    ``advance`` is called with the number of sentences of each step.
+    The defaults are those of Hugging Face's trainer: AdamW with a linearly falling learning rate, and
+    gradients clipped to norm 1. Row i of the tagger belongs to ``tags[i]``. The tagger is left in evaluation
+    mode. ``advance`` is called with the number of sentences of each step.
     """
     number = {tag: place for place, tag in enumerate(tags)}
     optimizer = torch.optim.AdamW(tagger.parameters(), lr=options.learning_rate, weight_decay=0.0, fused=True)
@@ -303,10 +310,10 @@ def tag_sentences(
     tags: Sequence[str],
     advance: Callable[[int], None],
 ) -> list[list[str]]:
-    """The BIO tags of each sentence, one for each word; ``tags`` are those of the tagger's rows.
+    """The predicted BIO tags of each sentence, one for each word; row i of the tagger belongs to ``tags[i]``.
 
-    ``advance`` is called with the number of sentences that were tagged. Raises a ``ModelError`` where a score
-    is not finite.
+    ``advance`` is called with the number of sentences that were tagged. Raises a ``ModelError`` if a score is
+    not finite.
     """
     predicted = [["O"] * len(sentence.words) for sentence in sentences]
     lengths = tagger.encoder.token_counts([" ".join(sentence.words) for sentence in sentences])

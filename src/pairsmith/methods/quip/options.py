@@ -26,20 +26,20 @@ class GenerationOptions:
 
     Attributes:
         questions: largest number of distinct questions of a passage.
-        tries: largest number of rounds; each draws the questions of a passage that are still missing (Q2).
-        max_length: longest passage in tokens, without special ones; without a model in words and punctuation
+        tries: largest number of rounds; each round draws the questions that a passage still lacks (Q2).
+        max_length: longest passage in tokens, without special ones; without a model, in words and punctuation
             marks. None means as many as the model can read.
         batch_size: number of passages that are processed at once; None means that of ``BATCH_SIZES``.
         seed: seed of the sampling.
         top_p: draw from the likeliest tokens that together hold this share of the probability (Q2: 0.6).
         decoding: ``nucleus`` samples answers and questions, ``beams`` searches for the likeliest answers and
             then for the likeliest question of each (Q2).
-        beams: number of beams, and of answers, of a passage.
-        separator: token between answer and question, of models with an encoder and a decoder.
-        instruction: what a causal language model is told; ``{passage}`` stands for the passage.
-        chat: give the instruction as a user's message in the model's chat format.
-        examples: questions with passages that stand before the instruction.
-        answers: how answers are found without a model: ``rule`` or ``spacy:MODEL``.
+        beams: number of beams, and of answers, for each passage.
+        separator: for encoder-decoder models, the token between answer and question.
+        instruction: for causal language models, the instruction; ``{passage}`` stands for the passage.
+        chat: for causal language models, whether the instruction is a user's message in the chat format.
+        examples: for causal language models, passages with questions that stand before the instruction.
+        answers: without a model, how answers are found: ``rule`` or ``spacy:MODEL``.
     """
 
     questions: int = 10

@@ -28,7 +28,7 @@ from pairsmith.models.encode import not_finite
 from pairsmith.models.token_vectors import TokenEncoder
 
 LAYERS = 8
-"""The scores of this many last layers are the features."""
+"""Number of last layers whose scores are the features of few-shot detection."""
 
 C = 1.0
 """Inverse regularisation strength of the logistic regression."""
@@ -37,7 +37,7 @@ RATE = 1e-5
 EPOCHS = 20
 BATCH = 16
 SCALE = 1e3
-"""Factor on the output layer's logits, which makes its steps this much larger than the encoder's."""
+"""Factor on the output layer's logits; it makes the layer's steps this much larger than the encoder's."""
 EPSILON = 1e-8
 """Added to the variances of batch normalisation, as those of BERTScores are small."""
 
@@ -50,13 +50,13 @@ class DetectedParaphrases:
 
     Attributes:
         layer: the layer whose vectors were compared.
-        correlations: for each layer from 1 on, its correlation with people's judgements, from -1 to 1, NaN
-            where it is undefined; empty without judgements (Q8).
-        scores: the score of each pair, ``(n,)`` float64, at most 1.
+        correlations: for each layer from 1 on, the correlation of its scores with people's judgements, from
+            -1 to 1; NaN if it is undefined. Empty without judgements (Q8).
+        scores: the BERTScore F of each pair, ``(n,)`` float64, at most 1.
         auroc: how well the scores rank paraphrases above other pairs, from 0 to 1; NaN if all pairs have
-            one label.
-        few_shot: F1 from 0 to 1 after training, by ``frozen`` and ``tuned`` and then by split; empty without
-            training pairs (Q9).
+            the same label.
+        few_shot: F1 after training, from 0 to 1, first by ``frozen`` or ``tuned``, then by split; empty
+            without training pairs (Q9).
     """
 
     layer: int
@@ -78,18 +78,18 @@ def detect_paraphrases(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> DetectedParaphrases:
-    """Score pairs of texts by BERTScore, and measure how well the scores tell paraphrases (Q8, Q9).
+    """Score pairs of texts by BERTScore, and measure how well the scores detect paraphrases (Q8, Q9).
 
     Args:
-        encoder: encoder of the vectors that are compared; it is put into evaluation mode, and not trained.
+        encoder: the encoder of the tokens; it is put into evaluation mode, and not trained.
         pairs: labelled pairs.
-        layer: the layer whose vectors are compared, from 0 to ``encoder.layers``; None: the one that agrees
-            best with ``judgements``, or without these ``usual_layer``.
-        judgements: pairs with people's scores, by the languages that were translated.
-        train: labelled pairs to learn from, by the number of the split, which is also the random seed of a
-            fine-tuning.
-        tune: whether to fine-tune a copy of the encoder on each split, too.
-        special_tokens: whether BERTScore's means count special tokens too, as those of QUIP do.
+        layer: the layer whose vectors are compared, from 0 to ``encoder.layers``; None: the layer that agrees
+            best with ``judgements`` or, without judgements, ``usual_layer``.
+        judgements: pairs of translations with people's scores, by language pair.
+        train: labelled training pairs by the number of their split, which is also the random seed of the
+            fine-tuning on that split.
+        tune: whether to fine-tune a copy of the encoder on each split as well.
+        special_tokens: whether the means of BERTScore include special tokens, as QUIP's do.
         batch_tokens: most tokens in a batch, padding included; None: what suits the device.
         progress: shows how far the scoring is; by default nothing is shown.
 
@@ -148,7 +148,7 @@ def paraphrase_scores(
 ) -> Float64s:
     """The BERTScore F of each pair by each of ``layers``, ``(pairs, layers)`` float64, at most 1 (Q8).
 
-    They are computed in float32, see ``pair_scores``. Raises a ``ModelError`` where one is not finite.
+    The scores are computed in float32, see ``pair_scores``. Raises a ``ModelError`` if one is not finite.
     """
     with (progress or Silent()).task("score", len(pairs), "pairs") as bar:
         scores = pair_scores(
@@ -165,7 +165,7 @@ def paraphrase_scores(
 
 
 def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
-    """Whether each pair is one of paraphrases, ``(pairs,)`` bool."""
+    """Whether the two texts of each pair are paraphrases, ``(pairs,)`` bool."""
     return np.array([pair.label for pair in pairs])
 
 
@@ -177,11 +177,11 @@ def layer_correlations(
     judgements: Mapping[str, Sequence[GradedPair]],
     layers: int,
 ) -> dict[int, float]:
-    """How well the scores by each layer, from 1 to ``layers``, agree with people's judgements (Q8).
+    """For each layer from 1 to ``layers``, the correlation of its scores with people's judgements (Q8).
 
-    The figure of a layer, from -1 to 1, is the mean over the languages that were translated, the keys of
-    ``judgements``, of Pearson's correlation. It is NaN where a correlation is undefined. ``score`` gives the
-    scores of n pairs by some layers, ``(n, layers)`` float64, as ``paraphrase_scores`` does.
+    It is the mean of the Pearson correlations of all language pairs, the keys of ``judgements``: from -1 to
+    1, NaN if one of them is undefined. ``score`` returns the scores of n pairs by several layers,
+    ``(n, layers)`` float64, as ``paraphrase_scores`` does.
     """
     numbers, by_language = range(1, layers + 1), []
     for judged in judgements.values():
@@ -191,17 +191,17 @@ def layer_correlations(
 
 
 def best_layer(correlations: Mapping[int, float]) -> int:
-    """The layer with the largest correlation, and of equal ones the highest; NaN is the smallest (Q8)."""
+    """The layer with the largest correlation; among equals, the highest layer. NaN counts as -1 (Q8)."""
     return max(correlations, key=lambda layer: (np.nan_to_num(correlations[layer], nan=-1.0), layer))
 
 
 def usual_layer(layers: int) -> int:
-    """The default layer of an encoder with so many: five sixths of the way up, as QUIP's layer 20 of 24."""
+    """The default layer of an encoder with this many layers: at five sixths, as QUIP's layer 20 of 24 is."""
     return max(1, round(layers * 5 / 6))
 
 
 def last_layers(encoder: TokenEncoder) -> range:
-    """The numbers of the last ``LAYERS`` layers, rising, or of all but layer 0 if there are fewer (Q9)."""
+    """The numbers of the last ``LAYERS`` layers, rising; all but layer 0 if there are fewer layers (Q9)."""
     return range(max(1, encoder.layers - LAYERS + 1), encoder.layers + 1)
 
 
@@ -219,10 +219,11 @@ def few_shot_f1(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, dict[int, float]]:
-    """F1 on ``test``, from 0 to 1, after training on the pairs of each split, ``frozen`` and ``tuned`` (Q9).
+    """F1 on ``test``, from 0 to 1, of ``frozen`` and, with ``tune``, of ``tuned``, by training split (Q9).
 
+    ``frozen`` is a logistic regression on BERTScores, ``tuned`` the fine-tuning of a copy of the encoder.
     ``test_features``, ``(test, layers)`` float64, are the scores of the test pairs by ``last_layers``. The
-    number of a split is the random seed of its fine-tuning. The encoder is not trained, but a copy of it.
+    number of a split is the random seed of its fine-tuning.
     """
     layers, gold = last_layers(encoder), labels_of(test)
     score = partial(
@@ -245,9 +246,9 @@ def few_shot_f1(
 
 
 def draw_paraphrases(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
-    """The first ``shots`` pairs of each class after shuffling, first those that are no paraphrases (Q9).
+    """Draw ``shots`` pairs of each class; pairs that are no paraphrases come first (Q9).
 
-    Raises an ``InputError`` where a class has fewer.
+    Raises an ``InputError`` if a class has fewer pairs.
     """
     order = np.random.default_rng(seed).permutation(len(pairs))
     sample: list[Paraphrase] = []
@@ -263,10 +264,11 @@ def draw_paraphrases(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list
 
 
 def predict_frozen(features: Float64s, labels: Bools, test_features: Float64s) -> Bools:
-    """Whether pairs are paraphrases, by logistic regression on standardised scores, ``(test,)`` (Q9).
+    """Whether each test pair is predicted to be paraphrases, ``(test,)``, by logistic regression (Q9).
 
-    ``features`` are the scores of the training pairs, ``(train, layers)`` float64, ``labels`` ``(train,)``,
-    both classes among them, and ``test_features`` the scores of the test pairs, ``(test, layers)``.
+    ``features``, ``(train, layers)`` float64, are the BERTScores of the training pairs, ``test_features``,
+    ``(test, layers)``, those of the test pairs; both are standardised. ``labels``, ``(train,)``, has both
+    classes.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -297,7 +299,7 @@ def fine_tune(
         pairs: labelled pairs, at least two.
         layers: numbers of the layers, from 0 to ``encoder.layers``.
         seed: decides the order of the pairs.
-        special_tokens: whether BERTScore's means count special tokens too.
+        special_tokens: whether the means of BERTScore include special tokens.
         epochs: number of passes over the pairs.
 
     Returns:
@@ -325,11 +327,14 @@ def fine_tune(
 
 
 class Head(nn.Module):
-    """Logits from features: batch normalisation, by cumulative averages, and a linear layer from 0 (Q9)."""
+    """A linear layer on batch-normalised features (Q9).
+
+    The normalisation has no affine part and averages over all batches alike; the layer's weights start at 0.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        # Without a momentum, the state is the plain mean over all batches so far.
+        # Without a momentum, the running statistics are plain means over all batches so far.
         self.norm = nn.BatchNorm1d(width, eps=EPSILON, momentum=None, affine=False)
         self.weights = nn.Linear(width, 1)
         nn.init.zeros_(self.weights.weight)
@@ -341,7 +346,7 @@ class Head(nn.Module):
         return logits
 
     def predict(self, features: Float64s) -> Bools:
-        """Whether n pairs are paraphrases, ``(n,)``, from their features, ``(n, width)`` float64."""
+        """Whether n pairs are predicted to be paraphrases, ``(n,)``, from features ``(n, width)`` float64."""
         with torch.inference_mode():
             logits = self(torch.from_numpy(features).float().to(self.weights.weight.device))
             predicted: Bools = (logits > 0).cpu().numpy()

@@ -1,4 +1,4 @@
-"""Passages with their questions, kept on disk, as a student's training data may not fit into memory."""
+"""Passages with their questions on disk, as the training data of a student may not fit into memory."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from pairsmith.runs.seeds import stream_key
 _SCHEMA = pa.schema(
     [("text", pa.string()), ("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
 )
-"""A row is a question with its passage's text, which is null where that is the text of the row before."""
+"""A row is a question with its passage's text; the text is null if it equals that of the previous row."""
 
 
 class PassageStore(StoredSequence[PassageExample]):
@@ -28,16 +28,16 @@ class PassageStore(StoredSequence[PassageExample]):
 
     def __init__(self, questions: Iterable[tuple[str, LabelledQuestion]]) -> None:
         """Write questions with their passages to disk; those of a passage need not be adjacent."""
-        keys, text_rows = array("Q"), array("q")  # of each question, its passage's key and the text's row
+        keys, text_rows = array("Q"), array("q")  # for each question, its passage's key and its text's row
 
         def rows() -> Iterator[dict[str, Any]]:
             for text, question in questions:
                 key = stream_key(text)
-                begins = not keys or keys[-1] != key
-                text_rows.append(len(keys) if begins else text_rows[-1])
+                is_new = not keys or keys[-1] != key
+                text_rows.append(len(keys) if is_new else text_rows[-1])
                 keys.append(key)
                 lists = {"starts": _lists(question.starts), "ends": _lists(question.ends)}
-                yield {"text": text if begins else None, "question": question.question, **lists}
+                yield {"text": text if is_new else None, "question": question.question, **lists}
 
         self._stored = StoredRows(rows(), _SCHEMA)
         all_keys = np.array(keys, np.uint64)
@@ -54,7 +54,10 @@ class PassageStore(StoredSequence[PassageExample]):
         return len(self._rows)
 
     def only(self, kept: NDArray[np.bool_]) -> "PassageStore":
-        """A copy with the questions that are ``kept``, given passage by passage, and their passages."""
+        """A copy with some of the questions, and the passages that still have questions.
+
+        ``kept``, ``(questions,)``, says for each question whether it is kept, passage by passage.
+        """
         store = copy(self)
         sizes = np.diff(self._ends, prepend=0)
         left = np.bincount(np.repeat(np.arange(len(self)), sizes)[kept], minlength=len(self))

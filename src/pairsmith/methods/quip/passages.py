@@ -1,4 +1,4 @@
-"""Passages (Q1), and the selection of the questions that are generated for them (Q2)."""
+"""Passages (Q1), and the acceptance of the questions that are generated for them (Q2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is made from the document's text and the offset of the passage in it; ``kept`` is the
-    document's. ``questions`` holds the kept questions by their case-folded text, ``rejects`` what was not
-    kept; ``outputs`` is the number of outputs so far, kept or not.
+    The ``id`` is made of the document's text and the offset of the passage in it. ``kept`` holds the columns
+    that are copied from the document. ``questions`` holds the accepted questions by their case-folded text,
+    ``rejects`` the outputs that were not accepted. ``outputs`` counts both.
     """
 
     id: str
@@ -33,18 +33,18 @@ class Passage:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was generated for it yet, neither questions nor rejects."""
+        """Whether nothing was generated for the passage yet, neither questions nor rejects."""
         return not (self.questions or self.rejects)
 
     def missing(self, questions: int) -> range:
-        """The numbers of the outputs to be drawn so that the passage may have so many questions."""
+        """The numbers of the outputs that must be drawn for the passage to get this many questions."""
         return range(self.outputs, self.outputs + max(0, questions - len(self.questions)))
 
 
 class QuestionGenerator(Protocol):
     """Generates questions on passages, each with its answer.
 
-    Lengths are in tokens of its model, without special ones; without a model in words and punctuation marks.
+    Lengths are in tokens of the model, without special ones; without a model, in words and punctuation marks.
     """
 
     @property
@@ -55,7 +55,7 @@ class QuestionGenerator(Protocol):
         """The number of tokens in a text."""
 
     def generate(self, passages: Sequence[Passage], advance: Advance = ...) -> None:
-        """Add generated questions to each passage, and the outputs that are not kept to its rejects.
+        """Add the generated questions to each passage, and outputs that are not kept to its rejects.
 
         ``advance`` is called with the number of finished tries; each passage has ``options.tries``.
         """
@@ -64,7 +64,7 @@ class QuestionGenerator(Protocol):
 def cut_passages(
     generator: QuestionGenerator, documents: Sequence[Document]
 ) -> tuple[list[list[Passage]], list[Reject]]:
-    """Cut texts into passages (Q1); those that exceed the generator's limit become rejects."""
+    """Cut documents into passages (Q1); a word that alone exceeds the generator's limit becomes a reject."""
     passages: list[list[Passage]] = []
     rejects = []
     for document in documents:
@@ -82,14 +82,14 @@ def cut_passages(
 
 
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> None:
-    """Add generated questions to each passage, or to its rejects."""
+    """Add the generated questions of each passage to the passage, or to its rejects."""
     for passage, questions in zip(passages, written, strict=True):
         for question in questions:
             keep(passage, question)
 
 
 def keep(passage: Passage, written: WrittenQuestion) -> None:
-    """Add a generated question to its passage, or to the rejects with the reason why not."""
+    """Add a generated question to its passage or, if it has a fault or is a repeat, to the rejects."""
     name = f"{passage.id}-{passage.outputs}"
     passage.outputs += 1
     if written.start is None:

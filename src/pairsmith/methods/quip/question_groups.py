@@ -1,4 +1,4 @@
-"""Questions on the same passage, put side by side so that a model that learns them reads the passage once."""
+"""Groups of questions on the same passage, for which a training step reads the passage only once."""
 
 from array import array
 from collections.abc import Iterable
@@ -10,16 +10,17 @@ from pairsmith.runs.seeds import generator, stream_key
 
 
 class QuestionGroups:
-    """Questions in groups of up to ``most`` on the same passage, nearly all equally large.
+    """Questions in groups of at most ``most`` on the same passage.
 
-    Each pass over the questions puts others together. Memory holds a few numbers for each question.
+    The groups of a passage are about equally large. Each pass over the questions groups them anew. Memory
+    holds a few numbers for each question.
     """
 
     def __init__(self, passages: Iterable[str], most: int, seed: int) -> None:
-        """``passages`` are those of the questions, in order; those that are equal need not be adjacent."""
+        """``passages`` has the passage of each question; equal passages need not be adjacent."""
         keys = np.array(array("Q", map(stream_key, passages)), np.uint64)
         _, self._passage, self._sizes = np.unique(keys, return_inverse=True, return_counts=True)
-        self._groups = -(-self._sizes // most)  # of each passage
+        self._groups = -(-self._sizes // most)  # the number of groups of each passage
         self._seed = seed
 
     def order(self, turn: int) -> NDArray[np.int64]:

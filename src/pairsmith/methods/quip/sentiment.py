@@ -1,10 +1,10 @@
 """Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?
 
-pairs of questions -> the score of each text and each question -> less the mean score of neutral texts
--> the class with the larger score, and the span that best answers its question as the rationale
+a pair of questions -> S(x, y) of each text x with each question y -> minus C_y, the mean over neutral texts
+-> the class of the larger difference; the span that best answers its question is the rationale
 
-A student gives the scores, or a reader. In the baseline, a masked language model gives the log
-probabilities of two words.
+The scores come from a student or from a reader. In the baseline they are a masked language model's
+log probabilities of two words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,16 +42,17 @@ PROMPTS = (
     ("What is the reason this {item} is bad?", "What is the reason this {item} is good?"),
     ("What is the reason this {item} is terrible?", "What is the reason this {item} is great?"),
 )
-"""Pairs of questions, the one for negative texts first."""
+"""Pairs of questions: first the one that negative texts answer, then the one that positive texts answer."""
 
 NEUTRAL = ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
 """Neutral texts, from which the bias of each question is estimated."""
 
 ITEM = "movie"
-"""What the texts are about, if nothing else is said."""
+"""What the texts are about, unless ``item`` says otherwise."""
 
 WORDS = ("terrible", "great")
-_BEHIND = " It was {mask}."
+"""The words of the baseline: for negative and for positive texts."""
+_MASK_TEMPLATE = " It was {mask}."
 _AT_ONCE = 256
 """Number of texts whose vectors are held in memory at once."""
 _READ_AT_ONCE = 32
@@ -69,13 +70,13 @@ CALIBRATIONS: tuple[Calibration, ...] = ("calibrated", "centred", "plain")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A model's scores of n texts with each of p prompts.
+    """A model's scores of n texts with each of p prompts; a prompt is a pair of questions.
 
     Attributes:
-        scores: ``(p, n, 2)`` float64: S(x, y), for negative and positive.
-        neutral: ``(p, 2)`` float64: C_y, the mean score of neutral texts.
-        rationales: for each text, the span that best answers the question of the prompt ``RATIONALES`` for
-            the class that this prompt, calibrated, predicts; empty if there is none.
+        scores: ``(p, n, 2)`` float64: S(x, y), first of the negative question, then of the positive one.
+        neutral: ``(p, 2)`` float64: C_y, the mean of S over the neutral texts.
+        rationales: for each text, the span that best answers a question of the prompt ``RATIONALES``: the
+            question of the class that this prompt predicts after calibration. Empty if there is no span.
     """
 
     scores: Float64s
@@ -83,16 +84,16 @@ class Judged:
     rationales: Sequence[str]
 
     def leads(self) -> Float64s:
-        """By how much each text's positive score exceeds its negative score with each prompt, ``(p, n)``."""
+        """The positive score of each text minus its negative score, with each prompt: ``(p, n)``."""
         leads: Float64s = self.scores[:, :, 1] - self.scores[:, :, 0]
         return leads
 
     def positive(self, calibration: Calibration) -> NDArray[np.bool_]:
         """Whether each text is predicted positive with each prompt, ``(p, n)``.
 
-        ``plain`` predicts the larger score. ``calibrated`` first subtracts the neutral texts' mean scores
-        (Q11), ``centred`` the mean scores of the texts themselves, which needs no labels and is fair where
-        both classes are about as frequent.
+        ``plain`` predicts the class with the larger score. ``calibrated`` first subtracts the mean scores of
+        the neutral texts (Q11). ``centred`` first subtracts the mean scores of the texts themselves; that
+        needs no labels, but assumes that both classes are about equally frequent.
         """
         leads = self.leads()
         bias: Float64s = np.zeros((len(leads), 1))
@@ -105,7 +106,7 @@ class Judged:
 
 
 def questions_about(item: str) -> list[str]:
-    """The questions of ``PROMPTS`` about ``item``, two for each prompt, the one for negative texts first."""
+    """The questions of ``PROMPTS`` about ``item``: of each prompt the negative, then the positive one."""
     return [question.format(item=item) for pair in PROMPTS for question in pair]
 
 
@@ -117,10 +118,10 @@ def judge_by_questions(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> Judged:
-    """The scores of texts by their answers to the two questions of each prompt (Q11).
+    """The scores S(x, y) of texts with the two questions of each prompt, by a student (Q11).
 
     Args:
-        encoder: as ``load_student`` loads it; it is put into evaluation mode.
+        encoder: a student, as ``load_student`` loads it; it is put into evaluation mode.
         texts: n texts.
         item: a word for what the texts are about, such as ``product``.
         batch_tokens: most tokens in a batch, padding included; None: what suits the device.
@@ -150,11 +151,10 @@ def judge_by_questions(
 
 
 def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Float64s:
-    """S(x, y): the largest product with a question's start vector plus the largest with its end vector (Q11).
+    """S(x, y) = max_i r(x)_i · f_start(q_y) + max_i r(x)_i · f_end(q_y), ``(p, n, 2)`` float64 (Q11).
 
-    They are the largest over all tokens of a text, special ones included. ``starts`` and ``ends``,
-    ``(2 · p, d)``, are f_start and f_end of the questions, two for each prompt, of the dtype of the texts'
-    vectors; the scores are ``(p, n, 2)`` float64.
+    The maxima are over all tokens of a text, special ones included. ``starts`` and ``ends``, ``(2 * p, d)``,
+    are f_start and f_end of the questions, two for each prompt, in the dtype of the texts' vectors.
     """
     sums = []
     for text in texts:
@@ -165,19 +165,19 @@ def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Flo
 
 
 def rationale_questions(scores: Float64s, neutral: Float64s) -> list[int]:
-    """For each of n texts the index, among all questions, of the one whose answer is its rationale.
+    """For each of n texts, the index among all questions of the one whose answer is the text's rationale.
 
-    That is the question of the prompt ``RATIONALES`` for the class that this prompt, calibrated, predicts.
-    ``scores`` are ``(p, n, 2)``, ``neutral`` ``(p, 2)``, see ``Judged``.
+    It is a question of the prompt ``RATIONALES``: that of the class which this prompt predicts after
+    calibration. ``scores`` are ``(p, n, 2)``, ``neutral`` ``(p, 2)``, see ``Judged``.
     """
     sides: list[int] = (scores[RATIONALES] - neutral[RATIONALES]).argmax(axis=1).tolist()
     return [2 * RATIONALES + side for side in sides]
 
 
 def _rationale(text: str, read: TextVectors, question: int, vectors: tuple[Tensor, Tensor]) -> str:
-    """The span that best answers a question, by the sum of the two products.
+    """The span with the largest sum of the products of its start and its end with a question's vectors.
 
-    The score S(x, y), in contrast, takes the best start and the best end, even if they form no span.
+    S(x, y), in contrast, adds the best start and the best end even if they form no span.
     """
     if not len(read.offsets):
         return ""
@@ -196,10 +196,11 @@ def judge_by_reader(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> Judged:
-    """The scores by a reader, which reads question and text together: its largest start and end scores (Q11).
+    """The scores of texts by a reader, which reads question and text together (Q11).
 
-    They are the largest over the tokens of the text; of a text without tokens they are 0. ``reader`` is put
-    into evaluation mode; the other arguments are those of ``judge_by_questions``.
+    A score is the reader's largest start score plus its largest end score over the tokens of the text; 0 for
+    a text without tokens. ``reader`` is put into evaluation mode; the other arguments are those of
+    ``judge_by_questions``.
     """
     reader.model.eval()
     all_questions = questions_about(item)
@@ -243,18 +244,18 @@ def judge_by_mask(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> Judged:
-    """The baseline: the log probabilities of both words as the mask after each text, as those of one prompt.
+    """The baseline: a masked language model fills "It was [MASK]." after each text (Q11).
 
-    There are no rationales. ``model`` is a masked language model in evaluation mode; the other arguments are
-    those of ``judge_by_questions``.
+    The scores, of a single prompt, are the log probabilities of the two ``WORDS`` at the mask. All rationales
+    are empty. ``model`` is in evaluation mode; the other arguments are those of ``judge_by_questions``.
 
     Raises:
         ModelError: one of the words is not a token, or the scores are not finite.
     """
     network, tokenizer = model.model, model.tokenizer
     words = [_token(tokenizer, word) for word in WORDS]
-    behind = _BEHIND.format(mask=tokenizer.mask_token)
-    room = model.max_length - len(tokenizer(behind)["input_ids"])
+    ending = _MASK_TEMPLATE.format(mask=tokenizer.mask_token)
+    room = model.max_length - len(tokenizer(ending)["input_ids"])
 
     def scored(features: Mapping[str, Tensor]) -> Float64s:
         with torch.inference_mode():
@@ -268,7 +269,7 @@ def judge_by_mask(
         scores = np.empty((len(cut), 2))
 
         def masked(rows: list[int]) -> Any:
-            return tokenizer([cut[row] + behind for row in rows], padding=True, return_tensors="pt")
+            return tokenizer([cut[row] + ending for row in rows], padding=True, return_tensors="pt")
 
         with (progress or Silent()).task("judge", len(cut), "texts") as bar:
             for rows, both in results_by_length(
@@ -286,7 +287,7 @@ def judge_by_mask(
 
 
 def _finite(scores: Float64s) -> Float64s:
-    """The same scores, if all are finite."""
+    """The same scores; raises a ``ModelError`` if one is not finite."""
     if not np.isfinite(scores).all():
         raise not_finite("the model gives scores")
     return scores
@@ -304,8 +305,8 @@ def _token(tokenizer: Any, word: str) -> int:
 
 
 def _cut(tokenizer: Any, text: str, room: int) -> str:
-    """The text cut to ``room`` tokens, without any mask token in it."""
-    text = text.replace(tokenizer.mask_token, " ")  # so that the rest forms no new mask
+    """The text without mask tokens, cut to ``room`` tokens."""
+    text = text.replace(tokenizer.mask_token, " ")  # a space, so that the text around it forms no new mask
     encoded = tokenizer(
         beginning(tokenizer, text, max(1, room)),
         truncation=True,

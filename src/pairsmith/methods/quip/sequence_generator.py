@@ -1,6 +1,7 @@
-"""Generate questions with an encoder-decoder model: answer, separator and question in one sequence (Q2).
+"""Question generation with an encoder-decoder model (Q2).
 
-nucleus sampling, many sequences per passage; or two beam searches, for answers and then for their questions
+nucleus: passage -> sampled sequences of answer, separator and question
+beams: passage -> beam search for answers -> diverse ones -> beam search for the question of each
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
 MAX_TOKENS = GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS + 3
-"""Longest sequence: answer and question with a start token, the separator and an end token."""
+"""Longest sequence in tokens: start token, answer, separator, question and end token."""
 
 _NO_ANSWER = (EMPTY, "nothing before the separator")
 
@@ -40,7 +41,7 @@ _NO_ANSWER = (EMPTY, "nothing before the separator")
 class SequenceGenerator:
     """Generates questions with a model that has an encoder and a decoder, such as BART.
 
-    Each batch is computed by one thread, so that the number of threads cannot change a probability or a text.
+    Each batch is computed by one thread, so that the number of threads changes no probability and no text.
     """
 
     def __init__(self, model: TextGenerator, options: GenerationOptions, name: str = "") -> None:
@@ -64,7 +65,7 @@ class SequenceGenerator:
         return token_count(text, self.model.tokenizer)
 
     def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
-        """Add generated questions to each passage, and the outputs that are not kept to its rejects."""
+        """Add the generated questions to each passage, and outputs that are not kept to its rejects."""
         tries = self._options.tries
         if self._options.decoding == "beams":
             questions = self._each_batch(passages, self._search, lambda count: advance(tries * count))
@@ -103,7 +104,7 @@ class SequenceGenerator:
         return [by_row[row] for row in range(len(passages))]
 
     def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
-        """Sample as many sequences as each passage lacks questions."""
+        """Sample a sequence for each question that a passage still needs."""
         streams = []
         for passage in passages:
             numbers = passage.missing(self._options.questions)
@@ -119,7 +120,7 @@ class SequenceGenerator:
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
 
     def _search(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
-        """Search for the likeliest answers, keep those that differ most, and search for their questions."""
+        """Search for the likeliest answers, choose diverse ones, and search for the question of each."""
         network = self.model.model
         moved = {name: value.to(network.device) for name, value in features.items()}
         with torch.inference_mode():
@@ -142,7 +143,7 @@ class SequenceGenerator:
         return written
 
     def _search_answers(self, states: Tensor, mask: Tensor) -> list[list[list[int]]]:
-        """The likeliest answers of each passage, with the separator where one was generated."""
+        """The likeliest answers of each passage, each with the separator if it was generated."""
         return search_sequences(
             self.model.model,
             states,
@@ -159,10 +160,10 @@ class SequenceGenerator:
     def _search_questions(
         self, states: Tensor, mask: Tensor, begins: Sequence[tuple[int, list[int]]]
     ) -> Iterator[tuple[int, list[int]]]:
-        """For each answer, the row of its passage, and the answer followed by its likeliest question."""
+        """For each answer, the index of its passage, and its tokens with those of its likeliest question."""
         most = max(1, len(states) * self._options.beams // QUESTION_BEAMS)
         by_length = sorted(begins, key=lambda begin: len(begin[1]))
-        # A decoder counts positions from its first token, so answers in a batch must have the same length.
+        # A decoder counts positions from its first token, so the answers of a batch must have equal lengths.
         for length, alike in groupby(by_length, key=lambda begin: len(begin[1])):
             for batch in in_batches(list(alike), most):
                 rows, answers = zip(*batch, strict=True)

@@ -1,6 +1,6 @@
-"""The student: distils a teacher into a span encoder, whose token vectors answer questions (Q4).
+"""Training a student: a teacher is distilled into a span encoder, whose token vectors answer questions (Q4).
 
-passages with their questions -> each passage encoded once, its questions separately -> cross-entropy with
+passages with their questions -> each passage encoded once, each question separately -> cross-entropy with
 the teacher's span distributions (Q5) -> encoder, and heads for questions
 """
 
@@ -43,7 +43,7 @@ from pairsmith.training.processes import Processes
 from pairsmith.training.validation import validation_f1
 
 _PASSAGES_AT_ONCE = 1_000
-"""How many passages are tokenized at a time when answers are looked for."""
+"""Number of passages that are tokenized at once to find the answers that the student reads."""
 
 
 def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: StudentLabels) -> PassageStore:
@@ -73,7 +73,7 @@ def likeliest(distribution: Distribution) -> Distribution:
 
 @dataclass(frozen=True, slots=True)
 class TrainedStudent(TrainedModel[SpanEncoder]):
-    """A trained student, and on how many passages and questions: those whose answer is in the text read."""
+    """A trained student, and the numbers of passages and questions that it was trained on."""
 
     passages: int
     questions: int
@@ -87,10 +87,11 @@ def train_student_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedStudent:
-    """Train a student at each learning rate, and keep the one with the best F1.
+    """Train a student at each learning rate, and keep the one with the best F1 (Q4, Q5).
 
-    Questions whose answers are cut off are left out, with a message. ``validation``, by which step and rate
-    are chosen, may be empty.
+    A question is left out, with a message, if its answer lies in the part of the passage that is cut off. F1
+    on ``validation`` chooses step and learning rate; without validation questions the last step at the first
+    rate is kept.
     """
     if not passages:
         raise InputError("there are no questions to learn from")
@@ -114,7 +115,7 @@ def train_student_on(
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
         together = options.together if options.negatives == "batch" else None
         student = SpanEncoderWithLoss(encoder, together=together, batch_tokens=options.batch_tokens)
-        # Once, not for each learning rate.
+        # Computed once, for the first learning rate.
         readable = readable or with_read_answers(encoder.tokens, passages, shown)
         make_row = partial(passage_in_epoch, readable, options.questions, options.seed)
         answer = partial(answer_with_span_encoder, encoder)
@@ -129,7 +130,10 @@ def train_student_on(
 
 
 def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
-    """The questions whose answer starts or ends in the text that is read; says how many are left out."""
+    """The passages with those of their questions whose answer starts or ends in the part that is read.
+
+    ``progress`` says how many questions are left out.
+    """
 
     def readable() -> Iterator[bool]:
         with progress.task("look for answers", len(passages), "passages") as bar:
@@ -157,7 +161,10 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
 def passage_in_epoch(
     passages: Sequence[PassageExample], most: int, seed: int, number: int, epoch: int, _: np.random.Generator
 ) -> PassageExample:
-    """Passage ``number`` with the questions of an epoch: the next ``most`` of a random cycle of its own."""
+    """Passage ``number`` with its questions in an epoch: at most ``most``.
+
+    Of a passage with more questions, in a random order, each epoch uses the next ones in turn.
+    """
     passage = passages[number]
     count = len(passage.questions)
     if count <= most:
@@ -170,9 +177,10 @@ def passage_in_epoch(
 class SpanEncoderWithLoss(nn.Module):
     """A span encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
 
-    If ``together`` is given, each ``together`` passages of the batch, in its order, are joined into one
-    (Q6). At most ``batch_tokens`` tokens of passages, or of questions, are computed at once, unless a passage
-    or its questions have more; if None, what suits the device, or all of the joined passages.
+    With ``together``, runs of so many passages of the batch are joined, and the tokens of all of them compete
+    for each answer (Q6). At most ``batch_tokens`` tokens of passages, or of questions, are computed at once,
+    unless a single passage or its questions have more. None: what suits the device; with ``together``, all
+    joined passages.
     """
 
     def __init__(
@@ -225,7 +233,7 @@ class SpanEncoderWithLoss(nn.Module):
         """The loss of each question, ``(questions,)`` float32: L = CE(start) + CE(end) (Q5).
 
         CE(start) = -Σ_i T_start(i) log p(start = i), and p(start = i) is the softmax of r(c)_i · f_start over
-        the attended tokens i of the question's passage c, or of the joined passages (Q6); the ends alike.
+        the attended tokens i of the question's passage c, or of the joined passages (Q6). CE(end) likewise.
         """
         passages = self._vectors(chunk["passages"])
         masks = [group["attention_mask"].bool() for group in chunk["passages"]["chunks"]]
@@ -243,7 +251,7 @@ class SpanEncoderWithLoss(nn.Module):
         return start_loss + end_loss
 
     def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
-        """Token vectors of n texts in their order, ``(n, longest, d)``; 0 beyond a group's longest text."""
+        """Token vectors of n texts in their order, ``(n, longest, d)``; 0 beyond the longest of a group."""
         compute = self.encoder.token_vectors
         if self._together and self._batch_tokens and torch.is_grad_enabled():
             # Only one group's activations are held at a time: each group is recomputed in the backward pass.
@@ -256,8 +264,10 @@ def _joined_passages(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Join n passages into one, so that the tokens of all compete for every question's answer (Q6).
 
-    Token vectors ``(n, tokens, d)``, their mask ``(n, tokens)`` and the passages' numbers of questions
-    ``(n,)`` are returned with n = 1; then where each question's own passage begins, ``(questions, 1)`` int64.
+    ``passages`` are token vectors, ``(n, tokens, d)``; ``attended`` is their mask, ``(n, tokens)``;
+    ``counts`` has the number of questions of each passage, ``(n,)``. All three are returned for the one
+    joined passage, that is with n = 1. The fourth result is the place in it where each question's own passage
+    begins, ``(questions, 1)`` int64.
     """
     passage_of_question = torch.arange(len(counts)).repeat_interleave(counts)
     first_tokens = (passage_of_question * passages.shape[1]).to(passages.device)[:, None]
@@ -270,7 +280,7 @@ def _questions(rows: Sequence[PassageExample]) -> list[str]:
 
 
 def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> Mapping[str, Any]:
-    """Model inputs for texts, in groups of similar length with at most ``most`` tokens each."""
+    """Model inputs for texts, in groups of similar length; a group has at most ``most`` tokens."""
 
     def features(numbers: list[int]) -> Mapping[str, Any]:
         return tokens.features([texts[number] for number in numbers])
@@ -279,6 +289,6 @@ def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> M
 
 
 def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
-    """Join the results for groups of texts, ``(texts, tokens, …)`` each, into one in the texts' order."""
+    """Join the results of all groups, each ``(texts of the group, tokens, …)``, in the order of the texts."""
     results = [result for group in groups for result in group]
     return pad_sequence([results[place] for place in texts["order"].argsort().tolist()], batch_first=True)

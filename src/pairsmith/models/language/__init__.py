@@ -1,15 +1,16 @@
-"""Language models: how texts are written with several prompts at once, and how texts are scored.
+"""Language models: steered generation with several prompts at once, and the scoring of texts.
 
-To be read in this order:
+Read the modules in this order:
 
 - ``protocols``: what a model has to offer. ``combine`` (D3) and ``sampling`` (D4): the formulas.
   ``steering``: both of them on logits. ``decoder``: many texts at once.
 - ``transformers_backend``: a model of transformers that offers all this. It is fast because ``prefixes``
-  finds what prompts begin with in common, ``kv_store`` and ``shared_cache`` keep the keys and values of that
-  once, ``attention_plan`` says which tokens attend to what, and ``packed_weights`` are faster on a processor.
+  finds the prefixes that prompts share, ``kv_store`` and ``shared_cache`` store the keys and values of each
+  prefix once, ``attention_plan`` groups the rows that attend to the same keys, and ``packed_weights`` speeds
+  up matrix products on a CPU.
 - ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server.
-- ``decoders``: the decoder of a model of either kind.
-- ``prefix_batches`` and ``likelihood``: scoring texts, several behind one beginning.
+- ``decoders``: makes the decoder of a model of either kind.
+- ``prefix_batches`` and ``likelihood``: the log-likelihoods of texts, several after one prefix at once.
 - ``sequences``: sampling and beam search with encoder-decoder models. ``shared_beams``: beam search with
   decoder-only ones.
 - ``loading``: models by name. ``scripted``: a model with given distributions, for tests.

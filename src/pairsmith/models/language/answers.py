@@ -1,4 +1,4 @@
-"""What a server's answers hold, validated before an answer is kept or used."""
+"""Validation of a server's answers, before an answer is kept or used."""
 
 import json
 import sys
@@ -8,8 +8,8 @@ from typing import Any
 class InvalidAnswer(Exception):  # noqa: N818 - named for what it is, not for a failure of this program
     """An answer lacks something that the request asked for; the message says what.
 
-    Such a request is sent again. ``advice`` is given where the server may lack it in all answers: if none to
-    a request like it was valid, ``tries`` invalid ones show that.
+    Such a request is sent again. ``advice`` is set for what some servers never send: if no answer to a
+    request of this kind was valid before, the advice is shown after ``tries`` invalid answers.
     """
 
     def __init__(self, lacking: str, advice: str = "", tries: int = 3) -> None:
@@ -18,7 +18,7 @@ class InvalidAnswer(Exception):  # noqa: N818 - named for what it is, not for a 
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The JSON object that a response's text is."""
+    """Parse a response, whose text must be a JSON object."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -36,7 +36,7 @@ def string(holder: dict[str, Any], key: str) -> str:
 
 
 def number(value: Any) -> float:
-    """A log-probability."""
+    """A log-probability, which must be a finite number."""
     # Any comparison with NaN is false, and JSON's whole numbers may be too large for a float.
     if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
         raise InvalidAnswer(f"no number as a log-probability but {json.dumps(value)[:40]}")
@@ -44,7 +44,7 @@ def number(value: Any) -> float:
 
 
 def token_ids(answer: dict[str, Any]) -> list[int]:
-    """The tokens of a text that a server has tokenized."""
+    """The token ids in a server's answer to a request to tokenize a text."""
     tokens = answer.get("tokens")
     if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
         raise InvalidAnswer("no list of tokens")
@@ -52,7 +52,7 @@ def token_ids(answer: dict[str, Any]) -> list[int]:
 
 
 def choices(answer: dict[str, Any], prompts: int) -> list[dict[str, Any]]:
-    """The choice of each prompt, in their order."""
+    """The completion ("choice") of each prompt, in the order of the prompts."""
     given = answer.get("choices")
     if not isinstance(given, list) or not given:
         raise InvalidAnswer("no choices")

@@ -1,6 +1,7 @@
-"""Which rows attend to which keys in one decoding step, computed once for all layers.
+"""The plan of a decoding step: which rows attend to which keys. It is computed once for all layers.
 
-Rows that share a cached prefix, a piece of a store, are grouped, so that one product with it serves them all.
+A store holds cached prefixes, its pieces. Rows that share a piece are grouped, so that one matrix product
+with the piece serves all of them.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,11 @@ from torch import Tensor
 from pairsmith.models.language.kv_store import Store
 
 STEP = 8
-"""Numbers of rows and pieces in a matrix product are rounded up to multiples of this. The libraries
-below torch compile a product for each new shape, which takes a millisecond, and keep it in memory."""
+"""Numbers of rows and pieces in a matrix product are rounded up to multiples of this.
+
+The libraries that torch uses compile a product for each new shape, which takes a millisecond, and keep the
+compiled product in memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Tier:
         return gathered.transpose(1, 2).reshape(len(self.members), of_rows.shape[1], -1, of_rows.shape[-1])
 
     def spread(self, of_pieces: Tensor, shared: int) -> Tensor:
-        """Undo ``gather``: to ``(rows, heads, shared, x)``, with another row's for one without a piece."""
+        """Undo ``gather``: to ``(rows, heads, shared, x)``; rows without a piece get another row's values."""
         split = of_pieces.view(*of_pieces.shape[:2], -1, shared, of_pieces.shape[3])
         return split.transpose(1, 2).flatten(0, 1).index_select(0, self.member_of_row)
 
@@ -51,11 +55,11 @@ class Tier:
 class Plan:
     """The plan of one decoding step.
 
-    The model may be called with more rows than there are, for a round number; ``rows`` includes them.
+    The model may be called with padding rows, to round the number of rows up; ``rows`` includes them.
 
     ``distance``, ``(rows, keys)``, is the number of tokens between a key and the row's new token, negative
-    where there is no key; the keys are those of each tier in turn, then those of the row's tail. A row that
-    is no real one sees all keys, so that its weights are numbers.
+    where there is no key. The keys are those of each tier in turn, then those of the row's tail. A padding
+    row attends to all keys, so that its attention weights are finite.
     """
 
     tiers: list[Tier]
@@ -73,7 +77,7 @@ class Plan:
         return nothing.masked_fill(~seen, -torch.inf)[:, None, None]
 
     def in_order(self) -> tuple[Tensor, Tensor]:
-        """The indices of each row's keys without gaps, ``(rows, longest)``, and a mask of real keys."""
+        """The indices of each row's keys in order, without gaps, ``(rows, longest)``; a mask of real keys."""
         seen = self.distance >= 0
         longest = int(seen.sum(dim=1).max())
         order = (~seen).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
@@ -90,12 +94,12 @@ def plan_decoding_step(
     """Plan a step that feeds every row one token.
 
     Args:
-        stores: in the order of a row's tokens: each row's piece, ``(rows,)``, the piece's number of tokens,
-            ``(rows,)``, and the store.
-        tails: ``(rows,)`` tokens fed to each row before this step.
-        tail: the most tokens that can be fed to a row.
-        count: with how many rows the model is called, at least that of real rows.
-        device: where the plan's tensors are put.
+        stores: in the order of a row's tokens, for each store: the piece of each row, ``(rows,)``, the number
+            of tokens of that piece, ``(rows,)``, and the store itself.
+        tails: ``(rows,)``, the number of tokens that were fed to each row before this step.
+        tail: the largest number of tokens that can be fed to a row.
+        count: the number of rows with which the model is called: the real rows and padding rows.
+        device: the device of the plan's tensors.
     """
     padding = count - len(tails)
     tokens_before = torch.zeros_like(tails)  # each row's tokens in the stores before
@@ -118,15 +122,16 @@ def plan_decoding_step(
 
 
 def _multiplied_tokens(longest: int, room: int) -> int:
-    """How many tokens of each piece are multiplied, if the longest has ``longest`` and each has ``room``."""
+    """How many tokens of each piece are multiplied: the longest has ``longest``, and there is ``room``."""
     # Multiplying only a part of each piece needs a copy: worth it only for a small part.
     return room if 2 * rounded_up(longest) > room else rounded_up(longest)
 
 
 def _by_popularity(piece_of_row: Tensor, has_piece: Tensor) -> list[Tensor]:
-    """Split rows, into masks ``(rows,)``, by whether few or very many other rows share their piece.
+    """Split rows, into masks ``(rows,)``, by whether few or very many rows share their piece.
 
-    Products are padded to the most rows of any piece, so popular pieces must be kept apart.
+    Products are padded to the largest number of rows that share a piece, so that the few pieces that very
+    many rows share are multiplied apart from the others.
     """
     if not bool(has_piece.any()):
         return []
@@ -166,9 +171,10 @@ def _grouped_by_piece(
 
 
 def _multiplied_pieces(needed: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
-    """An index of pieces in a store of ``count``, where each of ``needed`` stands in it, and its size.
+    """The pieces of a store of ``count`` to multiply, where each ``needed`` piece is in them, their number.
 
-    A slice up to the last one needed is a view; where few before it are needed, copying those few is faster.
+    A slice up to the last piece that is needed is a view. If few pieces before it are needed, it is faster to
+    copy those few.
     """
     last = int(needed.max()) + 1
     distinct, indices = torch.unique(needed, return_inverse=True)

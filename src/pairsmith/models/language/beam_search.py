@@ -1,8 +1,8 @@
-"""Beam search in the sessions of a causal language model, whose prompts are computed once and shared (Q2).
+"""Beam search with a causal language model, in which prompts share computed prefixes (Q2).
 
-A continuation ends with any of many tokens, such as all those that hold a quotation mark. The search of
-transformers, which ``shared_beams.py`` uses for summaries, computes each prompt anew, even where ten of them
-are one passage with ten answers; a session computes what they share once.
+A continuation may end with any of many tokens, such as all tokens that contain a quotation mark. The beam
+search of transformers, which ``shared_beams.py`` uses for summaries, computes each prompt separately, even
+ten prompts of one passage with ten answers. A session computes what these share once.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,9 +18,9 @@ from pairsmith.models.language.protocols import Prompt, SteerableModel
 
 
 class Continuation(NamedTuple):
-    """What follows a prompt: its tokens, the natural logarithm of their probability, and whether it ended.
+    """A continuation of a prompt: its tokens, the natural logarithm of their probability, whether it ended.
 
-    The last token of one that ended is an end token.
+    The last token of a continuation that ended is an end token.
     """
 
     tokens: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Continuation(NamedTuple):
 
 
 class _Longer(NamedTuple):
-    """A beam, by its rank, with one more token."""
+    """A continuation that is one token longer than a beam, and the rank of this beam."""
 
     beam: int
     continuation: Continuation
@@ -44,9 +44,9 @@ class _Search:
     ended: list[Continuation] = field(default_factory=list)
 
     def advance(self, choices: Sequence[_Longer], width: int) -> list[int]:
-        """Take the ``width`` likeliest choices that did not end as the beams; returns their former ranks.
+        """Make the ``width`` likeliest unended choices the new beams; returns the ranks of their old beams.
 
-        Choices that ended are put aside if they are among the ``width`` likeliest of all.
+        Choices that ended are kept if they are among the ``width`` likeliest of all choices.
         """
         ranked = sorted(choices, key=lambda choice: (-choice.continuation.log_probability, choice))
         self.ended += [choice.continuation for choice in ranked[:width] if choice.continuation.ended]
@@ -55,7 +55,7 @@ class _Search:
         return [choice.beam for choice in going]
 
     def best(self, count: int, length_penalty: float) -> list[Continuation]:
-        """The continuations that ended, those of the highest scores first, and then the beams."""
+        """The first ``count`` of: the continuations that ended, by falling scores, and then the beams."""
 
         def score(continuation: Continuation) -> float:
             return continuation.log_probability / float(len(continuation.tokens) ** length_penalty)
@@ -77,13 +77,14 @@ def search_continuations(
     """The continuations that beam search finds for each of n prompts, the best first.
 
     A search is over when ``beams`` continuations have ended (``early_stopping`` in transformers). If fewer
-    than ``count`` have ended after ``max_tokens``, the likeliest beams fill up.
+    than ``count`` continuations have ended after ``max_tokens``, the likeliest beams are returned with them.
 
     Args:
         model: computes the logits of next tokens.
-        prompts: of 1 token or more; each has room for ``max_tokens`` more in the model's context.
-        beams: number of beams of a prompt, 1 or more; so many rows are computed even if fewer fit the memory.
-        count: most continuations to return for a prompt, 1 to ``beams``.
+        prompts: prompts of 1 token or more; each leaves room for ``max_tokens`` in the model's context.
+        beams: number of beams for each prompt, 1 or more; this many rows are computed even if fewer fit into
+            memory.
+        count: largest number of continuations to return for a prompt, 1 to ``beams``.
         max_tokens: longest continuation, its end token included; 1 or more.
         ends: tokens that end a continuation.
         never: tokens that no continuation may contain.
@@ -152,9 +153,10 @@ def _search_together(
 def _choices(
     searches: Sequence[_Search], logits: Tensor, beams: int, endings: Tensor, banned: Tensor
 ) -> list[list[_Longer]]:
-    """For each beam of all searches, its likeliest tokens: up to ``beams`` that end it, and as many others.
+    """For each beam, its likeliest next tokens: up to ``beams`` end tokens, and up to as many others.
 
-    ``logits`` has a row for each beam, ``(rows, vocab)``. Probabilities are those before tokens are banned.
+    ``logits``, ``(rows, vocab)``, has a row for each beam. Banned tokens do not change the probabilities of
+    the others.
     """
     scores = logits.float().log_softmax(dim=1)
     if bool(scores.isnan().any()):

@@ -1,9 +1,9 @@
 """Rules that combine the next-token distributions of several prompts into one.
 
-They are pure functions that begin with the same two arguments: ``p_main``, the main prompt's probabilities,
-``(rows, vocab)`` float32, each row summing to 1; and ``p_counter``, of the same shape, the maximum over the
-counter-prompts, all zeros for a row that has none. They return ``(rows, vocab)`` float32, each row summing
-to 1, and raise a ``ValueError`` if the shapes differ or a number is out of range.
+A rule is a pure function of two tensors: ``p_main``, the main prompt's probabilities, ``(rows, vocab)``
+float32, whose rows sum to 1; and ``p_counter``, of the same shape, the maximum of the counter-prompts'
+probabilities, all zeros for a row without counter-prompts. It returns ``(rows, vocab)`` float32, whose rows
+sum to 1. It raises a ``ValueError`` if the shapes differ or a parameter is out of range.
 """
 
 import math
@@ -21,15 +21,15 @@ Combine = Callable[[Tensor, Tensor], Tensor]
 """A rule with its parameters bound; see the module."""
 
 SMALLEST = torch.finfo(torch.float32).tiny
-"""Replaces a probability of zero where a logarithm is taken."""
+"""Stands for a probability of zero before a logarithm is taken."""
 
 
 def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: float = 0.01) -> Tensor:
-    """Lower the probability of tokens that a counter-prompt finds likelier than the main prompt does (D3).
+    """Lower the probability of tokens that are likelier after a counter-prompt than after the main one (D3).
 
-    With ``delta = p_main - p_counter``, a token with ``delta < 0`` is multiplied by
-    ``max(exp(decay * delta), floor)``; the rest stay; each row is then renormalised. ``decay`` is lambda, at
-    least 0, which leaves ``p_main`` as it is; ``floor`` is 0 to 1.
+    With ``delta = p_main - p_counter``, the probability of a token with ``delta < 0`` is multiplied by
+    ``max(exp(decay * delta), floor)``; the others stay. Each row is then renormalised. ``decay`` is lambda,
+    at least 0; 0 leaves ``p_main`` unchanged. ``floor`` is from 0 to 1.
     """
     _check(p_main, p_counter)
     if not 0 <= decay < math.inf or not 0 <= floor <= 1:
@@ -63,11 +63,11 @@ def guidance(p_main: Tensor, p_counter: Tensor, scale: float = 1.5) -> Tensor:
 
 
 def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible: float = 0.1) -> Tensor:
-    """Contrastive decoding: of tokens plausible for the main prompt, favour those the others find unlikely.
+    """Contrastive decoding: among plausible tokens, favour those that the counter-prompts make unlikely.
 
-    Tokens with ``p_main >= plausible * max(p_main)`` get
+    Tokens with ``p_main >= plausible * max(p_main)`` get the probability
     ``p_main ** (1 + strength) / p_counter ** strength``, renormalised; the others get 0. ``strength`` is at
-    least 0, which leaves the main prompt's probabilities; ``plausible`` is above 0 and at most 1.
+    least 0; with 0, plausible tokens keep the main prompt's ratios. ``plausible`` is above 0, at most 1.
     """
     _check(p_main, p_counter)
     if not 0 <= strength < math.inf or not 0 < plausible <= 1:
@@ -102,10 +102,11 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
 
 
 def favours_main(rule: Combine) -> bool:
-    """Whether the likeliest tokens of the main prompt can be shown to include all that top-k keeps.
+    """Whether a rule is known to favour tokens that are likely after the main prompt.
 
-    They can if a token that is impossible for the counter-prompts weighs at least as much as every token that
-    is no likelier for the main prompt.
+    With such a rule, a token of probability 0 after the counter-prompts weighs at least as much as every
+    token that is no likelier after the main prompt. The main prompt's likeliest tokens can then be proved to
+    include all tokens that top-k keeps (``steering``).
     """
     return (rule.func if isinstance(rule, partial) else rule) in (self_debias, contrast)
 

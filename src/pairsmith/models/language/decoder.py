@@ -1,11 +1,11 @@
 """The decoder: many continuations at once, each steered by the next-token distributions of several prompts.
 
-A **group** is one continuation: a main prompt, its counter-prompts, and the tokens drawn so far,
-which are appended to all of them. Each prompt of a group is a row of the model's batch. Groups of
-any inputs, labels and tries decode together up to a row budget; when a group stops, a waiting one
-takes its rows at once. A distinct prompt is computed once for all groups that need it at about the
-same time, in batches of prompts computed ahead. A group may also continue the text of one that ended, such
-as a question after its answer: then it takes over its rows, and no prompt is computed again.
+A **group** is one continuation: a main prompt, its counter-prompts, and the tokens drawn so far, which are
+appended to all of these prompts. Each prompt of a group is a row of the model's batch. Groups of any inputs,
+labels and tries decode together, up to a budget of rows; when a group ends, a waiting group takes its rows at
+once. Prompts are computed ahead in batches, and a prompt is computed once for all groups that need it at
+about the same time. A group may also follow another that ended, as a question follows its answer: it takes
+over the rows of the other, and no prompt is computed again.
 """
 
 from collections import Counter, deque
@@ -28,29 +28,32 @@ from pairsmith.runs.seeds import uniforms
 Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
 
 AHEAD_TOKENS = 2048
-"""Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups; more
-where the model computes more in the time of a call. What a prompt shares with the one before does not count
-where it is computed once: on a processor."""
+"""Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups.
+
+Batches are larger on a GPU, where a call of the model takes as long as many tokens. On a CPU, where shared
+prefixes are computed once, the tokens that a prompt shares with the previous one do not count.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A text that is drawn: its prompts, the tokens so far, which follow all of them, and how it ended.
+    """A text that is being drawn: its prompts, the tokens so far, which follow all prompts, and how it ended.
 
-    ``ending`` is None while tokens are drawn, then ``stop`` (the stop string was drawn), ``length`` (it was
-    not within the limit) or ``end`` (the model drew an end token); for a server's model also ``uncertified``
-    (its lists did not prove the next token) or ``outranked`` (a counter-prompt makes the text likelier).
+    ``ending`` is None while tokens are drawn. Then it is ``stop`` (the stop string was drawn), ``length``
+    (the stop string was not drawn within the limit) or ``end`` (an end token was drawn); for a server's model
+    also ``uncertified`` (the server's lists did not prove the next token) or ``outranked`` (the text is at
+    least as likely after a counter-prompt).
     """
 
     main: Prompt  # the prompt that the text is written for
     counters: tuple[Prompt, ...]  # the prompts that the text must not fit better; may be empty
     stream: int  # key of its random stream (``runs.seeds.stream_key``)
     tokens: list[int] = field(default_factory=list)  # those drawn, including the stop string's
-    text: str = ""  # once it has ended: before the stop string, or all of it where there was none
+    text: str = ""  # set at the end: the text before the stop string, or the whole text without one
     ending: Ending | None = None
-    rows: list[int] = field(default_factory=list)  # in the batch, the main prompt's first
-    max_tokens: int | None = None  # the most tokens to draw; None for the sampling's
-    before: tuple[int, ...] = ()  # the tokens after the prompts that the drawn ones follow
+    rows: list[int] = field(default_factory=list)  # the rows in the batch, the main prompt's row first
+    max_tokens: int | None = None  # the most tokens to draw; None for the limit of the sampling
+    before: tuple[int, ...] = ()  # tokens between the prompts and the drawn tokens
     unread: deque[int] = field(default_factory=deque)  # the last of ``before``, still to be fed to the rows
 
     @property
@@ -61,7 +64,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One draw as passed to ``watch``, to show what a rule changed.
+    """One draw as passed to ``watch``, which shows what a rule changed.
 
     ``p_main`` is the main prompt's distribution, ``p_combined`` the combined one before truncation, each
     ``(vocab,)`` float32.
@@ -81,12 +84,13 @@ class MultiPromptDecoder:
         sampling: D4: top-k, top-p, the most tokens and the stop string.
         seed: of every draw, from 0 to 2**63 - 1.
         rule: combines the prompts' distributions, e.g. ``partial(self_debias, decay=100.0)``.
-        prompts: all prompts of the groups to come, for planning memory; prompts that do not fit are skipped.
-        rows: row budget, at least the number of prompts of the largest group; by default what the model
-            says fits the memory.
+        prompts: all prompts of the groups to come, for planning memory; prompts that do not fit the model's
+            context are skipped.
+        rows: the budget of rows, at least the number of prompts of the largest group; by default, what fits
+            into memory according to the model.
         watch: called with every draw; slow, and meant for a few examples.
-        tail: the most tokens behind a prompt, those of groups that follow others included: at least
-            ``sampling.max_tokens``, the default.
+        tail: the largest number of tokens after a prompt, including those of groups that follow others; at
+            least ``sampling.max_tokens``, which is the default.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class MultiPromptDecoder:
 
     @property
     def room(self) -> int:
-        """How many more rows can be added before the waiting groups exceed one batch."""
+        """How many more rows can be added before the waiting groups need more than one batch."""
         return self._budget - sum(
             len(group.prompts) for line in (self._waiting, self._ready) for group in line
         )
@@ -154,18 +158,18 @@ class MultiPromptDecoder:
             self._waiting.append(group)
 
     def room_after(self, ended: Group) -> int:
-        """How many tokens can follow a group that ended: those that lead to another text, and that text."""
+        """How many tokens can follow a group that ended: the lead tokens and the text after them together."""
         return self._tail - len(ended.before) - len(ended.tokens) + 1
 
     def follow(self, ended: Group, lead: Sequence[int], stream: int, max_tokens: int) -> Group:
-        """Draw another text behind that of a group that ``finished`` has just yielded, in its rows.
+        """Draw another text after that of a group which ``finished`` has just yielded, in the same rows.
 
         Args:
-            ended: its last token, which ended it, is not read.
-            lead: the tokens that are read in its place; one or more. They and ``max_tokens`` have to fit
-                ``room_after``.
+            ended: the group to follow; its last token, which ended it, is not read.
+            lead: one or more tokens that are read in place of that token. They and ``max_tokens`` together
+                have to fit ``room_after``.
             stream: key of the random stream of the new text.
-            max_tokens: the most tokens to draw.
+            max_tokens: the largest number of tokens to draw.
         """
         if ended.ending is None or ended not in self._active:
             raise ValueError("only a group that has just ended can be followed")
@@ -186,7 +190,10 @@ class MultiPromptDecoder:
         return following
 
     def finished(self) -> Iterator[Group]:
-        """Decode until no group is left, yielding each as it ends; then it may be followed, or more added."""
+        """Decode until no group is left; yields each group when it ends.
+
+        A group that was just yielded may be followed (``follow``), and groups may be added.
+        """
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
@@ -197,7 +204,7 @@ class MultiPromptDecoder:
                 self._step()
 
     def _enter(self) -> None:
-        """Move groups whose prompts are computed into the free rows, and free prompts that none needs."""
+        """Move groups whose prompts are computed into free rows, and free the prompts that no group needs."""
         rows = sum(len(group.rows) for group in self._active)
         entering: list[Group] = []
         while (group := self._next_ready()) and rows + len(group.prompts) <= self._budget:
@@ -255,7 +262,7 @@ class MultiPromptDecoder:
                 group.rows = [moved.get(row, row) for row in group.rows]
 
     def _step(self) -> None:
-        """Feed every row its group's next token, and draw one for each group that has read all of its own."""
+        """Feed every row its group's next token, and draw a token for each group without unread tokens."""
         if not self._active:
             return
         tokens = torch.empty(sum(len(group.rows) for group in self._active), dtype=torch.int64)
@@ -266,7 +273,7 @@ class MultiPromptDecoder:
             self._draw(drawing, logits, first=0)
 
     def _draw(self, groups: list[Group], logits: Tensor, first: int) -> None:
-        """Draw one more token for each group; ``logits`` has the rows from the ``first`` on."""
+        """Draw a token for each group; ``logits`` are those of the batch's rows from ``first`` on."""
         most = max(len(group.rows) for group in groups)
         listed = [[row - first for row in group.rows] + [-1] * (most - len(group.rows)) for group in groups]
         rows = torch.tensor(listed, device=logits.device)
@@ -288,7 +295,7 @@ class MultiPromptDecoder:
                 self._watch(Draw(group, group.tokens[-1], p_main[i], p_combined[i]))
 
     def _note_ending(self, group: Group) -> None:
-        """See whether the group's last token ended it, and write its text if it did."""
+        """Set the group's ending and text if its last token ended it."""
         token = group.tokens[-1]
         if token in self._stop_tokens:
             group.text, stop, _ = self._model.decode(group.tokens).partition(self._sampling.stop)

@@ -15,20 +15,20 @@ from pairsmith.models.language.sampling import Sampling
 
 
 class Decoder(Protocol):
-    """What decodes groups, as they are added: a ``MultiPromptDecoder`` or a ``RemoteDecoder``."""
+    """Decodes groups as they are added: a ``MultiPromptDecoder`` or a ``RemoteDecoder``."""
 
     @property
     def room(self) -> int:
-        """How much more can be added before more waits than is decoded at once; may be below 0."""
+        """How much more can be added before more is waiting than is decoded at once; may be negative."""
 
     def fits(self, prompt: Prompt) -> bool:
         """Whether a prompt leaves room for a text within the model's context, and is not empty."""
 
     def add(self, group: Group, *, soon: bool = False) -> None:
-        """Queue a group; with ``soon``, before the others if that costs nothing."""
+        """Queue a group; with ``soon``, before the others if its prompts need not be computed again."""
 
     def finished(self) -> Iterator[Group]:
-        """Decode until no group is left, yielding each as it ends; ``add`` may be called then."""
+        """Decode until no group is left; yields each group when it ends, and ``add`` may be called then."""
 
 
 def make_decoder(
@@ -43,13 +43,14 @@ def make_decoder(
     """The decoder of a model, which samples by D4 and steers by a rule (D3).
 
     Args:
-        model: a server's model is steered by self-debiasing only, and has no use for the last four arguments.
-        decoding: top-k, top-p, the most tokens, and the rule with its strength.
-        seed: of every draw, from 0 to 2**63 - 1.
+        model: the language model. A server's model is steered by self-debiasing only; ``prompts``, ``rows``
+            and ``watch`` do not apply to it, and ``rule`` must be None.
+        decoding: top-k, top-p, the largest number of tokens, and the rule with its strength.
+        seed: seed of every draw, from 0 to 2**63 - 1.
         prompts: all prompts of the groups to come.
-        rows: the most prompts that are computed at once; None for as many as fit the memory.
+        rows: the largest number of prompts that are computed at once; None: as many as fit into memory.
         watch: called with every draw.
-        rule: steers in place of the rule that ``decoding`` names.
+        rule: steering rule, used instead of the one that ``decoding`` names.
 
     Raises:
         ModelError: the model is a server's, and is to be steered by another rule.

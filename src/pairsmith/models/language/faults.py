@@ -24,9 +24,10 @@ def is_printable(character: str) -> bool:
 def fault_of_text(
     text: str, ending: Ending | None, is_good: Callable[[str], bool] = is_printable
 ) -> TextFault | None:
-    """Why a text is rejected that was to stand in one line before a quotation mark; None if it is kept.
+    """The filter that rejects a sampled text, with the reason; None if the text is accepted.
 
-    ``ending`` says how the text ended, and ``is_good`` of a character whether a text may hold it.
+    A text must stand on one line and end before a quotation mark. ``ending`` says how the text ended;
+    ``is_good`` says whether a text may contain a character.
     """
     if ending in _ENDINGS:
         return _ENDINGS[ending]

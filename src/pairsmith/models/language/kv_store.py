@@ -15,7 +15,7 @@ LayerStates = tuple[Tensor, Tensor]
 class Store:
     """Keys and values of ``count`` pieces of at most ``length`` tokens.
 
-    All memory is allocated with the first piece and never grows. Unwritten parts are zero.
+    All memory is allocated when the first piece is written, and never grows. Unwritten parts are zero.
     """
 
     def __init__(self, count: int, length: int) -> None:
@@ -25,7 +25,7 @@ class Store:
         self.layers: list[LayerStates] = []
 
     def prepare(self, like: Sequence[LayerStates]) -> None:
-        """Allocate the memory, ``(count, heads, length, size)`` per tensor, unless that is done."""
+        """Allocate the memory, ``(count, heads, length, size)`` per tensor, unless this was done before."""
         if not self.layers:
             self.layers = [(self._zeros(keys), self._zeros(values)) for keys, values in like]
 

@@ -1,7 +1,7 @@
-"""How much likelier a language model finds a text after another: a judge of pairs without training (M6).
+"""Judging pairs, without training, by how much likelier one text becomes after the other (M6).
 
-The ratio log p(text | context) - log p(text) is what knowing one text says about the other (their pointwise
-mutual information), so that texts that are likely anyway gain nothing by it.
+The log ratio log p(text | context) - log p(text) is the pointwise mutual information of the two texts. A text
+that is likely after any context does not profit from it.
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,10 @@ from pairsmith.runs.work import Advance
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodJudge:
-    """A causal language model, its tokenizer, and the most tokens of a prompt and a text together.
+    """A causal language model that judges pairs, and its tokenizer.
 
-    ``predictions`` holds the places of the tokens whose predictions are wanted.
+    ``max_length`` is the largest number of tokens of a prompt and a text together. ``predictions`` holds the
+    positions at which the model computes logits.
     """
 
     network: Any
@@ -45,7 +46,7 @@ class LikelihoodJudge:
     predictions: PredictedPlaces
 
     def tokens(self, text: str) -> Prompt:
-        """The tokens of a text alone; what looks like a special token in it is text."""
+        """The tokens of a text, without special tokens; a special token's name in the text counts as text."""
         how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         return tuple(self.tokenizer(text, **how)["input_ids"])
 
@@ -57,8 +58,9 @@ class LikelihoodJudge:
     def prefix_and_lead(self, context: str, tail: str, cue: str, reserve: int) -> tuple[Prompt, Prompt]:
         """The tokens of ``context``, and those of ``tail`` and ``cue``, cut so that ``reserve`` more fit.
 
-        ``context`` is cut first; ``tail`` only if it is too long by itself. What is cut leaves room in
-        eighths of all that fits, so that texts of different lengths follow one prefix, computed once.
+        ``context`` is cut first, ``tail`` only if it is too long by itself. The room that a cut context
+        leaves is rounded up to eighths of ``max_length``, so that texts of different lengths follow the same
+        prefix, which is computed once.
         """
         begin = () if self.tokenizer.bos_token_id is None else (int(self.tokenizer.bos_token_id),)
         ending = self.tokens(cue)
@@ -74,9 +76,9 @@ class LikelihoodJudge:
 def load_likelihood_judge(
     model: str, *, device: str = "auto", dtype: DtypeName = "auto", max_length: int | None = None
 ) -> LikelihoodJudge:
-    """Load a causal language model, by a name as for ``resolve_model``, to judge pairs by.
+    """Load a causal language model that judges pairs; its name is one that ``resolve_model`` accepts.
 
-    ``max_length`` is never more than the model's context, which is the default.
+    ``max_length`` is at most the model's context, which is the default.
     """
     from pairsmith.models.language.packed_weights import packed
 
@@ -92,7 +94,10 @@ def load_likelihood_judge(
 
 
 def _room_for_logits(judge: LikelihoodJudge) -> int:
-    """Tokens whose logits, in float32 and twice, take a quarter of a gigabyte, on other devices two."""
+    """The number of tokens whose logits are computed at once.
+
+    Two float32 copies of them take a quarter of a gigabyte on a CPU, two gigabytes on other devices.
+    """
     numbers = 2**25 if judge.network.device.type == "cpu" else 2**28
     return max(1, numbers // int(judge.network.config.get_text_config().vocab_size))
 
@@ -108,10 +113,10 @@ def likelihood_ratios(
 ) -> Float32s:
     """log p(text | context) - log p(text) of n pairs (M6), ``(n,)`` float32, in nats, summed over tokens.
 
-    ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
-    only after some token. A context is cut where both are longer than the model reads, and a text at half of
-    that. Each context is computed once for all texts behind it; one that is cut, for those for which it is
-    cut at the same token. ``advance`` is called with numbers of pairs.
+    ``cue`` stands between the two texts, and before the text in log p(text). It is not empty, as a model can
+    predict a text only after at least one token. A text is cut to half of what the model reads, and a context
+    to what is left beside its text. A context is computed once for all texts for which it is cut at the same
+    token. ``advance`` is called with the number of pairs that are computed.
     """
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
     prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(contexts, own, strict=True)]
@@ -128,12 +133,12 @@ def question_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> Float32s:
-    """How well n questions q, answers a and passages c fit (M6), ``(n,)`` float32, in nats per token.
+    """How well each question q, answer a and passage c fit together (M6): ``(n,)`` float32, nats per token.
 
-    (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with lengths in tokens. The first term tells
-    which passage a question is about, and hardly which answer it asks for; the second does. Passages are cut
-    where both are too long. Each passage is computed once for all its questions and answers, as far as they
-    fit into a row. The formula is our own.
+    The score is (log p(q | c, a) - log p(q)) / |q| + log p(a | c, q) / |a|, with the lengths |q| and |a| in
+    tokens. The first term tells which passage the question is about, but hardly which answer it asks for; the
+    second term does. A passage is cut if it does not fit beside the other texts. It is computed once for all
+    its questions and answers that fit into a row. The formula is our own, not the paper's.
     """
     cue = "\nQuestion: "
     question_tokens = [judge.tokens(question)[: judge.max_length // 2] for question in questions]
@@ -165,7 +170,7 @@ def question_likelihoods(
 
 
 def _alone(judge: LikelihoodJudge, cue: str, texts: Sequence[Prompt], batch_tokens: int | None) -> Float64s:
-    """log p(text) of n texts behind the cue alone, ``(n,)``; each distinct one is computed once."""
+    """log p(text) of n texts after the cue alone, ``(n,)``; each distinct text is computed once."""
     distinct = list(dict.fromkeys(texts))
     prompts = [judge.prompt("", cue, 0)] * len(distinct)
     likelihoods = log_likelihoods(judge, prompts, distinct, batch_tokens=batch_tokens)
@@ -182,11 +187,11 @@ def log_likelihoods(
     batch_tokens: int | None = None,
     advance: Advance = lambda _: None,
 ) -> Float64s:
-    """log p(text | prefix, lead) of n texts as tokens, ``(n,)`` float64, at most 0, summed over their tokens.
+    """log p(text | prefix, lead) of n tokenized texts, summed over tokens: ``(n,)`` float64, at most 0.
 
-    A prefix is computed once for all leads and texts behind it. No prefix without a lead is empty; a text
-    without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding included, or as many as suit
-    the device, and no more than there is room for their logits.
+    A prefix is computed once for all leads and texts after it. A prefix may be empty only if there is a lead.
+    The log-likelihood of a text without tokens is 0. A batch has at most ``batch_tokens`` tokens, padding
+    included, or as many as suit the device, and never more than there is room for their logits.
     """
     device = judge.network.device
     likelihoods: Float64s = np.zeros(len(texts))
@@ -211,7 +216,7 @@ def log_likelihoods(
 def _computed(
     judge: LikelihoodJudge, batch: Sequence[PrefixRow], texts: Sequence[Prompt], leads: Sequence[Prompt]
 ) -> list[float]:
-    """The log-likelihoods of the texts of some rows, one row's after another's."""
+    """The log-likelihoods of the texts in a batch of rows, row after row."""
     places, targets = places_and_targets(batch, texts, leads)
     features = prefix_features(batch)
     log_p = iter(_log_probabilities(judge, features, places, targets))
@@ -224,7 +229,7 @@ def _log_probabilities(
     places: Sequence[tuple[int, int]],
     targets: Sequence[int],
 ) -> list[float]:
-    """The log-probability of each target after the token at its place, ``(row, column)``."""
+    """The log-probability of each target token, predicted at its place ``(row, column)``."""
     device = judge.network.device
     judge.predictions.places = torch.tensor(places, dtype=torch.int64, device=device).reshape(-1, 2)
     with torch.inference_mode():

@@ -1,8 +1,8 @@
-"""Weights packed for the CPU once, instead of at every matrix product.
+"""Weights that are packed for the CPU once, instead of at every matrix product.
 
-On a CPU, torch's products rearrange a weight's blocks each time they are called; for a batch of decoding
-rows that is a quarter of the time. Linear layers are replaced by ones whose weights have the layout that
-oneDNN needs, and an activation that follows one is fused with it. Results stay the same except for
+On a CPU, each of torch's matrix products first rearranges the blocks of the weight, which takes a quarter of
+the time of a decoding step. Here linear layers are replaced by layers whose weights already have the layout
+that oneDNN needs; an activation that follows such a layer is fused with it. Results stay the same except for
 rounding. A packed model can only decode: it cannot be saved, copied or trained.
 """
 
@@ -42,7 +42,7 @@ class PackedLinear(nn.Module):
 
 
 def packed(model: Any) -> Any:
-    """The model with its linear layers packed, where the model and torch allow it; they have no gradients."""
+    """The model with packed linear layers, if the model and torch allow it; the layers have no gradients."""
     weight = next(model.parameters())
     if (
         weight.device.type != "cpu"

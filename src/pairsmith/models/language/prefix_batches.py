@@ -1,7 +1,7 @@
-"""Batches whose rows hold a prefix and several texts behind it, masked from each other: it is computed once.
+"""Batches in which several texts share a row with their common prefix, which is thus computed once.
 
-The hidden states of a text are those that it has alone behind the prefix, but for rounding: its tokens have
-the same positions, and attend to the prefix and to each other only.
+A mask hides the texts of a row from each other. Apart from rounding, the hidden states of a text are those it
+has alone after the prefix: its tokens have the same positions, and attend to the prefix and to the text only.
 """
 
 import threading
@@ -17,15 +17,15 @@ from pairsmith.core.errors import ModelError, first_line
 from pairsmith.models.encode import moved
 
 LONGEST_ROW = 1_024
-"""Tokens of a prefix and its texts in one row, or twice as many as the prefix has if that is more."""
+"""Longest row in tokens, of a prefix and its texts; or twice the length of the prefix if that is more."""
 
 
 @dataclass(slots=True)
 class PrefixRow:
-    """A prefix and texts behind it, as tokens.
+    """The tokens of a prefix and of the texts after it.
 
-    ``seen`` says how many of the prefix's tokens stand before each text, all or the first few, and
-    ``numbers`` which of the texts given to ``prefix_rows`` it is.
+    ``seen`` has for each text the number of the prefix's tokens that it follows: all of them or the first
+    few. ``numbers`` has for each text its index among the texts that ``prefix_rows`` was called with.
     """
 
     prefix: Sequence[int]
@@ -50,12 +50,12 @@ def prefix_rows(
     groups: Sequence[Hashable] | None = None,
     longest: int | None = None,
 ) -> Iterator[PrefixRow]:
-    """Rows of n texts and their prefixes, in the order of the groups, each text in one row.
+    """Rows of n texts and their prefixes, group after group; each text is in one row.
 
-    Texts share a row if their prefixes are the same or beginnings of the same one, such as a document that
-    was cut where a longer text follows it. Only those of one group are compared; without ``groups`` those of
-    equal prefixes. A row has at most ``longest`` tokens, unless its first text needs more; without it see
-    ``LONGEST_ROW``.
+    Texts share a row if they are of the same group and their prefixes are equal, or one is the beginning of
+    the other; a document, for example, is cut more if a longer text follows it. Without ``groups``, texts
+    with equal prefixes form a group. A row has at most ``longest`` tokens (None: see ``LONGEST_ROW``), unless
+    its first text needs more.
     """
     members: dict[Hashable, list[int]] = defaultdict(list)
     for number, group in enumerate(groups or map(tuple, prefixes)):
@@ -80,11 +80,11 @@ def prefix_rows(
 
 
 def prefix_features(rows: Sequence[PrefixRow]) -> dict[str, Any]:
-    """Features of n rows, padded on the right to the longest, of which ``prefix_inputs`` makes model inputs.
+    """Features of n rows, padded on the right to the longest; ``prefix_inputs`` makes model inputs of them.
 
-    All but ``alone``, whether no row has several texts, are ``(n, longest)`` int64: ``input_ids`` and
-    ``position_ids``; ``part``, 0 in the prefix, k in the k-th text, -1 in padding; and ``seen``, how many of
-    the prefix's tokens a token attends to.
+    ``input_ids``, ``position_ids``, ``part`` and ``seen`` are ``(n, longest)`` int64. ``part`` is 0 in the
+    prefix, k in the k-th text and -1 in padding; ``seen`` is the number of the prefix's tokens that a token
+    attends to. ``alone`` is a bool: whether every row has at most one text.
     """
     shape = (len(rows), max(map(len, rows)))
     tokens, positions = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
@@ -107,12 +107,12 @@ def prefix_features(rows: Sequence[PrefixRow]) -> dict[str, Any]:
 
 
 def prefix_inputs(features: Mapping[str, Any], network: Any) -> dict[str, Any]:
-    """Inputs of a causal model for the features of some rows, on their device.
+    """Inputs of a causal model for the features of a batch of rows, on their device.
 
-    ``attention_mask`` is ``(n, 1, longest, longest)`` in the model's dtype, 0 where a token attends and the
-    format's lowest number where it does not, or a mapping with such a mask for each kind of layer. It is made
-    here, as the masks of all chunks of a step would not fit into memory. Rows of one text need neither mask
-    nor positions: no token attends to the padding behind it.
+    ``attention_mask`` is ``(n, 1, longest, longest)`` in the model's dtype: 0 where a token attends, the
+    lowest number of the dtype elsewhere. If layers are of several kinds, it is a mapping with such a mask for
+    each kind. It is made only now, as the masks of all chunks of a step would not fit into memory. Rows of
+    one text need neither mask nor positions, as no token attends to the padding after it.
     """
     if features["alone"]:
         return {"input_ids": features["input_ids"]}
@@ -149,10 +149,10 @@ def places_and_targets(
     texts: Sequence[Sequence[int]],
     leads: Sequence[Sequence[int]] | None = None,
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Where in the rows each token of the texts is predicted, as row and column, and the tokens.
+    """The row and the column at which each token of the texts is predicted, and these tokens.
 
-    ``texts`` are whole; the rows hold them without their last token, which predicts nothing, and behind their
-    ``leads``, if there are any, whose tokens are not predicted.
+    ``texts`` are complete. The rows hold them without their last token, which predicts nothing, and after
+    their ``leads``, if there are any; tokens of leads are not predicted.
     """
     places: list[tuple[int, int]] = []
     targets: list[int] = []
@@ -167,7 +167,7 @@ def places_and_targets(
 
 
 class PredictedPlaces(threading.local):
-    """The places whose next tokens a model predicts: ``(n, 2)`` int64, row and column; None means all."""
+    """The places at which a model predicts next tokens, ``(n, 2)`` int64: row and column; None: all."""
 
     places: Tensor | None = None
 
@@ -203,9 +203,9 @@ def predict_some(network: Any) -> PredictedPlaces:
 
 
 def obstacle(network: Any) -> str | None:
-    """The reason why a model cannot compute several texts behind one prefix together; None if it can.
+    """The reason why a model cannot compute several texts after one prefix together; None if it can.
 
-    A model may ignore the mask or the positions that it is given.
+    The reason may be that the model ignores the mask or the positions in its inputs.
     """
     text = network.config.get_text_config()
     if "local" in getattr(text, "attention_layers", ()):  # GPT-Neo's windows count tokens of the row

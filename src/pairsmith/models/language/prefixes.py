@@ -1,6 +1,6 @@
-"""Finds the prefixes that prompts share, so that each is computed once.
+"""The prefixes that prompts share, which are thus computed once.
 
-Many prompts share an instruction or a chat's system text; some, the passage that several texts are about.
+Nearly all prompts share an instruction or the system text of a chat; a few prompts share a passage.
 """
 
 from collections import defaultdict
@@ -11,23 +11,23 @@ import numpy as np
 from pairsmith.models.language.protocols import Prompt
 
 SHARE = 1 / 8
-"""The smallest share of the prompts that must begin with a start that is no passage."""
+"""Smallest share of all prompts that must begin with a start, unless the start is a passage."""
 
 GAIN = 6
-"""How many tokens longer than the next shorter one such a start must be to be used in its place."""
+"""A start replaces the next shorter one only if it is at least this many tokens longer."""
 
 LEAST_SHARED = 32
-"""The fewest tokens after a start that prompts must share for these to be computed once."""
+"""Smallest number of tokens after a start that prompts must share for these to be computed once."""
 
 
 def common_starts(prompts: Iterable[Prompt], most: int, saved: int = 0) -> dict[Prompt, Prompt]:
-    """For each prompt, its start: the prefix whose keys and values are kept apart; may be empty.
+    """For each prompt, its start: the prefix whose keys and values are stored separately; may be empty.
 
-    ``prompts`` are all that will be computed, with or without repeats. A start is shorter than its prompt: it
-    is what many prompts begin with, such as an instruction. But if most prompts share longer prefixes, such
-    as passages, these are the starts, and those of prompts that share none are all but their last token, so
-    that every prompt is short after its start. There are then no more than ``most`` starts. For ``saved`` see
-    ``by_prefix``.
+    ``prompts`` are all prompts that will be computed; repeats do not matter. A start is shorter than its
+    prompt. Usually it is the beginning of many prompts, such as an instruction. If most prompts share longer
+    prefixes, such as passages, these are the starts, provided that there are at most ``most`` of them; the
+    start of a prompt that shares none is then the prompt without its last token, so that every prompt is
+    short after its start. For ``saved`` see ``by_prefix``.
     """
     ordered = sorted(set(prompts))  # prompts with a common start are adjacent
     starts = _of_many(ordered)
@@ -49,11 +49,11 @@ def common_starts(prompts: Iterable[Prompt], most: int, saved: int = 0) -> dict[
 
 
 def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
-    """For each of sorted prompts, what it and at least ``SHARE`` of all begin with; may be empty."""
+    """For each of the sorted prompts, the prefix that it shares with ``SHARE`` of all; may be empty."""
     many = max(2, -(-len(ordered) // round(1 / SHARE)))
     if len(ordered) < many:
         return dict.fromkeys(ordered, ())
-    # What all of ``many`` adjacent prompts begin with, and of these windows the best for each prompt.
+    # The length of the common prefix of each window of ``many`` prompts; for each prompt the longest one.
     shared = [common(ordered[i], ordered[i + many - 1]) for i in range(len(ordered) - many + 1)]
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(np.array(shared), many - 1), many)
     lengths = zip(ordered, windows.max(axis=1).tolist(), strict=True)
@@ -69,9 +69,9 @@ def _of_many(ordered: Sequence[Prompt]) -> dict[Prompt, Prompt]:
 def by_prefix(prompts: Iterable[Prompt], start: Prompt, saved: int = 0) -> dict[Prompt, list[Prompt]]:
     """Group prompts that begin with ``start`` by longer prefixes that are worth computing once.
 
-    Such a prefix has at least ``LEAST_SHARED`` tokens after the start, and at least half of the tokens that
-    the longest prompt of its group has there. It is shorter than each prompt of the group, and sharing it
-    saves ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
+    After the start, such a prefix has at least ``LEAST_SHARED`` tokens, and at least half as many as the
+    longest prompt of its group. It is shorter than each prompt of the group, and sharing it saves the
+    computation of ``saved`` tokens or more. Prompts that share no such prefix are listed under ``start``.
     """
     runs: list[list[Prompt]] = []
     longest = 0  # of the last run, without the start

@@ -1,6 +1,7 @@
-"""The interface of a language model that the routes use.
+"""The interface of the language models that the routes use.
 
-Decoding that combines several prompts needs their next-token distributions: a ``SteerableModel``.
+To combine the next-token distributions of several prompts, a decoder needs a model that gives these
+distributions: a ``SteerableModel``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,14 +14,14 @@ Prompt = tuple[int, ...]
 
 
 class DecodingSession(Protocol):
-    """Rows of text being continued, and the computed prompts they start from.
+    """The rows of text that are being continued, and the computed prompts from which they start.
 
-    Rows are numbered from 0; each holds the state of one prompt and of the tokens fed to it since.
-    Logits are in the model's own number format.
+    Rows are numbered from 0. A row holds the state of one prompt and of the tokens that were fed to the row
+    since. Logits have the model's own number format.
     """
 
     call_tokens: int
-    """How many tokens of prompts the model computes in the time that calling it takes at least."""
+    """How many tokens of prompts the model can compute in the shortest time that a call takes."""
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Compute prompts, so that rows can start from them. A prompt is identified by its tokens."""
@@ -45,13 +46,13 @@ class SteerableModel(Protocol):
     """The name that the user gave."""
 
     revision: str
-    """What identifies the weights; a data set's manifest records it."""
+    """Identifies the weights; the manifest of a data set records it."""
 
     vocab_size: int
     """Width of the logits."""
 
     context: int
-    """The most tokens a row may hold, prompt and continuation together."""
+    """The largest number of tokens in a row, prompt and continuation together."""
 
     end_tokens: frozenset[int]
     """Tokens that end a text."""
@@ -60,7 +61,7 @@ class SteerableModel(Protocol):
         """The tokens of a prompt, after the special tokens that the model expects before it."""
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a user's message and of the beginning of the model's answer.
+        """The tokens of a chat: a user's message and the beginning of the model's answer.
 
         A model without a chat format raises a ``ModelError``.
         """

@@ -1,8 +1,8 @@
-"""A language model behind a server of completions (``servers.py`` has the forms it may speak), by its URL.
+"""A language model behind an HTTP server of completions (``servers.py`` has the protocols), by its URL.
 
-``http://HOST:PORT/v1#NAME``: the part after ``#`` is the model's name on the server. An API key is taken
-from the environment variable ``PAIRSMITH_API_KEY``. Responses are kept in a cache, so that an interrupted
-run repeats no request.
+In ``http://HOST:PORT/v1#NAME``, the part after ``#`` is the model's name on the server. An API key is read
+from the environment variable ``PAIRSMITH_API_KEY``. Responses are kept in a cache, so that a run that was
+interrupted sends no request twice.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ RemoteDecoding = Literal["plain", "certified", "reranked"]
 
 KEY = "PAIRSMITH_API_KEY"
 MOST_ATTEMPTS = 8
-"""The most times that a request is sent."""
+"""Largest number of times that a request is sent."""
 WAIT = 0.5
 """Seconds before a retry, randomly lengthened and doubled each time; a longer Retry-After is respected."""
 BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 """Status codes of responses after which a request is retried."""
 RESPONSE_SECONDS = 120.0
-"""How many seconds a response may take."""
+"""Timeout of a response in seconds."""
 
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -55,12 +55,13 @@ class RemoteModel:
     """A model on a server.
 
     Args:
-        name: its URL, as in the module's docstring.
-        cache: a file that keeps responses, if any.
-        way: how texts are steered (see ``remote_decoder``). ``certified`` needs prompts in the model's own
-            tokens (``/tokenize`` and ``/detokenize``, as vLLM and llama.cpp's server have them).
-        at_once: groups to decode at the same time.
-        listed: how many likeliest tokens to request, for ``certified``.
+        name: the URL of the server and the model, as in the module's docstring.
+        cache: a file in which responses are kept; None: they are not kept.
+        way: how texts are steered (see ``remote_decoder``). ``certified`` needs a server that takes prompts
+        as
+            tokens and has ``/tokenize`` and ``/detokenize``, such as vLLM and llama.cpp's.
+        at_once: number of groups that are decoded at the same time.
+        listed: number of likeliest tokens to request, for ``certified``.
     """
 
     def __init__(
@@ -102,9 +103,9 @@ class RemoteModel:
         self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))
 
     def _properties(self) -> Any:
-        """What the server says of itself at ``/props``, as llama.cpp's does; None where nothing.
+        """The server's answer to ``/props``, which llama.cpp's server gives; None without one.
 
-        So it is also found at once whether there is a server.
+        Raises a ``RemoteError`` if there is no server at all.
         """
         try:
             self._session.get(f"{self._base}/models", timeout=min(RESPONSE_SECONDS, 10))
@@ -168,10 +169,11 @@ class RemoteModel:
         return self.ask("v1/completions", body, read)
 
     def ask(self, path: str, body: dict[str, Any], read: Callable[[dict[str, Any]], T]) -> T:
-        """Send a request until ``read`` accepts the answer, and return what it read.
+        """Send a request until ``read`` accepts an answer, and return what ``read`` returns.
 
-        ``read`` raises ``InvalidAnswer`` where the answer lacks something, or ``ModelError`` where no other
-        will hold it. Only an answer that it accepts is kept; such a one is read without sending anything.
+        ``read`` raises ``InvalidAnswer`` if the answer lacks something, or ``ModelError`` if no answer of
+        this server will have it. Only accepted answers are cached. If there is one in the cache, nothing is
+        sent.
         """
         base = self._base if path.startswith("v1/") else self._base.removesuffix("/v1")
         url = f"{base}/{path.removeprefix('v1/')}"
@@ -209,7 +211,7 @@ class RemoteModel:
             pause = max(asked, WAIT * 2 ** (tries - 1) * (1 + random.random()))
             if tries == MOST_ATTEMPTS:
                 break
-            # Faults that pass quickly are not told.
+            # The first faults are not reported, as they may pass quickly.
             if self._waits.wait(pause, url, said, told=tries > 2, asked=0 < asked == pause):
                 break
         raise RemoteError(
@@ -219,12 +221,12 @@ class RemoteModel:
         )
 
     def _answer(self, url: str, body: dict[str, Any]) -> tuple[str, float | None]:
-        """The response to one request and None, or what went wrong and the least time to wait."""
+        """The text of the response and None; or, after a fault, the reason and the least seconds to wait."""
         try:
             response = self._session.post(url, json=body, timeout=RESPONSE_SECONDS)
         except self._errors as error:
             return cause(error), 0.0
-        response.encoding = "utf-8"  # as JSON is; for want of a header it would be guessed
+        response.encoding = "utf-8"  # the encoding of JSON; without a header it would be guessed
         if response.status_code in BUSY:
             after = seconds_asked(response.headers.get("Retry-After", ""))
             return f"{response.status_code} {response.text}", after
@@ -239,14 +241,14 @@ class RemoteModel:
 
 
 class Used:
-    """The tokens that a server says it has read and written for us; both are 0 where it says nothing."""
+    """The numbers of tokens that the server reports to have read and written; 0 if it reports nothing."""
 
     def __init__(self) -> None:
         self.read = self.written = 0
         self._lock = threading.Lock()
 
     def count(self, usage: Any) -> None:
-        """Add what one response says under ``usage``."""
+        """Add the numbers of one response, which are under its key ``usage``."""
         if isinstance(usage, dict):
             with self._lock:
                 self.read += _count(usage.get("prompt_tokens"))

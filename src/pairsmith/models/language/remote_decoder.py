@@ -1,8 +1,8 @@
-"""The decoder for models behind a server: each group on its own, many at the same time.
+"""The decoder for models behind a server, which decodes many groups at the same time, each by itself.
 
-There are three ways, depending on the server: **plain** sampling, where there is nothing to steer
-against; **certified** self-debiasing from lists of the likeliest tokens; **reranked**, which samples a
-text and keeps it if its own prompt makes it likelier than every counter-prompt does.
+There are three ways of steering. **plain** samples from the main prompt alone, without steering.
+**certified** computes self-debiasing from lists of the likeliest tokens. **reranked** samples a text from the
+main prompt, and accepts it if it is likelier after this prompt than after every counter-prompt.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from pairsmith.models.language.steering import Choices
 from pairsmith.runs.seeds import uniforms
 
 WIDER = 5
-"""When a list proves too little, one this many times as long is requested."""
+"""If the lists do not prove the next token, lists this many times as long are requested."""
 
 
 class RemoteDecoder:
@@ -47,7 +47,7 @@ class RemoteDecoder:
 
     @property
     def room(self) -> int:
-        """How many more groups can be added before more wait than are decoded at the same time."""
+        """How many more groups can be added before more are waiting than are decoded at the same time."""
         return self._at_once - len(self._waiting)
 
     def fits(self, prompt: Prompt) -> bool:
@@ -60,7 +60,7 @@ class RemoteDecoder:
         self._waiting.append(group)
 
     def finished(self) -> Iterator[Group]:
-        """Decode until no group is left, yielding each as it ends; ``add`` may be called then."""
+        """Decode until no group is left; yields each group when it ends, and ``add`` may be called then."""
         pool = ThreadPoolExecutor(self._at_once)
         running: set[Future[Group]] = set()
         try:
@@ -118,11 +118,11 @@ class RemoteDecoder:
         return group
 
     def _number(self, group: Group, place: int) -> Float64s:
-        """The random number of a group's draw at a place, ``(1,)``."""
+        """The random number, ``(1,)``, with which a group draws its token number ``place``."""
         return uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([place]))
 
     def _choices(self, rows: list[Prompt]) -> Choices | None:
-        """A group's certified choices, from longer lists where the first do not prove them."""
+        """A group's certified choices, from longer lists if the first lists do not prove them."""
         listed = self._model.listed
         for count in (listed, WIDER * listed):
             if self._longest is not None and count > listed >= self._longest:

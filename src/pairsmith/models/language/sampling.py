@@ -1,4 +1,4 @@
-"""Truncation and drawing, for all rows at once (D4)."""
+"""Truncation by top-k and top-p, and the drawing of tokens, for all rows at once (D4)."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Sampling:
     """How a continuation is drawn and when it ends: under D4 only at ``stop`` or ``max_tokens``."""
 
     top_k: int = 5  # keep the k most likely tokens; 0 keeps all
-    top_p: float = 0.9  # of those, keep the fewest that hold this share of their mass
+    top_p: float = 0.9  # of these, keep the fewest likeliest that hold this share of their probability
     max_tokens: int = 40  # a continuation without the stop string after this many tokens is given up
     stop: str = '"'  # the text ends before its first occurrence
     may_end: bool = False  # whether the model may also end the text with an end token
@@ -25,12 +25,19 @@ class Sampling:
 
 
 def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
-    """The tokens that may be drawn, likeliest first, and their renormalised probabilities.
+    """The tokens that may be drawn, the likeliest first, and their renormalised probabilities (D4).
 
-    Top-k (0 for all) comes first; top-p is then applied to the kept tokens' renormalised mass and keeps the
-    token that crosses ``top_p``, so that at least one remains. Equally likely tokens are taken in the order
-    of their ids. From ``(rows, vocab)`` float32 to ``(rows, k)`` float32, zero where truncated, and the token
-    ids, ``(rows, k)`` int64.
+    Top-k (0 for all tokens) is applied first. Top-p is then applied to the renormalised probabilities of the
+    k tokens; the token that crosses ``top_p`` is kept, so that at least one token remains. Equally likely
+    tokens are taken in the order of their ids.
+
+    Args:
+        probabilities: ``(rows, vocab)`` float32, each row summing to 1.
+        top_k: number of tokens to keep, 0 for all.
+        top_p: share of their probability to keep, above 0 and at most 1.
+
+    Returns:
+        the probabilities, ``(rows, k)`` float32, 0 for truncated tokens, and the ids, ``(rows, k)`` int64.
     """
     vocab = probabilities.shape[1]
     if 0 < top_k < vocab:
@@ -46,7 +53,7 @@ def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, T
 
 
 def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row, largest first, equal ones in the order of their token ids.
+    """The k largest values of each row and their columns, the largest first, equal ones by rising column.
 
     ``topk`` is fast, but does not define which of several equal values it takes, nor in which order.
     """
@@ -63,8 +70,8 @@ def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def draw_tokens(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
     """Draw one token per row, ``(rows,)`` int64, by inverting the cumulative distribution.
 
-    ``kept`` and ``tokens`` are from ``truncate``; ``uniforms`` are ``(rows,)`` float64 in [0, 1). No token of
-    probability zero is drawn.
+    ``kept`` and ``tokens`` are the results of ``truncate``; ``uniforms`` are random numbers, ``(rows,)``
+    float64 in [0, 1). A token of probability 0 is never drawn.
     """
     cumulative = kept.double().cumsum(dim=1)
     # Scaling by the sum keeps rounding from pushing a draw past the last token with any mass.

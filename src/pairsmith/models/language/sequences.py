@@ -1,6 +1,6 @@
-"""Sequences from encoder-decoder models, many for each input: drawn from the nucleus, or by beam search (Q2).
+"""Sequences from encoder-decoder models, many for each input: by nucleus sampling or beam search (Q2).
 
-Each drawn sequence has a random stream of its own, so that it does not depend on what else is in the batch.
+Each sampled sequence has a random stream of its own, so that it does not depend on the rest of the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,25 +18,25 @@ from pairsmith.models.language.sampling import draw_tokens, truncate
 from pairsmith.runs.seeds import uniforms
 
 _LIKELIEST = (256, 4096)
-"""How many likeliest tokens are searched for the nucleus, first and second; sorting all is rarely needed."""
+"""Number of likeliest tokens among which the nucleus is searched, first and second; then all are sorted."""
 
 _WORTHWHILE = 0.75
-"""When at most this share of sequences is unfinished, the others are dropped, which copies the cache."""
+"""Finished sequences are dropped from the batch, which copies the cache, if at most this share remains."""
 
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     """The tokens of each row's nucleus, likeliest first, and their renormalised probabilities (Q2).
 
-    As ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass. The nucleus of a
-    row does not depend on the other rows, only its padding does.
+    The result is that of ``truncate`` without top-k, but computed faster if few tokens hold ``top_p`` of the
+    probability. The nucleus of a row does not depend on the other rows; only its padding does.
 
     Args:
         probabilities: ``(rows, vocabulary)`` float32; each row sums to 1.
-        top_p: share of the mass that a nucleus holds, above 0; at 1 it is the whole vocabulary.
+        top_p: share of the probability that a nucleus holds, above 0; 1 keeps the whole vocabulary.
 
     Returns:
-        the probabilities, ``(rows, k)`` float32, 0 behind the end of a row's nucleus, and the ids of the
-        tokens, ``(rows, k)`` int64. The largest nucleus has k tokens.
+        the probabilities, ``(rows, k)`` float32, 0 after the end of a row's nucleus, and the ids of the
+        tokens, ``(rows, k)`` int64; k is the size of the largest nucleus.
     """
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)
@@ -88,9 +88,10 @@ def draw_sequences(
     top_p: float,
     max_tokens: int,
 ) -> list[list[list[int]]]:
-    """Draw sequences for each of n inputs, which are encoded only once by the encoder-decoder ``network``.
+    """Sample sequences for each of n inputs from an encoder-decoder network; each input is encoded once.
 
-    They are in the order of their streams, without the start token, with the end token if there is one.
+    The sequences of an input are in the order of their streams, without the start token, and with the end
+    token if it was drawn.
 
     Args:
         features: the encoder's inputs: ``input_ids`` and ``attention_mask``, ``(n, longest)`` int64.
@@ -141,14 +142,14 @@ def draw_sequences(
 
 
 def _draw_next(scores: Tensor, keys: NDArray[np.uint64], position: int, seed: int, top_p: float) -> Tensor:
-    """Draw a token for each row, ``(rows,)`` int64, with its stream's random number at this position."""
+    """Draw a token for each row, ``(rows,)`` int64, with the random number of its stream and position."""
     kept, tokens = nucleus(scores.softmax(dim=1), top_p)
     numbers = uniforms(seed, keys, np.full(len(keys), position, np.int64))
     return draw_tokens(kept, tokens, torch.from_numpy(numbers).to(scores.device))
 
 
 def _rules(config: Any, device: torch.device) -> Any:
-    """Processors for tokens that a generation config forces or forbids, such as an initial language token."""
+    """Logits processors for the tokens that a generation config forces or forbids, as language tokens are."""
     from transformers import (
         ForcedBOSTokenLogitsProcessor,
         LogitsProcessorList,
@@ -184,7 +185,7 @@ def search_sequences(
     never: Sequence[int] = (),
     length_penalty: float = 1.0,
 ) -> list[list[list[int]]]:
-    """The sequences that beam search in an encoder-decoder finds for each of n inputs, the likeliest first.
+    """The sequences that beam search finds for each of n inputs of an encoder-decoder, the best first.
 
     They are returned without their beginning, and with the end token if there is one.
 
@@ -236,7 +237,7 @@ def search_sequences(
 
 
 def _refuse_nan(scores: Tensor) -> None:
-    """Check that no score is NaN."""
+    """Raise a ``ModelError`` if a score is NaN."""
     if torch.isnan(scores).any():
         raise ModelError(
             "the model's scores are not numbers; its weights are damaged, or its number format is too "

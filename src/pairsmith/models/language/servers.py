@@ -1,4 +1,4 @@
-"""The requests that servers of language models understand: llama.cpp's, vLLM's, and any with OpenAI's."""
+"""The requests to servers of language models: to llama.cpp's, to vLLM, and to any with OpenAI's protocol."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,20 +19,20 @@ class Ask(Protocol):
 
 
 LIKELIEST_TOKENS = 1000
-"""How many of the likeliest tokens are searched for a token whose probability the server does not report."""
+"""Number of likeliest tokens among which a token is searched whose probability the server does not report."""
 
 CERTAIN = 1000.0
-"""Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
+"""Added to the logit of a token, which is then drawn; the server reports its probability without this."""
 
 _ADVICE = "use vLLM or llama.cpp's server, or give --decay 0, which samples texts without steering"
-"""What to do where a server does not give what a way of steering needs."""
+"""What to do if a server does not send what a way of steering needs."""
 
 _NEARLY_ONE = 1 - 1e-9
-"""The largest probability of an end: some of it is left for the other tokens."""
+"""Largest probability of the end token, so that something is left for the other tokens."""
 
 
 class OpenAIServer:
-    """Any server of OpenAI's completions. It takes texts only, so that here a token is a byte of UTF-8."""
+    """Any server with OpenAI's completions. It takes prompts as text only; a token is a byte of UTF-8."""
 
     form = "OpenAI's"
     context = 2**31  # unknown: the server says when a prompt is too long
@@ -54,7 +54,7 @@ class OpenAIServer:
         return bytes(tokens).decode("utf-8", "surrogatepass")
 
     def drawing(self, prompt: Prompt, top_k: int) -> dict[str, Any]:
-        """The prompt of a text to be drawn, and what a server needs to be told for it; 0 for no top-k."""
+        """The body of a request to sample a text: the prompt, and top-k unless it is 0."""
         return {"prompt": self.decode(prompt), **({"top_k": top_k} if top_k else {})}
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
@@ -78,7 +78,10 @@ class OpenAIServer:
         logprobs: int = 1,
         **options: Any,
     ) -> list[T]:
-        """What ``read`` finds in the choice of each prompt, for the log-probabilities of one more token."""
+        """Request one more token after each prompt, with log-probabilities; returns what ``read`` reads.
+
+        ``read`` is called with the number of each prompt and its choice.
+        """
         body = {"prompt": prompts, "max_tokens": 1, "temperature": 1.0, "logprobs": logprobs, **options}
 
         def read_all(answer: dict[str, Any]) -> list[T]:
@@ -112,7 +115,7 @@ def _logprobs(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 class VLLMServer(OpenAIServer):
-    """vLLM, asked in the model's own tokens."""
+    """vLLM, with prompts as the model's own tokens."""
 
     form = "vLLM's"
 
@@ -154,7 +157,7 @@ class VLLMServer(OpenAIServer):
 
 
 class LlamaCppServer(OpenAIServer):
-    """llama.cpp's server, asked in the model's own tokens whatever the way of steering."""
+    """llama.cpp's server, with prompts as the model's own tokens."""
 
     form = "llama.cpp's"
 
@@ -167,7 +170,7 @@ class LlamaCppServer(OpenAIServer):
         self._letter = self.encode("a", special=False)[-1]
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """The tokens of a prompt; ``special``: with those that the model expects before it."""
+        """The tokens of a prompt; with ``special``, also the special tokens that the model expects first."""
         body = {"content": text, "add_special": special, "parse_special": True}
         return self._ask("tokenize", body, token_ids)
 
@@ -182,19 +185,19 @@ class LlamaCppServer(OpenAIServer):
         return self._ask("detokenize", {"tokens": list(tokens)}, lambda answer: string(answer, "content"))
 
     def drawing(self, prompt: Prompt, top_k: int) -> dict[str, Any]:
-        """The prompt of a text to be drawn, and what the server needs to be told for it; 0 for no top-k."""
-        # Its own defaults would drop tokens of less than a twentieth of the likeliest one's probability.
+        """The body of a request to sample a text; ``top_k`` 0 means no top-k."""
+        # The server's default min_p would drop tokens with less than 1/20 of the likeliest one's probability.
         return {"prompt": list(prompt), "top_k": top_k, "min_p": 0.0, "ignore_eos": True}
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        # The end of the text is drawn, so that its probability is said, however small.
+        # The end token is forced to be drawn, as its probability is then reported, however small.
         token = self._letter if self._end is None else self._end
         lists = []
         rows = [list(prompt) for prompt in prompts]
         for drawn, listed in filter(None, self._drawn(rows, token, count + 1, needed=True)):
             others = 0.0
-            if self._end is not None:  # no text goes on with it (D4), so its share goes to the other tokens
+            if self._end is not None:  # the end token is never drawn (D4): the others share its probability
                 listed.pop(self._end, None)
                 others = math.log1p(-min(math.exp(drawn), _NEARLY_ONE))
             lists.append({token: p - others for token, p in list(listed.items())[:count]})
@@ -203,10 +206,10 @@ class LlamaCppServer(OpenAIServer):
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
         """The log-probability of the tokens of ``text`` after each prompt.
 
-        The server scores no given texts: each token is drawn in turn, as its logit is made large, and the
-        probability that it had before is reported. The server reports none for a token that is a part of a
-        character: such a token is searched among the likeliest ones, and if it is not one of them, it counts
-        as being as likely as the last of them.
+        The server cannot score a text. Therefore each token of the text is forced in turn by a large bias on
+        its logit, and the server reports the probability that it had without the bias. It reports none for a
+        token that is a part of a character. Such a token is searched among the likeliest tokens; if it is not
+        one of them, it gets the probability of the last of them.
         """
         sums = [0.0] * len(prompts)
         tokens = self.encode(text, special=False)
@@ -223,9 +226,10 @@ class LlamaCppServer(OpenAIServer):
     def _drawn(
         self, prompts: list[list[int]], token: int, count: int = 1, *, needed: bool = False
     ) -> list[tuple[float, dict[int, float]] | None]:
-        """The log-probabilities of a token and of the ``count`` likeliest ones after each prompt.
+        """The log-probabilities of a token and of the ``count`` likeliest tokens after each prompt.
 
-        The token is drawn. None where the server says nothing of it, which is refused if it is ``needed``.
+        The token is forced to be drawn. The result is None for a prompt where the server does not report the
+        token; if it is ``needed``, a ``ModelError`` is raised.
         """
 
         def read(_: int, choice: dict[str, Any]) -> tuple[float, dict[int, float]] | None:
@@ -250,12 +254,12 @@ class LlamaCppServer(OpenAIServer):
 
 
 def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
-    """What requests are sent to a server in.
+    """The protocol of a server, by what the server answers.
 
     Args:
         ask: sends a request.
-        properties: what the server answers to ``/props``; None if nothing.
-        by_tokens: whether the way of steering needs the model's own tokens.
+        properties: the server's answer to ``/props``; None without one.
+        by_tokens: whether the way of steering needs prompts as the model's own tokens.
     """
     said = properties.get("default_generation_settings") if isinstance(properties, dict) else None
     if isinstance(said, dict):

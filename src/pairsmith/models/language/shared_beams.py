@@ -1,8 +1,8 @@
-"""Beam search of a decoder-only model whose beams share the keys and values of what they continue.
+"""Beam search of a decoder-only model, in which the beams of a text share the text's keys and values.
 
-The search itself is that of transformers. On its own it computes a text once for each beam, keeps its keys
-and values once for each, and copies them all at every step. Here a text is computed and kept once, and a step
-copies no more than the few tokens that beams have added.
+The search is that of transformers. Without sharing, it computes a text once for each beam, holds its keys and
+values once for each beam, and copies them all at every step. Here a text is computed and held once, and a
+step copies only the few tokens that beams have added.
 """
 
 from collections.abc import Mapping
@@ -52,16 +52,16 @@ class BeamCache(SharedCache):
 
 
 def can_share_beams(network: Any) -> bool:
-    """Whether ``search_shared_beams`` knows a model's attention: that of a decoder, of a known model type."""
+    """Whether ``search_shared_beams`` supports a model: a decoder-only model of a known type."""
     return not network.config.is_encoder_decoder and has_shared_attention(network)
 
 
 def search_shared_beams(network: Any, features: Mapping[str, Tensor], how: Any, rules: Any) -> Tensor:
-    """The token sequences of a beam search, as ``network.generate`` returns them: texts with what follows.
+    """The token sequences of a beam search, as ``network.generate`` returns them: texts with continuations.
 
     ``how`` is the ``GenerationConfig`` of the search, ``rules`` a ``LogitsProcessorList`` of further rules.
-    ``features`` has ``input_ids`` and ``attention_mask``, ``(texts, width)`` int64, padded on the left, of
-    width 2 or more. The beams of a text begin from all of its tokens but the last.
+    ``features`` has ``input_ids`` and ``attention_mask``, ``(texts, width)`` int64, padded on the left, with
+    a width of 2 or more. All tokens of a text but the last are computed once for its beams.
     """
     mask = features["attention_mask"]
     with torch.inference_mode():

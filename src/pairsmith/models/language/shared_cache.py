@@ -1,10 +1,10 @@
 """Attention for many rows that start from few prompts.
 
-Keys and values of a prefix that prompts share are stored once, in a **start**; those of the rest of a prompt
-once, in a **slot**, however many rows start from it; and those of the tokens fed to a row since in its
-**tail**. A step of attention computes one product of a start's or slot's keys with the queries of all its
-rows, and one of each tail's with its row's query; takes one softmax over all three; and applies the weights
-to the values in the same way.
+Keys and values are stored in three parts. A **start** holds a prefix that several prompts share. A **slot**
+holds the rest of a prompt, once for all rows that start from it. The **tail** of a row holds the tokens that
+were fed to the row since. A step of attention multiplies the keys of a start or slot with the queries of all
+its rows in one product, and the keys of each tail with the query of its row. It takes one softmax over all
+three parts, and applies the weights to the values in the same way.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,17 +21,17 @@ from pairsmith.models.language.attention_plan import Plan, Tier, plan_decoding_s
 from pairsmith.models.language.kv_store import LayerStates, Store
 
 ATTENTION = "pairsmith_shared_prompts"
-"""The name under which transformers finds ``attend``. It makes no mask for it; a step's plan has one."""
+"""The name under which transformers finds ``attend``. Masks come from the plan of a step."""
 
 
 class SharedCache(Cache):
     """The cache of a session.
 
     Args:
-        rows: the most rows at once.
-        starts: the number of starts and the tokens of the longest one; (0, 0) for none.
-        slot: the most tokens of a prompt after its start.
-        tail: the most tokens fed to a row.
+        rows: the largest number of rows at once.
+        starts: the number of starts, and the length in tokens of the longest one; (0, 0) for none.
+        slot: the largest number of tokens of a prompt after its start.
+        tail: the largest number of tokens that are fed to a row.
         shared: whether the model's attention is ``attend``. Otherwise ``update`` returns each row's keys and
             values in full, in order, for the model's own attention.
         slots: the number of slots; by default one for each row.
@@ -62,7 +62,7 @@ class SharedCache(Cache):
         self._layer = 0
 
     def put(self, slot: int, start: int, states: Sequence[LayerStates]) -> None:
-        """Write a prompt's states after its start, or all of them if that is -1, into an unused slot."""
+        """Write a prompt's keys and values after its start into an unused slot; -1 stands for no start."""
         self.slots.write(slot, states)
         self._tails.prepare(states)
         self._start_of[slot] = start
@@ -128,13 +128,13 @@ class SharedCache(Cache):
         self._fed = [fed + 1 for fed in self._fed]
 
     def _padded(self, rows: int) -> int:
-        """The rows of a call of the model for so many real rows, padding included."""
+        """The number of rows, with padding, of a call of the model for this number of real rows."""
         return rounded_up(rows) if self._shared else rows
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
         """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding rows are left out.
 
-        Its arguments are returned if ``attend`` reads the stores, else all keys and values of the rows.
+        If ``attend`` reads the stores, the arguments are returned; else all keys and values of each row.
         """
         plan = self._now
         for table, new in zip(self._tails.layers[layer_idx], (key_states, value_states), strict=True):
@@ -157,9 +157,9 @@ class SharedCache(Cache):
     def attend(self, query: Tensor, scaling: float, softcap: float | None, window: int | None) -> Tensor:
         """Attention of the rows' new tokens in the layer last updated.
 
-        From ``(rows, query heads, 1, size)``, where padding rows may follow the cache's rows, to
-        ``(rows, 1, query heads, size)``; what padding gets means nothing. ``softcap`` bounds the products by
-        ``softcap * tanh(product / softcap)``; a row attends to ``window`` tokens, including its new one.
+        ``query`` is ``(rows, query heads, 1, size)``; padding rows may follow the cache's rows. The result is
+        ``(rows, 1, query heads, size)``, undefined for padding rows. ``softcap`` bounds the products by
+        ``softcap * tanh(product / softcap)``. A row attends to ``window`` tokens, its new token included.
         """
         plan = self._now
         keys, values = (table[: len(query), :, : plan.tail] for table in self._tails.layers[self._layer])
@@ -216,10 +216,10 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Attention of the step that is being computed, with the signature that transformers calls.
 
-    ``query`` is ``(rows, query heads, 1, size)``, of any floating dtype; the result ``(rows, 1, query heads,
-    size)``, of the same, and None in place of the weights. Keys, values and mask are those of the session's
-    cache, so that the arguments of these names are not read. ``scaling``, by default ``size ** -0.5``,
-    multiplies the products; ``softcap`` and ``sliding_window`` are those of ``SharedCache.attend``.
+    ``query`` is ``(rows, query heads, 1, size)`` of any floating dtype. The result is ``(rows, 1, query
+    heads, size)`` of the same dtype, and None in place of the attention weights. Keys, values and mask come
+    from the session's cache; the arguments of these names are ignored. ``scaling``, by default ``size **
+    -0.5``, multiplies the products. For ``softcap`` and ``sliding_window`` see ``SharedCache.attend``.
     """
     del module, key, value, attention_mask
     factor = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -1,8 +1,9 @@
-"""From the logits of many rows to each group's choices of a next token: rule (D3), top-k, top-p (D4).
+"""From the logits of many rows to the next-token choices of each group: rule (D3), top-k and top-p (D4).
 
-The whole vocabulary is read once, for each row's normaliser and each main prompt's likeliest tokens.
-Where these **candidates** provably include every token that top-k or top-p can keep, the rest is computed
-on them alone; groups for which that cannot be shown are computed over the whole vocabulary.
+The whole vocabulary is read once: for the normaliser of each row, and for the likeliest tokens of each main
+prompt, its **candidates**. If these provably include every token that top-k or top-p can keep, rule and
+truncation are computed on the candidates alone. For the other groups they are computed over the whole
+vocabulary.
 """
 
 from dataclasses import dataclass
@@ -14,16 +15,19 @@ from pairsmith.models.language.combine import Combine, counter_maximum, favours_
 from pairsmith.models.language.sampling import Sampling, truncate
 
 CANDIDATES = 64
-"""How many of a main prompt's likeliest tokens are candidates with top-k; at least four times k."""
+"""Number of candidates with top-k, or four times k if that is more."""
 NUCLEUS = 512
-"""The number of candidates without top-k."""
+"""Number of candidates without top-k."""
 ROWS_AT_ONCE = 16
-"""Rows whose normalisers are computed at once on a CPU: their float32 copy should fit its cache."""
+"""Number of rows whose normalisers are computed at once on a CPU: a float32 copy should fit its cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The tokens each group may draw: ``(groups, k)`` probabilities (float32), likeliest first, and ids."""
+    """The tokens that each group may draw, the likeliest first: probabilities and ids, both ``(groups, k)``.
+
+    ``kept`` are the probabilities, float32, 0 beyond a group's last token; ``tokens`` the ids, int64.
+    """
 
     kept: Tensor
     tokens: Tensor
@@ -32,12 +36,12 @@ class Choices:
 def token_choices(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
     """Find the tokens that each group may draw next, and their probabilities, which sum to 1.
 
-    There are as many columns as the group with the most tokens needs. A group with logits that are not finite
-    gets probabilities that are not finite.
+    The number of columns is that of the group with the most tokens. If the logits of a group are not finite,
+    neither are its probabilities.
 
     Args:
         logits: ``(rows, vocab)`` of any floating-point format.
-        rows: ``(groups, prompts)`` int64: each group's rows, its main prompt's first, padded with -1.
+        rows: ``(groups, prompts)`` int64: the rows of each group, the main prompt's first, padded with -1.
         rule: combines the distributions of groups that have counter-prompts.
         sampling: top-k and top-p.
     """
@@ -78,9 +82,9 @@ def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Samp
 def _over_candidates(
     logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Probabilities, token ids, and a mask of the groups for which the whole vocabulary gives the same.
+    """The choices among the ``count`` likeliest tokens of each main prompt: probabilities and token ids.
 
-    They are of each main prompt's ``count`` likeliest tokens.
+    The third result is a mask of the groups for which the whole vocabulary provably gives the same choices.
     """
     normaliser = normalisers(logits)
     main = rows[:, 0]
@@ -129,10 +133,10 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
 
 
 def normalisers(logits: Tensor) -> Tensor:
-    """The two numbers that turn each row's logits into probabilities: ``exp(logit - largest - rest)``.
+    """The two numbers that turn a row's logits into probabilities by ``exp(logit - largest - rest)``.
 
-    ``(rows, 2)`` float32: the largest logit, and the log-sum-exp of the logits minus it. Their sum would lose
-    precision where logits are large.
+    ``(rows, 2)`` float32: the largest logit, and the log-sum-exp of the logits minus the largest one. The sum
+    of the two would lose precision if logits are large.
     """
     parts = []
     for part in torch.split(logits, ROWS_AT_ONCE if logits.device.type == "cpu" else len(logits)):

@@ -1,8 +1,8 @@
 """Any causal LM of transformers as a ``SteerableModel``.
 
-A prefix that prompts share is computed once, and the rest of each prompt in batches. Rows then start from
-these keys and values in a ``SharedCache``. On a GPU a call of a small model takes as long as thousands of
-tokens, so there batches are larger, and what few prompts share is computed for each of them.
+A prefix that prompts share is computed once, and the rest of the prompts in batches. Rows then start from
+their keys and values in a ``SharedCache``. On a GPU, where a call of a small model takes as long as thousands
+of tokens, batches are larger, and a prefix that only few prompts share is computed for each of them.
 """
 
 from collections import defaultdict
@@ -30,10 +30,10 @@ PREFILL_TOKENS = 4096
 
 FILLED = 0.75
 """On a CPU, where padding takes as long as tokens, each prompt of a batch has at least this share of the
-longest one's tokens; those of the beginning that all share do not count."""
+tokens of the longest one, not counting the prefix that all of them share."""
 
 FEW_TOKENS = 64
-"""A batch with at most this many tokens of padding is not divided."""
+"""A batch with at most this many padding tokens is not divided."""
 
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """Names in model configurations for the number of tokens that a layer can attend to."""
@@ -42,8 +42,8 @@ SHARED_ATTENTION_TYPES = (
     "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
     "phi", "phi3", "olmo2", "qwen3_moe", "mixtral", "starcoder2", "granite", "cohere", "stablelm", "smollm3",
 )  # fmt: skip
-"""Model types known to attend as ``SharedCache.attend`` does, and to use their linear layers only by calling
-them. Any other is decoded with its own attention, from keys and values copied for each row."""
+"""Types of models whose attention ``SharedCache.attend`` computes, and which use their linear layers only by
+calling them. Any other model is decoded with its own attention, from keys and values copied for each row."""
 
 
 class TransformersModel:
@@ -101,10 +101,10 @@ class TransformersModel:
         return list(self._tokenizer.batch_decode(numbers, clean_up_tokenization_spaces=False))
 
     def rows_that_fit(self, tokens: int) -> int:
-        """The number of rows that fit half of the free memory, from 16 to ``MOST_ROWS``.
+        """The number of rows that fit into half of the free memory, from 16 to ``MOST_ROWS``.
 
-        A row counts the keys and values of its tokens, as if no prompt were shared, and its logits twice in
-        the model's format and once in float32.
+        The memory of a row is that of the keys and values of its tokens, as if no prompt were shared, and of
+        three copies of its logits: two in the model's format, one in float32.
         """
         row = self._token_bytes() * tokens + self.vocab_size * (2 * self._model.dtype.itemsize + 4)
         most = MOST_ROWS["cpu" if self._model.device.type == "cpu" else "other"]
@@ -194,9 +194,9 @@ class TransformersSession:
     def _compute(
         self, prompts: list[Prompt], before: list[LayerStates]
     ) -> tuple[Iterator[list[LayerStates]], Tensor]:
-        """Compute a batch of prompts that begin alike; ``before`` has the keys and values of that beginning.
+        """Compute a batch of prompts with a common prefix, whose keys and values are ``before``.
 
-        Returned are the keys and values of each prompt's other tokens, and the next-token logits of all
+        Returns the keys and values of each prompt's tokens after the prefix, and the next-token logits of all
         prompts, ``(prompts, vocab)``.
         """
         cache = DynamicCache()  # without the config: full attention, every key kept
@@ -235,7 +235,7 @@ class TransformersSession:
         return states, logits[:, 0].clone()  # copied, so that the batch, which may be large, is freed
 
     def _head_sees(self, places: Tensor) -> RemovableHandle:
-        """A context in which only one token of each row, ``(rows,)``, is passed to the output layer."""
+        """A context in which the output layer gets one token of each row, at ``places``, ``(rows,)``."""
 
         def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
             (hidden,) = args
@@ -318,7 +318,7 @@ def _joined(first: list[LayerStates], then: list[LayerStates]) -> list[LayerStat
 
 
 def context_of(config: Any, *, shared: bool | None = None) -> int:
-    """The most tokens that a model can read.
+    """The largest number of tokens that a model can read.
 
     Args:
         config: the model's configuration.
@@ -327,7 +327,7 @@ def context_of(config: Any, *, shared: bool | None = None) -> int:
     text_config = config.get_text_config()
     if shared is None:
         shared = text_config.model_type in SHARED_ATTENTION_TYPES
-    # A model's own attention gets no sliding windows here, so its rows may be no longer than one window.
+    # The model's own attention is called without sliding windows, so rows must not be longer than one window.
     limits = (getattr(text_config, name, None) for name in (LENGTH_LIMITS[:1] if shared else LENGTH_LIMITS))
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048)
 
@@ -340,7 +340,7 @@ def has_shared_attention(model: Any) -> bool:
 
 @contextmanager
 def _named_failures(model: Any) -> Iterator[None]:
-    """Name the model type in errors of models that cannot be continued from keys and values."""
+    """Turn the errors of models that cannot be continued from keys and values into a ``ModelError``."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The waits before requests are sent again, and what is said about them."""
+"""The waits before a request is sent again, and the warnings about them."""
 
 import logging
 import threading
@@ -9,13 +9,13 @@ from pairsmith.core.errors import first_line, one_line, redacted
 from pairsmith.core.progress import clock
 
 LONGEST_WAIT = 24 * 3600.0
-"""A server that asks to wait for more seconds is given up."""
+"""A request gives up if the server asks to wait longer than this many seconds."""
 LONG_WAIT = 5.0
-"""A wait of so many seconds is told at once."""
+"""A wait of at least this many seconds is reported at once."""
 TOLD_EVERY = 10.0
-"""Seconds for which a fault of one kind is not told again, whichever request has it."""
+"""For this many seconds, a fault of the same kind is not reported again, whichever request has it."""
 REMINDED_EVERY = 600.0
-"""Seconds after which a long wait is told again."""
+"""A long wait is reported again after this many seconds."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ class Waits:
         self._stopped.set()
 
     def wait(self, seconds: float, url: str, fault: str, *, told: bool, asked: bool) -> bool:
-        """Wait before a request is sent again; whether ``stop`` ended the wait.
+        """Wait before a request is sent again; returns whether ``stop`` ended the wait.
 
         Args:
-            seconds: how long.
-            url: where the request goes.
-            fault: why it waits; begins with the response's status, if that is why.
-            told: whether a short wait is told, too.
-            asked: whether the server asks to wait so long.
+            seconds: how long to wait.
+            url: the URL of the request.
+            fault: why the request waits; if it is the response's status, the text begins with the status.
+            told: whether a short wait is reported, too.
+            asked: whether the server asked to wait this long.
         """
         until = time.monotonic() + seconds
         while True:
@@ -52,7 +52,7 @@ class Waits:
                 return False
 
     def _tell(self, seconds: float, url: str, fault: str, asked: bool) -> None:
-        """Say why requests wait, once for all that have the same fault."""
+        """Report why requests wait, once for all requests with the same fault."""
         kind = fault[:3], seconds >= LONG_WAIT  # a status has three digits
         with self._lock:
             now = time.monotonic()
@@ -64,7 +64,7 @@ class Waits:
 
 
 def seconds_asked(after: str) -> float:
-    """The seconds that a header Retry-After asks to wait, which holds their number or a date."""
+    """The seconds that a Retry-After header asks to wait; the header holds their number or a date."""
     if after.isdecimal():
         return float(after)
     try:
@@ -74,7 +74,7 @@ def seconds_asked(after: str) -> float:
 
 
 def cause(error: BaseException) -> str:
-    """Why no response came, in the system's words: the libraries in between name their objects."""
+    """Why no response came: the innermost error, as the libraries' messages around it name their objects."""
     while inner := error.__cause__ or error.__context__:
         error = inner
     return getattr(error, "strerror", None) or first_line(error)
