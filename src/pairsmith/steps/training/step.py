@@ -139,8 +139,7 @@ class TrainingStep(Generic[S, D]):
         def trained_in(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
             context = TrainingContext(progress=run.progress, checkpoints=folder.checkpoints)
             trained = self.train(data, settings, context)
-            card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
-            return partial(trained.save, card), trained.history
+            return partial(trained.save, training_card(trained, settings, folder)), trained.history
 
         return train_once(
             run, processes, partial(self._claim, settings, sources, run), trained_in, settings.base
