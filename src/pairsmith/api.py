@@ -14,14 +14,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import options_of, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts
-from pairsmith.data.schemas import (
-    SCORED_PAIR,
-    GradedPair,
-    LabelledPair,
-    LabelledText,
-    ScoredPair,
-    to_table,
-)
+from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.classifier import train_classifier_on

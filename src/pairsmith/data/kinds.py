@@ -10,7 +10,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
 from pairsmith.data.filters import NO_ANSWER
-from pairsmith.data.labelled_texts import read_label
+from pairsmith.data.labelled_rows import row_value
 from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
@@ -107,15 +107,8 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
 
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
-            values: dict[str, Any] = {"id": given_id(row, where) or str(number)}
-            for column in schema.names[1:]:
-                if column == "score":
-                    values[column] = parse_score(row.get(column), where)
-                elif column == "label":
-                    values[column] = read_label(row, column, where)
-                else:
-                    values[column] = filled_text(row, column, where)
-            yield values
+            values = {column: row_value(row, column, where) for column in schema.names[1:]}
+            yield {"id": given_id(row, where) or str(number), **values}
 
     return read
 

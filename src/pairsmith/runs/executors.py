@@ -22,19 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pairsmith.core.errors import PairsmithError, WorkerError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_files import work_as
-from pairsmith.runs.work import (
-    Advance,
-    Done,
-    Load,
-    LostItem,
-    R,
-    Say,
-    W,
-    Waiting,
-    Work,
-    Worker,
-    work_through,
-)
+from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work, Worker, work_through
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext

@@ -106,6 +106,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     earlier, identity = None, Identity.of("ask", deciding, inputs, models)
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQuestions.open(settings.reuse, identity)
+    shards = -(-count // shard_size)
     writer = FolderWriter.start(
         run,
         step="ask",
@@ -113,10 +114,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         settings=deciding,
         inputs=inputs,
         models=models,
-        planned=-(-count // shard_size),
+        planned=shards,
     )
     limits = None
-    shards = -(-count // shard_size)
     if settings.sample and not all(map(writer.is_done, range(shards))):
         limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
     if writer.finished:
