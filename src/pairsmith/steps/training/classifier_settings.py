@@ -35,8 +35,8 @@ class TrainClassifierSettings(ClassifierOptions):
     )
     validation: str | None = Field(
         default=None,
-        description="Labelled texts to measure on, by which the best of several --c is chosen. Unset: the "
-        "split validation of --data; without one, several are compared by five-fold cross-validation.",
+        description="Labelled texts that choose the best of several --c. Unset: the split validation of "
+        "--data; without this split, several --c are compared by five-fold cross-validation.",
         json_schema_extra=BY_CONTENT,
     )
     text_column: TextColumn = None

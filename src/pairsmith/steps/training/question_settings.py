@@ -32,8 +32,8 @@ class TrainTeacherSettings(TeacherOptions, FitSettings):
     data: QuestionSources
     labels: Literal["answers", "hard"] = Field(
         default="answers",
-        description="What is learned. answers: the first answer of each question; hard: the likeliest start "
-        "and the likeliest end, each for itself, by an earlier teacher, as relabel writes them.",
+        description="Training targets. answers: the first answer of each question; hard: the likeliest start "
+        "and, separately, the likeliest end according to an earlier teacher, as relabel writes them.",
     )
 
 

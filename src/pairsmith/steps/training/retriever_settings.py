@@ -14,9 +14,9 @@ class TrainRetrieverSettings(RetrieverOptions, FitSettings):
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="Rows with the columns query (or question, anchor, input), positive (or context, "
-        "passage, document, output), title, that of the positive, if there is one, and, if there are any, "
-        "negative, negative_1, negative_2, … or a list negatives, each with its title on a line before it.",
+        description="Rows with the columns query (or question, anchor, input) and positive (or context, "
+        "passage, document, output). Optional: title, the title of the positive; negative, negative_1, "
+        "negative_2, … or a list negatives, each negative with its title on a line before it.",
         json_schema_extra=BY_CONTENT,
     )
     validation: str | None = Field(
