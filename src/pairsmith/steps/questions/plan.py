@@ -13,6 +13,7 @@ from pairsmith.data.kept_columns import refuse_missing_columns
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.squad import open_questions
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.method import label_questions
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
@@ -122,7 +123,7 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
 
 def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     """Estimate ``relabel`` on some questions."""
-    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column))
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column), opened=open_questions)
     questions, count = list[GeneratedQuestion](), 0
     for source in settings.data:
         source_questions = read_generated_questions(to_train_on(source, "answered"), kept(settings))
