@@ -1,7 +1,7 @@
 """The user's own columns that a step keeps beside those that it makes: their names, and values as text."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, did_you_mean
 from pairsmith.data.readers import find_column, refuse_half_characters
 from pairsmith.data.schemas import text_schema
-from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.sources import Columns, Source, open_source
 
 _JSON = (str, int, float, list, dict, type(None))
 _FIRST_ROWS = 1_000
@@ -36,23 +36,27 @@ def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -
     return names
 
 
-def refuse_missing_columns(*wanted: tuple[str, Sequence[str], Sequence[str]]) -> None:
+def refuse_missing_columns(
+    *wanted: tuple[str, Sequence[str], Sequence[str]], opened: Callable[[str], Source] = open_source
+) -> None:
     """Raise one error that names all columns which no source has.
 
     ``wanted`` are options, each with the sources that it is about and the columns that it names. Where it
-    names none, its sources are not read.
+    names none, its sources are not read; ``opened`` opens the others.
     """
-    faults = [_missing(*some) for some in wanted if some[2]]
+    faults = [_missing(*some, opened) for some in wanted if some[2]]
     if any(faults):
         raise InputError("\n".join(filter(None, faults)))
 
 
-def _missing(option: str, sources: Sequence[str], columns: Sequence[str]) -> str:
+def _missing(
+    option: str, sources: Sequence[str], columns: Sequence[str], opened: Callable[[str], Source]
+) -> str:
     """What is wrong with the columns that an option names; empty where nothing is."""
     present: dict[str, Any] = {}
     missing = columns
     for source in sources:
-        for _, row in islice(open_source(source).rows(), _FIRST_ROWS):
+        for _, row in islice(opened(source).rows(), _FIRST_ROWS):
             present |= row
             missing = [column for column in missing if find_column(row, [column]) is None]
             if not missing:

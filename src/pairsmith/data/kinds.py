@@ -14,7 +14,14 @@ from pairsmith.data.labelled_rows import row_value
 from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
-from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
+from pairsmith.data.squad import (
+    QUESTION,
+    official,
+    one_a_row,
+    open_questions,
+    read_questions,
+    to_question_table,
+)
 
 Row = Mapping[str, Any]
 INPUT_AND_OUTPUT = text_schema("id", "input", "output")
@@ -53,12 +60,12 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
 
 def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
     """The rows of a source, with its other columns, as they are there, behind those of the kind."""
-    opened = official(place(source)) or open_source(source)
+    opened = open_questions(source)
     last: Row = {}
 
     def rows() -> Iterator[tuple[str, Row]]:
         nonlocal last
-        for where, row in one_a_row(opened.rows()):
+        for where, row in opened.rows():
             last = row
             yield where, row
 

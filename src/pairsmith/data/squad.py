@@ -63,9 +63,22 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
     ``unanswered`` also yields questions without answers. A question without an id gets one from its text and
     passage. An answer that is not at its stated offset is taken where it first occurs.
     """
+    return (question for question, _, _ in questions_with_rows(source, unanswered=unanswered))
+
+
+def questions_with_rows(
+    source: str | Place | Source, *, unanswered: bool = False
+) -> Iterator[tuple[Question, str, Columns]]:
+    """As ``read_questions``, each question with the location of its row and the row itself."""
+    return _questions(open_questions(source), unanswered)
+
+
+def open_questions(source: str | Place | Source) -> Source:
+    """As ``open_source``, with one row for each question also of an official SQuAD file and of MRQA's."""
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
-    return _questions(source, unanswered)
+    opened = source
+    return Source(opened.name, lambda: one_a_row(opened.rows()))
 
 
 def official(path: Place) -> Source | None:
@@ -98,17 +111,17 @@ def question_column(row: Columns) -> str:
     return "question" if "question" in row or "input" not in row else "input"
 
 
-def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
+def _questions(source: Source, unanswered: bool) -> Iterator[tuple[Question, str, Columns]]:
     names: list[str] = []
     count = 0
-    for where, row in one_a_row(source.rows()):
+    for where, row in source.rows():
         if not names:
             wanted = ("context", question_column(row), "answers")
             names = pick_columns(row, [[column] for column in wanted], source.name)
         question = _question(row, names, where)
         count += bool(question.answers)
         if question.answers or unanswered:
-            yield question
+            yield question, where, row
     if not count:
         raise InputError(f"{source.name} holds no questions with answers")
 

@@ -65,10 +65,10 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     """Write queries for chunks; see ``QueriesSettings``. What is no query, or a copy, becomes a reject."""
     settings = resolve_dtype(settings, run)
     _refuse_other_models(settings)
-    models = {"model": model_revision(settings.model)}
-    sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
+    examples = [settings.examples] if settings.examples else []
+    sources = [settings.chunks, *examples]
     refuse_sources(
-        run, chunks=settings.chunks, model=settings.model, examples=sources[1:], reuse=settings.reuse or []
+        run, chunks=settings.chunks, model=settings.model, examples=examples, reuse=settings.reuse or []
     )
     count = sum(1 for _ in chunks(settings))
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
@@ -76,9 +76,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
-    deciding = settings.deciding()
-    given = hashes("chunks", sources[:1]) | hashes("examples", sources[1:])
-    identity = Identity.of("queries", deciding, given, models)
+    identity = identity_of(settings)
     earlier = None
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQueries.open(settings.reuse, identity)
@@ -86,9 +84,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         run,
         step="queries",
         schema=QUERY,
-        settings=deciding,
-        inputs=given,
-        models=models,
+        settings=identity.settings,
+        inputs=identity.inputs,
+        models=identity.models,
         planned=-(-count // shard_size),
     )
     if writer.finished:
@@ -109,7 +107,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     remaining, done = shards_left(writer, -(-count // shard_size), count, shard_size)
     commit_each(
         writer,
-        partial(_load_worker, settings, models),
+        partial(_load_worker, settings, identity.models),
         map(fill, record_shards(records, shard_size, remaining)),
         ExecutorChoice.of(settings),
         run,
@@ -122,6 +120,14 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         write_contents(run.out, identity.fingerprint, contents)
     counts = _count_chunks(writer, count, settings.queries, run) if run.rank is None else {}
     return finished(writer, _card(settings, sources, counts), run)
+
+
+def identity_of(settings: QueriesSettings) -> Identity:
+    """What decides the queries."""
+    inputs = hashes("chunks", [settings.chunks])
+    if settings.examples:
+        inputs |= hashes("examples", [settings.examples])
+    return Identity.of("queries", settings.deciding(), inputs, {"model": model_revision(settings.model)})
 
 
 def _merge(shard: RecordShard[ChunkInput], _: Advance) -> RowsAndRejects:
