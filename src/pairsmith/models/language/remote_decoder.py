@@ -5,9 +5,10 @@ against; **certified** self-debiasing from lists of the likeliest tokens; **rera
 text and keeps it if its own prompt makes it likelier than every counter-prompt does.
 """
 
+import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from pairsmith.runs.seeds import uniforms
 
 WIDER = 5
 """When a list proves too little, one this many times as long is requested."""
+STOP_SECONDS = 0.5
+"""How long requests that were sent may still be answered after Ctrl-C."""
 
 
 class RemoteDecoder:
@@ -60,21 +63,38 @@ class RemoteDecoder:
         self._waiting.append(group)
 
     def finished(self) -> Iterator[Group]:
-        """Decode until no group is left, yielding each as it ends; ``add`` may be called then."""
-        pool = ThreadPoolExecutor(self._at_once)
+        """Decode until no group is left, yielding each as it ends; ``add`` may be called then.
+
+        After an error, what was sent is still answered, and kept. Ctrl-C does not wait for that.
+        """
         running: set[Future[Group]] = set()
         try:
             while self._waiting or running:
                 while self._waiting and len(running) < self._at_once:
-                    running.add(pool.submit(self._decoded, self._waiting.popleft()))
+                    running.add(self._begin(self._waiting.popleft()))
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
-        except BaseException:
+        except BaseException as error:
             self._model.stop()
+            wait(running, None if isinstance(error, Exception) else STOP_SECONDS)
             raise
-        finally:
-            pool.shutdown(cancel_futures=True)
+
+    def _begin(self, group: Group) -> Future[Group]:
+        """Decode a group in a thread of its own.
+
+        Python waits at its end for the threads of a pool, also for one in a request that takes minutes.
+        """
+        future: Future[Group] = Future()
+
+        def decode() -> None:
+            try:
+                future.set_result(self._decoded(group))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=decode, daemon=True).start()
+        return future
 
     def _plain(self, group: Group) -> Group:
         sampling = self._sampling
