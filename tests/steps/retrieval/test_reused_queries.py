@@ -114,6 +114,18 @@ def test_a_stopped_run_goes_on_with_it_or_without(some_kept, world, monkeypatch)
     assert files(tmp / "with") == files(tmp / "plain") == files(tmp / "without")
 
 
+def test_a_larger_limit_keeps_the_chunks_of_a_smaller_one(some_kept, world, written_for):
+    tmp, write = world
+    write("three", limit=3)
+    three = list(written_for)
+    write("seven", limit=7)
+    written_for.clear()
+    write("grown", limit=7, reuse=str(tmp / "three"))
+    assert len(written_for) == 4
+    assert not set(three) & set(written_for)
+    assert files(tmp / "grown") == files(tmp / "seven")
+
+
 @pytest.mark.long
 def test_workers_and_ranks_take_over_the_same(world, model):  # noqa: F811 - the fixture
     tmp, write = world

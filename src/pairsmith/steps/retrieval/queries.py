@@ -3,8 +3,9 @@
 chunks -> queries, steered away from what is beside them -> rows
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from heapq import nsmallest
 from itertools import islice
 
 import pyarrow.compute as pc
@@ -32,6 +33,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     ProgressScaler,
+    Records,
     RecordShard,
     RowsAndRejects,
     commit_each,
@@ -70,7 +72,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     refuse_sources(
         run, chunks=settings.chunks, model=settings.model, examples=examples, reuse=settings.reuse or []
     )
-    count = sum(1 for _ in chunks(settings))
+    records = chosen_chunks(settings)
+    count = sum(1 for _ in records())
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
@@ -92,10 +95,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         return nothing_to_do(writer, run)
     say_loading(run, settings.model)
-    if warning := hardly_known(settings):
+    if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
-    contents = contents_of(settings, chunks(settings))
-    records = partial(chunks, settings)
+    contents = contents_of(settings, records())
     fill: Callable[[RecordShard[ChunkRow]], RecordShard[ChunkInput]] = _without_earlier
     if earlier is not None:
         fill = partial(earlier.filled, contents)
@@ -144,20 +146,20 @@ def _refuse_other_models(settings: QueriesSettings) -> None:
         raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
 
 
-def hardly_known(settings: QueriesSettings) -> str:
+def hardly_known(model_name: str, chunks: Iterable[ChunkRow]) -> str:
     """A warning if the model's tokenizer needs many tokens for the chunks, as for a language it was not made
     for; empty if not.
 
     SmolLM2's tokens have 4.7 bytes of English in the mean, and of other languages mostly fewer than 3.
     """
-    model = load_model(settings.model, device=META)  # the tokenizer alone
-    first = [chunk.text for chunk in islice(chunks(settings), _TOKENIZED)]
+    model = load_model(model_name, device=META)  # the tokenizer alone
+    first = [chunk.text for chunk in islice(chunks, _TOKENIZED)]
     dense = sum(len(text.encode()) < _FEW_BYTES * len(model.encode(text)) for text in first)
     if dense < len(first) / 4:
         return ""
     return (
         f"{dense:,} of the first {len(first):,} chunks have fewer than {_FEW_BYTES} bytes for each token of "
-        f"{model_display_name(settings.model)}: they may be in a language that the model hardly knows, or no "
+        f"{model_display_name(model_name)}: they may be in a language that the model hardly knows, or no "
         "running text, and queries for them poor"
     )
 
@@ -181,9 +183,20 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
     return {"chunks": chunk_count, f"chunks with {wanted} queries": complete, "chunks with none": none}
 
 
-def chunks(settings: QueriesSettings) -> Iterator[ChunkRow]:
-    """The first ``limit`` chunks, one at a time, each once; the ids of different ones have to differ."""
-    return islice(_once(settings), settings.limit)
+def chosen_chunks(settings: QueriesSettings) -> Records[ChunkRow]:
+    """Reads the chunks to write for, each once, in their order; the ids of different ones have to differ.
+
+    With a ``limit`` of N they are a random sample: those with the N lowest keys of seed and id, so that a
+    larger N adds to them.
+    """
+    if settings.limit is None:
+        return partial(_once, settings)
+
+    def key(chunk: ChunkRow) -> int:
+        return stream_key(settings.seed, "choose chunks", chunk.id)
+
+    highest = nsmallest(settings.limit, map(key, _once(settings)))[-1]
+    return lambda: (chunk for chunk in _once(settings) if key(chunk) <= highest)
 
 
 def _without_earlier(shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:

@@ -72,7 +72,11 @@ class QueriesSettings(WorkerSettings):
     )
     column: str | None = Field(default=None, description="Column of --chunks that holds the texts.")
     limit: int | None = Field(
-        default=None, ge=1, le=MOST_ITEMS, description="Write for the first N chunks only."
+        default=None,
+        ge=1,
+        le=MOST_ITEMS,
+        description="Write for N chunks only, drawn at random from all of them by --seed. A larger N adds to "
+        "the chunks of a smaller one.",
     )
     model: str = Field(
         default="embedded:smollm2-135m-instruct",
@@ -123,7 +127,7 @@ class QueriesSettings(WorkerSettings):
         default=False,
         description="Use the model's chat template, with the instruction as the user's message.",
     )
-    seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling.")
+    seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling, and of --limit's draw.")
     reuse: str | None = Field(
         default=None,
         description="A finished folder of queries, made with the same settings and model. A chunk keeps its "
