@@ -1,7 +1,7 @@
 """Reading texts and graded pairs (formats: see ``sources``), and what all readers of rows have in common."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -137,7 +137,7 @@ def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]
     return first, second
 
 
-def find_column(row: Columns, wanted: Iterable[str]) -> str | None:
+def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
     """The first of ``wanted`` among the columns of ``row``, None if there is none of them.
 
     Columns match in any letter case; one that matches exactly is preferred.

@@ -85,8 +85,12 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
+    records = [corpus.count() for corpus in both]  # fail on a row of either before hours of encoding
     # Units of text are encoded, and those that are unlike the seeds left out (M4).
-    folders = [encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name)) for corpus in both]
+    folders = [
+        encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
+        for corpus, count in zip(both, records, strict=True)
+    ]
     unencoded = _without_vector(folders, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
