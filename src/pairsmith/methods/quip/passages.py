@@ -19,9 +19,9 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is ``passage_id`` of the document's text and the offset of the passage in it. ``kept`` holds the columns
-    that are copied from the document. ``questions`` holds the accepted questions by their case-folded text,
-    ``rejects`` the outputs that were not accepted. ``outputs`` counts both.
+    The ``id`` is ``passage_id`` of the document's text and the offset of the passage in it. ``kept`` holds
+    the columns that are copied from the document. ``questions`` holds the accepted questions by their
+    case-folded text, ``rejects`` the outputs that were not accepted. ``outputs`` counts both.
     """
 
     id: str

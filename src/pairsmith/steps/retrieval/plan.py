@@ -26,7 +26,7 @@ from pairsmith.steps.planning import (
 )
 from pairsmith.steps.retrieval.chunk import document_chunks, documents
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.queries import chunks, identity_of, write_queries
+from pairsmith.steps.retrieval.queries import chosen_chunks, identity_of, write_queries
 from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.reused import EarlierQueries, contents_of
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
@@ -69,7 +69,7 @@ def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
         return plan_by_slice(step, new, before)
     begun = time.monotonic()
     earlier = EarlierQueries.open(settings.reuse, identity_of(settings))
-    contents = contents_of(settings, chunks(settings))
+    contents = contents_of(settings, chosen_chunks(settings)())
     share = sum(earlier.has(*item) for item in contents.items()) / len(contents)
     count = counted(settings.chunks, before, len(contents))
     count = min(count, settings.limit or count)
