@@ -42,7 +42,8 @@ JudgeOfQueries = Annotated[
     Field(
         description="What the judge is. cross-encoder: a model that reads query and text together; its "
         "scores are not normalised. likelihood: a causal language model; the score is how much likelier the "
-        "query is after the text than alone, in nats. encoder: another sentence encoder; the score is the cosine."
+        "query is after the text than alone, in nats. encoder: another sentence encoder; the score is the "
+        "cosine."
     ),
 ]
 Pooling = Annotated[
