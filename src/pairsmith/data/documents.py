@@ -77,7 +77,7 @@ def read_documents(
         remedy: as for ``pick_column``.
     """
     opened = open_source(source)
-    columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
+    columns = [column] if column else list(dict.fromkeys([*prefer, *DOCUMENT_COLUMNS]))
     documents = _with_summaries(opened, columns, group_column, keep or {}, remedy)
     return at_least_one(documents, f"{opened.name} holds no documents")
 

@@ -75,14 +75,14 @@ def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
 
 def is_complete(row: Row, kind: RowKind) -> bool:
     """Whether a row can be trained on: a question has an answer in its context, a document a summary."""
-    if kind is _SUMMARIES:
+    if kind is SUMMARIES:
         return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
 def what_is_missing(kind: RowKind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
-    if kind is _SUMMARIES:
+    if kind is SUMMARIES:
         return "no summary", "it is blank"
     return NO_ANSWER, "none occurs in its context"
 
@@ -97,6 +97,18 @@ def scored_as(kind: RowKind, score: float | None) -> RowKind:
             yield {"id": row["id"], "sentence1": row["input"], "sentence2": row["output"], "score": score}
 
     return replace(_SCORED, read=read)
+
+
+def with_summaries(kind: RowKind) -> RowKind:
+    """Pairs of inputs and outputs, as ``mine`` writes them, as documents with summaries; others unchanged."""
+    if kind is not _PAIRS:
+        return kind
+
+    def read(source: str | Source) -> Iterator[Row]:
+        for row in _PAIRS.read(source):
+            yield {"id": row["id"], "document": row["input"], "summary": row["output"]}
+
+    return replace(SUMMARIES, read=read)
 
 
 def _questions(source: str | Source) -> Iterator[Row]:
@@ -156,7 +168,7 @@ def _as_many(row: Row, name: str, count: int, where: str) -> list[Any] | None:
 
 
 QUESTIONS = RowKind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
-_SUMMARIES = RowKind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
+SUMMARIES = RowKind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
 _SCORED = RowKind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
 _LABELLED = RowKind(
     "labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR)
@@ -170,7 +182,7 @@ WITH_NEGATIVES = RowKind("queries with negatives", NEGATIVES, ("query", "positiv
 _KINDS: Sequence[tuple[set[str], RowKind]] = (
     ({"context", "question", "answers"}, QUESTIONS),
     ({"context", "input", "output", "answers"}, QUESTIONS),
-    ({"document", "summary"}, _SUMMARIES),
+    ({"document", "summary"}, SUMMARIES),
     ({"sentence1", "sentence2", "score"}, _SCORED),
     ({"sentence1", "sentence2", "label"}, _LABELLED),
     ({"text", "label"}, _TEXTS),

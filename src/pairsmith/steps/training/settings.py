@@ -181,7 +181,8 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
     def _together(self) -> Self:
         if (self.mined is None) != (self.encoder is None):
             raise ValueError(
-                "give mined and encoder together: the mined pairs, and the encoder that found them"
+                "mined and --encoder have to be given together: the mined pairs, and the encoder that found "
+                "them"
             )
         if self.mined is None and self.kind == "summaries":
             raise ValueError(
