@@ -41,8 +41,9 @@ JudgeOfQueries = Annotated[
     Literal["cross-encoder", "likelihood", "encoder"],
     Field(
         description="What the judge is. cross-encoder: a model that reads query and text together; its "
-        "scores are not normalised. likelihood: a causal language model; the score is how much likelier the query "
-        "is after the text than alone, in nats. encoder: another sentence encoder; the score is the cosine."
+        "scores are not normalised. likelihood: a causal language model; the score is how much likelier the "
+        "query is after the text than alone, in nats. encoder: another sentence encoder; the score is the "
+        "cosine."
     ),
 ]
 TextsAtOnce = Annotated[
