@@ -46,13 +46,6 @@ JudgeOfQueries = Annotated[
         "cosine."
     ),
 ]
-Pooling = Annotated[
-    PoolingName,
-    Field(
-        description="How token vectors become a sentence vector. default: as the model was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
-    ),
-]
 TextsAtOnce = Annotated[
     int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
 ]

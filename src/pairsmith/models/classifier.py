@@ -32,12 +32,12 @@ class TextClassifier:
     """An encoder and a linear head on its vectors, which are scaled to length 1 first.
 
     Attributes:
-        encoder: gives vectors of d numbers.
+        encoder: encodes texts as vectors of d components.
         labels: the names of the k labels.
         weight: ``(k, d)`` float32.
         bias: ``(k,)`` float32.
-        trained_on: of each training text what ``fingerprint_of`` gives; empty if it was not trained.
-        by_names: whether it compares texts with descriptions of the labels, so that scores are cosines.
+        trained_on: the ``fingerprint_of`` each training text; empty without training.
+        by_names: whether texts are compared with descriptions of the labels; scores are then cosines.
     """
 
     encoder: SentenceTransformer

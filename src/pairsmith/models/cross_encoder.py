@@ -89,13 +89,13 @@ class CrossEncoder(TextModel):
 
 
 def _end_of_input(parts: Sequence[int | None]) -> int:
-    """How many of a pair's tokens precede the first that belongs to neither text and follows the input."""
+    """The number of a pair's tokens before the separator after the input, which belongs to neither text."""
     first = parts.index(0) if 0 in parts else 0
     return next((place for place in range(first, len(parts)) if parts[place] != 0), len(parts))
 
 
 def _scored_places(row: PrefixRow, padding: int) -> Iterator[int]:
-    """The place of each pair's token whose state is scored: the last one that could not be padding."""
+    """The place of the token whose state is scored, in each pair: the last token that is not padding."""
     for text, seen, start in zip(row.texts, row.seen, row.starts(), strict=True):
         places = [*range(seen), *range(start, start + len(text))]
         tokens = [*row.prefix[:seen], *text]

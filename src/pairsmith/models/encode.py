@@ -1,4 +1,4 @@
-"""Texts to vectors, in batches of texts of similar length, and on a processor with one thread per batch.
+"""Encoding texts as vectors, in batches of similar length and, on a CPU, with one thread per batch.
 
 A batch computed by one thread gives the same numbers however many threads there are, so that the vectors of
 a corpus do not depend on the machine's cores or on the number of workers. It is faster too: the products of
@@ -110,14 +110,14 @@ def not_finite(subject: str) -> ModelError:
 
 
 def tokens_at_once(device: torch.device) -> int:
-    """Tokens in a batch: on a processor few enough for a layer's activations to stay in its caches."""
+    """Number of tokens in a batch: on a CPU so few that a layer's activations stay in its caches."""
     return 2_048 if device.type == "cpu" else 32_768
 
 
 def batches_by_length(
     lengths: Sequence[int], *, batch_size: int | None = None, batch_tokens: int | None = None
 ) -> Iterator[list[int]]:
-    """Batches of the numbers of rows with these lengths in tokens, those of the longest rows first.
+    """Batches of row numbers, the longest rows first; ``lengths`` has the length in tokens of each row.
 
     A batch has at most ``batch_size`` rows, and ``batch_tokens`` tokens, padding included, unless one row has
     more; None: there is no such limit.
@@ -142,7 +142,7 @@ def results_by_length(
     batch_size: int | None = None,
     batch_tokens: int | None = None,
 ) -> Iterator[tuple[list[int], T]]:
-    """Each of the ``batches_by_length``, in their order, and what ``compute`` makes of its features.
+    """Yields each of the ``batches_by_length``, in order, with the result of ``compute`` for its features.
 
     On a processor one batch per thread is computed at a time, on other devices one batch after the other.
 
@@ -174,7 +174,7 @@ def results_by_length(
 
 
 _AT_ONCE = 1_024
-"""Texts that are tokenized at once to be counted."""
+"""Number of texts that are tokenized at once to count their tokens."""
 
 
 def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[int]:
@@ -190,13 +190,13 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
 
 
 _CHARACTERS = 50
-"""Of a token; English has 4 or 5."""
+"""Assumed largest number of characters per token; English has 4 or 5."""
 _CUT_WORD = 100
-"""Tokens that the cut-off start of a long word has at most where the whole word is one unknown token."""
+"""Largest number of tokens of the cut-off start of a word that as a whole is one unknown token."""
 
 
 def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence[str]:
-    """The texts, cut where the encoder surely reads no more: tokenizers take minutes for megabytes.
+    """The texts, cut where the encoder certainly reads no further, as tokenizers take minutes for megabytes.
 
     Only texts of far more characters than the encoder can read are cut, behind twice as many as it reads. An
     encoder that states no longest input, or reads the ends of long texts, gets all of each text.
@@ -208,7 +208,7 @@ def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence
 
 
 def beginning(tokenizer: Any, text: str, limit: int) -> str:
-    """A beginning of a text that surely has its first ``limit`` tokens, special tokens not counted.
+    """A beginning of a text that certainly contains its first ``limit`` tokens, special tokens not counted.
 
     It is twice the shortest beginning that was tried and has so many, even if the start of a word at its end
     counts as more tokens than the word; else the whole text.

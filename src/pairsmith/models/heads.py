@@ -1,4 +1,4 @@
-"""Models of transformers with a head for a task: loaded whole, or with a head to be trained."""
+"""Loading models of transformers with a head for a task: a saved head, or a new one to be trained."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -242,7 +242,7 @@ def _as_saved(
 
 
 def _lacks_only_a_decoder(config: Any) -> bool:
-    """Whether this is an encoder whose layers transformers can also use as a decoder's."""
+    """Whether a model is an encoder whose layers transformers can also use in a decoder."""
     import transformers
 
     kind = type(config)

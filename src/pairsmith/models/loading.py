@@ -1,4 +1,4 @@
-"""What the loaders of models share: finding a model's files, errors in one line, and padding."""
+"""Functions that all loaders of models use: for a model's files, for errors in one line, and for padding."""
 
 import warnings
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def refuse_missing(model: str, missing: list[str]) -> None:
-    """Check that no weight is missing that the model's configuration asks for."""
+    """Refuse a model whose files lack a weight that its configuration requires."""
     if missing:
         raise ModelError(
             f"model {model}: its weights lack {missing[0]} ({len(missing)} missing in all), "

@@ -7,20 +7,20 @@ from typing import Any
 import torch
 
 MOST_ROWS = {"cpu": 256, "other": 4096}
-"""The most rows in a batch of the decoder, by device: larger batches decode no faster per row."""
+"""Largest number of rows in a batch of the decoder, by device; larger ones decode no faster per row."""
 
 CALL = 5e12
 """Floating-point operations in 16 bits that a GPU can do in the time that Python needs to call a model."""
 
 MOST_TOKENS = 65_536
-"""The most tokens that ``call_tokens`` gives."""
+"""Largest result of ``call_tokens``."""
 
 _LIMITS = (  # a container's limit and usage, in the two versions of control groups
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 _UNKNOWN = 4 * 2**30
-"""Free memory assumed where the system does not report it, in bytes."""
+"""Free memory in bytes that is assumed if the system does not report it."""
 
 
 def free_memory(device: torch.device) -> int:
@@ -38,7 +38,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def call_tokens(model: Any, token: int) -> int:
-    """How many tokens a model computes in the time that calling it takes at least; 0 but on CUDA.
+    """How many tokens a model computes in the shortest time that a call takes; 0 on devices without CUDA.
 
     To compute that many tokens more is no slower than to call the model once more. A model of 135 million
     parameters computes 18,000 in that time, one of seven billion 360. ``token`` is the number of bytes that

@@ -1,11 +1,10 @@
 """Readers: models that mark the answer to a question in a text (M9), and how they answer (Q7).
 
-A reader is any model with a question-answering head of transformers. BART reads the question and the text in
-its encoder and in its decoder, and the head classifies the decoder's last states, which is M9. In an encoder
-such as BERT it classifies the encoder's last states. A decoder-only model, such as Llama, reads the question
-first and the text after a line break, and the head classifies its last states, each of which has seen the
-question and the text up to its own token.
-A teacher is an encoder with two perceptrons in place of that head (Q3).
+A reader is any model with a question-answering head of transformers. BART reads question and text both in
+its encoder and in its decoder, and the head classifies the decoder's last states (M9). In an encoder such as
+BERT, the head classifies the encoder's last states. A decoder-only model such as Llama reads the question,
+a line break and the text, and the head classifies its last states; each of these depends on the question and
+on the text up to its own token. A teacher is an encoder with two perceptrons in place of that head (Q3).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,13 +50,13 @@ class Reader(TextModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
-    """One window of a text, as a reader gets it with a question, or an encoder without one.
+    """One window of a text: the input of a reader, together with a question, or of an encoder, without one.
 
     ``offsets`` say where each token in ``is_context`` begins and ends in the text, in characters. Byte-level
     tokens may begin with the space before a word.
     """
 
-    question: int  # its number, or the text's where there is none
+    question: int  # the number of the question; without questions, the number of the text
     input_ids: Tensor  # (tokens,) int64, special tokens included
     token_types: Tensor | None  # (tokens,) int64, 1 for the text; None where the model has no token types
     offsets: Tensor  # (tokens, 2) int64, 0 outside the text
@@ -141,11 +140,11 @@ class PerceptronReader(nn.Module):
 
 
 def encode_questions(reader: Reader, questions: Sequence[str], contexts: Sequence[str]) -> list[Feature]:
-    """Turn questions and their texts into features: one, or one for each window of a long text.
+    """Turn questions and their texts into features: one for each window of a text.
 
-    The question comes first, its text second. Questions lose white space at their ends, and are cut off after
-    ``QUESTION_TOKENS`` tokens. The features have the order of the questions, and of each question's windows,
-    of which neighbours share ``OVERLAP`` tokens, but at most half of the shortest window.
+    A window begins with the question, which is stripped of white space and cut off after ``QUESTION_TOKENS``
+    tokens. The features are ordered by question and by window. Neighbouring windows share ``OVERLAP`` tokens,
+    or half of the shortest window if that is less.
     """
     if len(questions) != len(contexts):
         raise ValueError(
@@ -227,7 +226,7 @@ class TextScores:
     allowed: Tensor  # (tokens,) bool, where an answer may start and end
 
     def best(self, context: str, max_tokens: int) -> Prediction:
-        """The answer with the largest product of probabilities (Q7), by softmaxes over the whole text."""
+        """The span with the largest product of start and end probability over the whole text (Q7)."""
         if not self.allowed.any():
             return Prediction("", 0, 0.0)
         spans = best_span(self.scores[:1], self.scores[1:], self.allowed[None], max_tokens)
@@ -238,8 +237,8 @@ class TextScores:
 def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScores:
     """Combine the scores of a question's windows into scores over its whole text (Q7).
 
-    Each token's scores are those of the window with the most context around it. All windows of the text are
-    given in order, with their scores from ``read_windows``.
+    The scores of a token are those in the window with the most context around the token. ``windows`` are all
+    windows of the text, in order, and ``scores`` their scores from ``read_windows``.
     """
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
@@ -260,7 +259,7 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
 def keep_max_context(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
     """Divide the tokens that two neighbouring windows share between them, half to each (Q7).
 
-    Then each token counts in the window with the most context around it.
+    A token then counts only in the window with the most context around it.
 
     Args:
         offsets: for each window of a text, in order: ``(tokens, 2)`` int64, where its tokens begin and end.
@@ -289,8 +288,8 @@ class Spans:
 def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tokens: int) -> Spans:
     """The span of each window with the largest product of start and end probability (Q7).
 
-    The softmax of the starts, and that of the ends, are taken over the tokens where a span may start and end:
-    ``allowed``, bool, ``(n, tokens)`` as the logits, which are finite there. Spans have
+    ``start_logits`` and ``end_logits`` are ``(n, tokens)``. ``allowed``, ``(n, tokens)`` bool, are the tokens
+    at which a span may start and end; the softmaxes are over these, where logits are finite. Spans have
     ``start <= end < start + max_tokens``; ties go to the earliest start, then to the shortest span. A window
     without allowed tokens has score 0, start 0 and end 0.
     """

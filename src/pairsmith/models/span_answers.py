@@ -26,14 +26,15 @@ from pairsmith.models.span_encoder import SpanEncoder, span_logits
 from pairsmith.models.token_vectors import TokenEncoder
 
 _AT_ONCE = 64
-"""Passages whose vectors are in memory at once."""
+"""Number of passages whose vectors are in memory at once."""
 
 
 def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
     """Cut texts into windows that the encoder can read (Q7), text by text and in order.
 
-    Neighbouring windows share ``OVERLAP`` tokens, at most half of a window; of these ``is_context`` is true
-    in the window with the most context around them. In the window of a blank text it is false everywhere.
+    Neighbouring windows share ``OVERLAP`` tokens, at most half of a window. ``is_context`` of a shared token
+    is true only in the window with the most context around it. In the window of a blank text it is false
+    everywhere.
     """
     room = encoder.max_length - encoder.tokenizer.num_special_tokens_to_add()
     encoded = encoder.tokenized(
@@ -51,7 +52,7 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """The tokens of a text; those of white space alone count as special."""
+    """The token vectors of a text; tokens of white space alone count as special tokens."""
 
     vectors: Tensor  # (tokens, d), without special tokens
     offsets: Tensor  # (tokens, 2) int64, where the tokens begin and end in the text, in characters

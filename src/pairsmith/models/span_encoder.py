@@ -1,4 +1,4 @@
-"""Span encoders: bi-encoders for question answering, which encode questions and passages apart (Q4).
+"""Span encoders: bi-encoders for question answering, which encode question and passage separately (Q4).
 
 The start head turns the vector of a question's first token into f_start, the end head into f_end. The inner
 product of f_start with a token's vector scores an answer that starts there; f_end scores where it ends.
@@ -21,7 +21,7 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 
 @dataclass(frozen=True, slots=True)
 class SpanEncoder:
-    """What a student is: a token encoder, and the heads for questions."""
+    """A token encoder with the heads for questions, as a student is."""
 
     tokens: TokenEncoder
     heads: SpanHeads

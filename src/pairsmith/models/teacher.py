@@ -22,7 +22,7 @@ from pairsmith.models.reader import (
 )
 
 TOP = 8
-"""How many of the likeliest starts, and of the likeliest ends, are kept."""
+"""Number of the likeliest starts, and of the likeliest ends, that are kept (Q3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ def predict_spans(
 ) -> list[SpanDistributions]:
     """A teacher's sparse distributions over starts and ends, and its answers (Q3).
 
-    One softmax is taken over all tokens of a text (see ``whole_text``). For a blank text there are no starts
-    or ends, and an empty answer of score 0. The teacher is put into evaluation mode. Starts and ends beyond
-    the ``top`` likeliest count as impossible. ``advance`` is called once, at the end.
+    The softmax is over all tokens of a text (see ``whole_text``). Only the ``top`` likeliest starts and ends
+    are kept; the probabilities of the others become 0. A blank text has no starts and ends, and an empty
+    answer of score 0. The teacher is put into evaluation mode. ``advance`` is called once, at the end.
     """
     if not questions:
         return []
@@ -68,7 +68,7 @@ def window_scores(
 ) -> list[Tensor]:
     """Start and end scores of each window (Q3), ``(2, tokens)`` float32 on the CPU, unnormalised.
 
-    The tokens are all those of a window, special ones included; ``whole_text`` joins a text's windows (Q7).
+    There are scores for all tokens of a window, special ones included; ``whole_text`` joins windows (Q7).
     """
     scores: list[Tensor] = [torch.empty(0)] * len(windows)
     for rows, results in results_by_length(

@@ -29,7 +29,7 @@ SHORTEST = 11
 """Shortest summary in tokens."""
 
 CUES = {"summaries": "\nTL;DR:", "reading": "\nQuestion:"}
-"""What a decoder-only model reads after a document, or after an answer in a passage."""
+"""The cue that a decoder-only model reads after a document, or after an answer in a passage."""
 
 _NGRAM = 3  # no so many tokens occur twice in a summary
 _LEAST_READ = 8  # fewest tokens of a document that a decoder-only model has to have room for
@@ -165,7 +165,7 @@ def encode_inputs(
 
 
 def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> int:
-    """The most tokens of an input that are read, where an output has at most ``written`` tokens.
+    """The longest input in tokens that is read if an output may have ``written`` tokens.
 
     That is ``max_length``, and never more than cue and output leave of a decoder-only model's context.
     """
@@ -297,7 +297,7 @@ def search_settings(
 
 
 def _rules(read: int) -> Any:
-    """What the scores of the next tokens go through, beside what the generation config says.
+    """Logits processors for next tokens, in addition to those of the generation config.
 
     The first ``read`` tokens are those of the input, if these stand before the output: only those after
     them may not repeat three tokens.
@@ -311,7 +311,7 @@ def _rules(read: int) -> Any:
 
 
 def _check_numbers(_: Tensor, scores: Tensor) -> Tensor:
-    """Raise an error where a score is NaN, as any token could then be taken for the best."""
+    """Raise an error if a score is NaN, as any token could then count as the best."""
     if torch.isnan(scores).any():
         raise ModelError(
             "the summariser's scores are not numbers; its weights are damaged, the training diverged (try a "

@@ -64,7 +64,7 @@ def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple
 
 
 def start_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token that contains each position, or the next token where it lies between two (Q5).
+    """The token that contains each position; the next token if the position lies between two (Q5).
 
     Args:
         offsets: ``(tokens, 2)`` int64, where the tokens, none of them empty, begin and end, in characters.
@@ -79,7 +79,7 @@ def start_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def end_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token that contains the character before each position, or the one before it if between two (Q5).
+    """The token that contains the character before each position; the previous token if none does (Q5).
 
     Args:
         offsets: ``(tokens, 2)`` int64, as for ``start_tokens``.

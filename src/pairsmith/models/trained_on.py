@@ -1,6 +1,6 @@
-"""Fingerprints of the rows that a model was trained on, in its folder.
+"""Fingerprints of a model's training rows, which are saved in its folder.
 
-With them an evaluation counts how many of its rows the model knows already.
+With these an evaluation counts how many of its rows were training rows of the model.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ TRAINED_ON = "trained-on.txt"
 def fingerprint_of(*texts: str) -> str:
     """16 hexadecimal digits of a text, or of a pair in either order.
 
-    Texts that differ in case, spaces and punctuation only have the same.
+    Texts that differ only in case, spaces and punctuation have the same fingerprint.
     """
     return text_id("\n".join(sorted(map(folded, texts))))
 
@@ -29,7 +29,7 @@ def write_trained_on(folder: Path, fingerprints: Iterable[str]) -> None:
 
 
 def read_trained_on(model: str) -> frozenset[str]:
-    """The fingerprints of the rows that a model was trained on; none where its folder does not say."""
+    """The fingerprints of the rows that a model was trained on; none if its folder has no such file."""
     file = Path(resolve_model(model)) / TRAINED_ON
     try:
         return frozenset(file.read_text(encoding="utf-8").split()) if file.is_file() else frozenset()

@@ -186,9 +186,9 @@ def _tell(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, ru
     """Say how many neighbours were left out (M5), and how many texts are in no pair."""
     if left_out:
         run.progress.say(
-            f"{left_out:,} nearer neighbours are left out, as meant: a pair of which one text (or its "
-            "answer) stands in the other word for word teaches only copying; the "
-            f"{settings.k} nearest of each text are counted without them"
+            f"{left_out:,} nearer neighbours are left out on purpose: if one text of a pair (or its answer) "
+            "occurs word for word in the other, a model only learns to copy; "
+            f"the {settings.k} nearest of each text are counted without them"
         )
     for what, count in unpaired.items():
         if count:
