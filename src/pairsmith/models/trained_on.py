@@ -1,6 +1,6 @@
-"""Fingerprints of the rows that a model was trained on, in its folder.
+"""Fingerprints, in a model's folder, of the rows that the model was trained on.
 
-With them an evaluation counts how many of its rows the model knows already.
+With them an evaluation counts its rows that are among the training rows of the model.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ TRAINED_ON = "trained-on.txt"
 
 
 def fingerprint_of(*texts: str) -> str:
-    """16 hexadecimal digits of a text, or of a pair in either order.
+    """The fingerprint of a text, or of a pair of texts in either order: 16 hexadecimal digits.
 
-    Texts that differ in case, spaces and punctuation only have the same.
+    Texts that differ only in case, spaces and punctuation have the same fingerprint.
     """
     return text_id("\n".join(sorted(map(folded, texts))))
 
@@ -29,7 +29,7 @@ def write_trained_on(folder: Path, fingerprints: Iterable[str]) -> None:
 
 
 def read_trained_on(model: str) -> frozenset[str]:
-    """The fingerprints of the rows that a model was trained on; none where its folder does not say."""
+    """The fingerprints of the rows that a model was trained on; empty if its folder does not have them."""
     file = Path(resolve_model(model)) / TRAINED_ON
     try:
         return frozenset(file.read_text(encoding="utf-8").split()) if file.is_file() else frozenset()
