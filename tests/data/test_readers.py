@@ -340,7 +340,7 @@ class TestParquet:
 class TestMissing:
     def test_a_link_to_nothing_is_told_as_one(self, tmp_path):
         (tmp_path / "texts.txt").symlink_to("gone.txt")
-        assert "texts.txt does not exist; it is a link to gone.txt, which is not there" in fault(
+        assert "texts.txt does not exist; it is a link to gone.txt, which does not exist" in fault(
             tmp_path / "texts.txt"
         )
 
