@@ -85,9 +85,9 @@ def read_documents(
 def _with_summaries(
     source: Source, columns: Sequence[str], group_column: str | None, keep: Mapping[str, str], remedy: str
 ) -> Iterator[Document]:
-    wanted = [columns, [group_column]] if group_column else [columns]
+    alternatives = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
-    for number, (where, row, names) in enumerate(with_names(source, *wanted, remedy=remedy)):
+    for number, (where, row, names) in enumerate(with_names(source, *alternatives, remedy=remedy)):
         name = names[0]
         if not number:
             summary_name = next(
@@ -115,10 +115,10 @@ def read_titled(
         column, prefer, remedy: as for ``read_documents``.
         title_column: the column with the titles; by default ``title``, if it exists.
     """
-    wanted: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
+    alternatives: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
     if title_column:
-        wanted.append([title_column])
-    for where, row, names in with_names(open_source(source), *wanted, remedy=remedy):
+        alternatives.append([title_column])
+    for where, row, names in with_names(open_source(source), *alternatives, remedy=remedy):
         name, title_name, title = names[0], names[1] if title_column else "title", ""
         text = _joined(row, name, where)
         if title_name != name and (title_column or title_name in row):

@@ -59,10 +59,10 @@ def read_texts(
         remedy: as for ``pick_column``.
     """
     opened = open_source(source)
-    wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
+    alternatives: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
     records = (
         TextRecord(text, where)
-        for where, row, names in with_names(opened, *wanted, remedy=remedy)
+        for where, row, names in with_names(opened, *alternatives, remedy=remedy)
         for name in names
         if (text := column_text(row, name, where))
     )

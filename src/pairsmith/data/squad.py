@@ -106,8 +106,8 @@ def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
     count = 0
     for where, row in one_a_row(source.rows()):
         if not names:
-            wanted = ("context", question_column(row), "answers")
-            names = pick_columns(row, [[column] for column in wanted], source.name)
+            columns = ("context", question_column(row), "answers")
+            names = pick_columns(row, [[column] for column in columns], source.name)
         question = _question(row, names, where)
         count += bool(question.answers)
         if question.answers or unanswered:
