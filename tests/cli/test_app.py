@@ -422,13 +422,13 @@ def test_a_pattern_is_told_as_one(pairsmith, tmp_path):
         (tmp_path / f"p{number}.txt").touch()
     said = pairsmith(*given, f"{tmp_path}/*.txt").stderr
     assert said == (
-        f"pairsmith: error: {tmp_path}/*.txt does not exist; it is a pattern, which is not expanded: give each of "
+        f"pairsmith: error: {tmp_path}/*.txt does not exist; it is a pattern, and patterns are not expanded: give each of "
         "the 2 names that it matches, or cut its documents into a dataset folder first: "
         f"pairsmith chunk --documents {tmp_path} --out chunks\n"
     )
     (tmp_path / "in.jsonl").touch()
     said = pairsmith(*given, f"{tmp_path}/[i]n.jsonl").stderr
-    assert said.endswith("it is a pattern, which is not expanded: give the name that it matches\n")
+    assert said.endswith("it is a pattern, and patterns are not expanded: give the name that it matches\n")
 
 
 def test_the_columns_that_seeds_of_a_kind_need_are_said(pairsmith, tmp_path):

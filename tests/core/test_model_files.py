@@ -105,7 +105,10 @@ def test_a_folder_lacks_its_files_in_words(tmp_path):
 
     assert fault() == "model mine: the folder holds no config.json; give a folder saved by transformers"
     (tmp_path / "config.json").write_text(json.dumps({}))
-    assert fault() == "model mine: the folder holds no weights (model.safetensors)"
+    assert (
+        fault()
+        == "model mine: the folder holds no weights (model.safetensors); give a folder saved by transformers"
+    )
     (tmp_path / "model.safetensors").touch()
     assert fault() == (
         "model mine: the folder holds no tokenizer (tokenizer.json); "

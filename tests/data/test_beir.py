@@ -154,19 +154,21 @@ def test_ids_may_be_numbers(put):
         ({"qrels": []}, "test.tsv holds no judgements"),
         (
             {"documents": [*DOCUMENTS, {"_id": "d1", "text": "Other."}]},
-            "corpus.jsonl:4: an earlier row has the id 'd1' and another text; ids have to differ",
+            "corpus.jsonl:4: an earlier row has the same id, 'd1', and another text; give each text an id of "
+            "its own",
         ),
         (
             {"qrels": [*QRELS, "q1\td1\t2"]},
-            "test.tsv:5: an earlier row gives query 'q1' and document 'd1' another relevance",
+            "test.tsv:5: an earlier row gives query 'q1' and document 'd1' another relevance; keep one of the "
+            "two rows",
         ),
         ({"qrels": ["q1\td1\t0.5"]}, "test.tsv:2: the relevance is 0.5; it has to be a whole number"),
         ({"qrels": ["q1\td1\tyes"]}, "test.tsv:2: the score is 'yes', not a number such as 3.5"),
         ({"qrels": ["q1\t\t1"]}, "test.tsv:2: corpus-id is blank"),
         (
             {"header": ""},
-            "test.tsv has the columns q1, d1, 1; expected query-id, corpus-id, score, which a file has to have "
-            "as its first line, separated by tabs",
+            "test.tsv has the columns q1, d1, 1; expected query-id, corpus-id, score. The first line of a "
+            "file has to be this header, separated by tabs",
         ),
         (
             {"qrels": ["q1\tx\t1", "q2\ty\t1"]},
@@ -185,7 +187,7 @@ def test_data_that_cannot_be_used_are_refused(put, files, message):
     folder, said = put(**files), []
     if message is None:
         read_retrieval(folder, say=said.append)
-        assert said == [f"{folder}: the queries of its only split, dev, are measured on"]
+        assert said == [f"{folder}: the queries of its only split, dev, are evaluated"]
         with pytest.raises(InputError, match="has no split 'test'; known: dev"):
             read_retrieval(folder, "test")
     else:

@@ -61,7 +61,7 @@ def test_no_negatives_are_sampled_of_texts_without_words(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("sentence1\tsentence2\n!\t?\n…\t.\n")
     with pytest.raises(
-        InputError, match=r"pairs.tsv: the texts hold no words, so no negatives .* give labels"
+        InputError, match=r"pairs.tsv: the texts hold no words, so no negatives .* add a column label"
     ):
         paraphrase_pairs(str(path), seed=1)
 

@@ -96,6 +96,7 @@ def test_some_texts_that_are_not_there_are_counted_and_most_of_them_an_error(tmp
     assert len(retrieval_set.faults[UNKNOWN_DOCUMENTS]) == 2
     rows[0]["positive"] = "Nobody."
     with pytest.raises(
-        InputError, match=r"3 of the 5 texts .* are not among .* \(chunk may have cut yours\)"
+        InputError,
+        match=r"3 of the 5 texts .* are not among .* \(the step chunk may have cut your documents\)",
     ):
         read_query_rows(lines(tmp_path / "more.jsonl", *rows), corpus)

@@ -340,7 +340,7 @@ class TestParquet:
 class TestMissing:
     def test_a_link_to_nothing_is_told_as_one(self, tmp_path):
         (tmp_path / "texts.txt").symlink_to("gone.txt")
-        assert "texts.txt does not exist; it is a link to gone.txt, which is not there" in fault(
+        assert "texts.txt does not exist; it is a link to gone.txt, which does not exist" in fault(
             tmp_path / "texts.txt"
         )
 
@@ -353,7 +353,7 @@ class TestMissing:
     def test_a_pipe_is_refused_before_it_is_read(self, tmp_path):
         os.mkfifo(tmp_path / "texts.txt")
         assert (
-            "texts.txt: pipes cannot be read, as an input is read more than once; write it to a file"
+            "texts.txt: pipes cannot be read, as an input is read more than once; write the data to a file"
             in fault(tmp_path / "texts.txt")
         )
         assert fault("-").startswith("-: pipes cannot be read")

@@ -103,14 +103,17 @@ def test_rows_that_lack_a_text(put, row, message):
         ({}, "rows.jsonl:1: the row has no scores; expected a column scores, score or label"),
         (
             {"scores": [1, 2, 3]},
-            "scores has 3 numbers and the row 1 negatives; expected a score of the positive and",
+            "scores has 3 numbers and the row 1 negatives; expected the scores of the positive and",
         ),
         (
             {"scores": ["x", 1]},
             r"rows.jsonl:1: scores is \"\['x', 1\]\"; expected a number or a list of numbers",
         ),
         ({"score": float("nan")}, "score is 'nan'; expected a number"),
-        ({"score": 1, "negative": None}, "the row has no negative, whose score could be learned; drop it"),
+        (
+            {"score": 1, "negative": None},
+            "the row has no negative, whose score could be learned; add one or drop the row",
+        ),
     ],
 )
 def test_rows_that_lack_scores(put, more, message):
@@ -133,7 +136,9 @@ def test_each_of_several_positives_is_an_example(put):
 
 
 def test_pairs_with_a_grade_are_no_queries_with_answers(put):
-    with pytest.raises(InputError, match="has a column score, so not all of its pairs belong together"):
+    with pytest.raises(
+        InputError, match="has a column score, so in some of its pairs sentence2 may not answer sentence1"
+    ):
         list(read_tuples(put({"sentence1": "q", "sentence2": "p", "score": 0.1})))
 
 

@@ -1,7 +1,7 @@
-"""Checks of what public functions are given, for the mistakes that callers make first.
+"""Checks of the arguments of public functions, for the most frequent mistakes of callers.
 
-These are a model or a task by its name, a single text for a list of texts, rows of another class, and None
-among the texts.
+These are the name of a model or task instead of the loaded object, a single text instead of a list of texts,
+rows of another class, and None among texts.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KINDS: dict[Any, tuple[type, str]] = {str: (str, "a text"), float: (Real, "a number")}
-"""For the type of a row's field: the class that its values have, and what they are called."""
+"""For the type of a row's field: the class of its values, and the name of the type in messages."""
 
 
 def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:
-    """Refuse for the argument ``name`` what is not what the public function ``loader`` returns.
+    """Raise a ``SettingsError`` if the argument ``name`` is not an object such as ``loader`` returns.
 
-    It is known by an ``attribute``, as models and tasks may be of the caller's own classes.
+    Such an object is recognised by having ``attribute``, because the class of a model or a task may be the
+    caller's own. ``loader`` is the name of a public function.
     """
     if hasattr(value, attribute):
         return
@@ -35,54 +36,62 @@ def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:
 
 
 def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
-    """The texts of the argument ``name``, which may hold objects of ``others`` too, as a list."""
+    """The argument ``name`` as a list of texts; objects of the classes ``others`` are allowed, too.
+
+    Raises:
+        InputError: the argument is not a list of these.
+    """
     items = _items(texts, name, "texts")
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if not isinstance(item, (str, *others)):
-            raise InputError(f"{name} must be a list of texts; {name}[{place}] is {_kind(item)}")
+            raise InputError(f"{name} must be a list of texts; {name}[{index}] is {_kind(item)}")
     return items
 
 
 def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
-    """The pairs of texts of the argument ``name`` as a list."""
+    """The argument ``name`` as a list of pairs of texts; an ``InputError`` if it is anything else."""
     items = _items(pairs, name, "pairs of texts")
-    for place, pair in enumerate(items):
+    for index, pair in enumerate(items):
         if not (isinstance(pair, tuple | list) and [isinstance(text, str) for text in pair] == [True, True]):
             raise InputError(
-                f"{name} must be a list of pairs of texts, (query, positive); {name}[{place}] is {pair!r:.60}"
+                f"{name} must be a list of pairs of texts, (query, positive); {name}[{index}] is {pair!r:.60}"
             )
     return items
 
 
 def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance]") -> list[T]:
-    """The rows of the argument ``name``, dataclasses of one of ``classes``, as a list.
+    """The argument ``name`` as a list of rows, each a dataclass of one of ``classes``.
 
-    Their fields for texts hold texts, and those for numbers hold numbers.
+    Raises:
+        InputError: the argument is not a list of such rows, or a field of a row that should be a text or a
+            number is not.
     """
     names = " or ".join(f"{row_class.__name__}s" for row_class in classes)
     items = _items(rows, name, names)
-    for place, row in enumerate(items):
+    for index, row in enumerate(items):
         if not isinstance(row, classes):
             first = classes[0]
             columns = ", ".join(field.name for field in fields(first))
             raise InputError(
-                f"{name} must be a list of {names}; {name}[{place}] is {_kind(row)}; a row is made with "
+                f"{name} must be a list of {names}; {name}[{index}] is {_kind(row)}; a row is made with "
                 f"{first.__module__}.{first.__name__}({columns})"
             )
         for field in fields(row):
-            kind, called = _KINDS.get(field.type, (object, ""))
-            if not isinstance(value := getattr(row, field.name), kind):
-                raise InputError(f"{name}[{place}].{field.name} must be {called}; it is {_kind(value)}")
+            field_class, class_name = _KINDS.get(field.type, (object, ""))
+            if not isinstance(value := getattr(row, field.name), field_class):
+                raise InputError(f"{name}[{index}].{field.name} must be {class_name}; it is {_kind(value)}")
     return items
 
 
-def _items(values: Iterable[T], name: str, called: str) -> list[T]:
+def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
+    """The values as a list; ``plural`` names the expected items in the ``InputError`` for anything else."""
     if isinstance(values, str):
-        raise InputError(f"{name} must be a list of {called}, not a single text")
+        raise InputError(f"{name} must be a list of {plural}, not a single text")
     if not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list of {called}; it is {_kind(values)}")
+        raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}")
     return list(values)
 
 
 def _kind(value: object) -> str:
+    """The type of a value, in words, for the end of a message."""
     return "None" if value is None else f"of the type {type(value).__name__}"

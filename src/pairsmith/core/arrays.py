@@ -1,4 +1,4 @@
-"""Types of arrays, by their dtype; docstrings say their shapes."""
+"""Types of arrays by dtype. The shapes of arrays are given in docstrings."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Cuts rows into batches."""
+"""Divides rows into batches."""
 
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
@@ -7,15 +7,15 @@ Part_co = TypeVar("Part_co", covariant=True)
 
 
 class Sliceable(Protocol[Part_co]):
-    """Rows with a length, of which a slice can be taken: a list, a range, an array or a tensor."""
+    """Rows that have a length and can be sliced: a list, a range, an array or a tensor."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, part: slice, /) -> Part_co: ...
 
 
 def in_batches(rows: Sliceable[Part_co], size: int) -> Iterator[Part_co]:
-    """Slices of ``size`` consecutive rows, 1 or more, one after the other; the last may have fewer.
+    """Yield consecutive slices of ``size`` rows, 1 or more; the last slice may have fewer rows.
 
-    Those of ``range(n)`` are ranges: they say from where to where each batch of n rows reaches.
+    If ``rows`` is ``range(n)``, the slices are ranges, with the indices of the rows of each batch.
     """
     return (rows[first : first + size] for first in range(0, len(rows), size))

@@ -1,7 +1,7 @@
-"""Files that ship with pairsmith: the small model, the recipes and the example data.
+"""Files that are part of pairsmith: the small test model, the recipes and the comparisons.
 
-In a wheel they are inside the package; in a checkout the recipes and examples are at its root,
-where people look for them.
+In an installed package they are in its folder. In a checkout the recipes are in the root folder, where people
+look for them.
 """
 
 from pathlib import Path
@@ -11,37 +11,37 @@ from pairsmith.core.errors import ModelError, SettingsError, known_names_hint
 TINY = "pairsmith:tiny"
 
 _RENAMED = {"dino": "dino-x2"}
-"""Former names of recipes, with their present names."""
+"""The current names of renamed recipes, by their former names."""
 
 _PACKAGE = Path(__file__).parent.parent
 _CHECKOUT = _PACKAGE.parent.parent
 
 
 def model_path(name: str) -> Path:
-    """Folder of the bundled model called ``name`` (only ``pairsmith:tiny``)."""
+    """The folder of the bundled model ``name``; the only one is ``pairsmith:tiny``."""
     if name != TINY:
         raise ModelError(f"no bundled model is called {name!r}; {known_names_hint(name, [TINY])}")
     return _PACKAGE / "models" / "tiny"
 
 
 def is_bundled(name: str) -> bool:
-    """Whether ``name`` has the form of a bundled model's name, ``pairsmith:…``."""
+    """Whether ``name`` has the form of the name of a bundled model, ``pairsmith:…``."""
     return name.startswith("pairsmith:")
 
 
 def is_path(name_or_path: str) -> bool:
-    """Whether the argument is the path of a YAML file, not the name of a shipped one."""
+    """Whether the argument is the path of a YAML file, and not the name of a recipe of pairsmith."""
     path = Path(name_or_path)
     return path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file()
 
 
 def recipe_path(name: str) -> Path:
-    """File of the shipped recipe called ``name``, e.g. ``quickstart``."""
+    """The file of pairsmith's recipe ``name``, e.g. ``quickstart``."""
     return _shipped(_RENAMED.get(name, name), "", "recipe")
 
 
 def comparison_path(name: str) -> Path:
-    """File of the shipped comparison called ``name``, e.g. ``compare-sts``."""
+    """The file of pairsmith's comparison ``name``, e.g. ``compare-sts``."""
     return _shipped(name, "comparisons", "comparison")
 
 

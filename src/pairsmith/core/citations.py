@@ -1,4 +1,4 @@
-"""The papers that model and data set cards ask to cite, as lines of Markdown."""
+"""The papers that the cards of models and data sets ask to cite, as lines of Markdown."""
 
 CITATION = (
     "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "

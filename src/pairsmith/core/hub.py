@@ -1,7 +1,7 @@
-"""Checks once whether the Hugging Face Hub can be reached, so that no library retries in vain.
+"""Checks whether the Hugging Face Hub can be reached, so that libraries do not retry without a connection.
 
-Without a connection the Hub's clients retry for most of a minute. Inside ``hub_or_cache`` they look into
-their caches at once if the Hub did not answer.
+Without a connection the Hub's clients retry for most of a minute. Inside the context ``hub_or_cache`` they
+use only their caches if the Hub did not answer.
 """
 
 import threading
@@ -13,10 +13,10 @@ from typing import Any
 from pairsmith.core.errors import first_line
 
 HUB_SECONDS = 3.0
-"""How long the Hub has to answer."""
+"""Seconds within which the Hub has to answer."""
 
 _VALID = 60.0
-"""For how many seconds an answer counts; a notebook may live longer than a lost connection."""
+"""Seconds after which the Hub is asked again, as a connection may return while a notebook runs."""
 
 _ALONE = threading.RLock()
 
@@ -24,7 +24,7 @@ _answer: tuple[float, str] | None = None
 
 
 def why_unreachable() -> str:
-    """Why the Hub cannot be reached, in a few words; empty if it can."""
+    """The reason why the Hub cannot be reached, in a few words; empty if it can be reached."""
     global _answer
     from huggingface_hub import constants
 
@@ -37,7 +37,7 @@ def why_unreachable() -> str:
 
 
 def only_cache() -> str:
-    """The part of a message which says that the Hub cannot be reached, and why; empty if it can."""
+    """A part of a message: that the Hub cannot be reached, and the reason; empty if it can be reached."""
     why = why_unreachable()
     return f"; the Hub cannot be reached ({why}), so only what was fetched before can be used" if why else ""
 
@@ -47,15 +47,15 @@ def _ask(address: str) -> str:
 
     client: Any = huggingface_hub.get_session()
     try:
-        client.head(address, timeout=HUB_SECONDS)  # any answer will do
-    except Exception as error:  # the client's errors have no base class that its versions share
+        client.head(address, timeout=HUB_SECONDS)  # any answer shows that the Hub can be reached
+    except Exception as error:  # the base class of the client's errors depends on its version
         return first_line(error)
     return ""
 
 
 @contextmanager
 def hub_or_cache() -> Iterator[None]:
-    """Let the libraries of the Hub look into their caches only, inside the context, if it is unreachable."""
+    """A context in which the Hub's libraries use only their caches if the Hub cannot be reached."""
     if not why_unreachable():
         yield
         return
@@ -63,7 +63,7 @@ def hub_or_cache() -> Iterator[None]:
     from huggingface_hub import constants
 
     owners: list[Any] = [constants, getattr(datasets, "config", constants)]
-    with _ALONE:  # or another thread would take over these values as the user's
+    with _ALONE:  # without the lock, another thread would save and restore these values as the user's
         before = [owner.HF_HUB_OFFLINE for owner in owners]
         try:
             for owner in owners:

@@ -1,7 +1,7 @@
-"""A model's files and device: its weights, what its folder must contain, and where it runs.
+"""The files of a model's folder, and the device and number format with which it runs.
 
-All loaders use this module, so that the same fault has the same message. Torch and transformers are
-imported inside functions, as settings import this module through ``model_names``.
+All loaders use this module, so that they report the same fault with the same message. torch and transformers
+are imported inside functions, because settings import this module through ``model_names``.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _TOKENIZERS = (
 )
 _BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
 _FLOAT16 = ("amx_fp16", "avx512_fp16", "fp16_arith")
-"""Processor instructions for 16-bit products, by torch's names: those of x86, then those of ARM."""
+"""CPU instructions for products of 16-bit numbers, by torch's names: those of x86, then those of ARM."""
 _SHORTER = (
     "allow_bf16_reduced_precision_reduction",
     "allow_fp16_reduced_precision_reduction",
@@ -37,32 +37,35 @@ _SHORTER = (
     "allow_tf32",
 )
 META = "meta"
-"""Torch's device without memory. A model on it has a tokenizer and limits, and can compute nothing."""
+"""torch's device without memory. A model on it has a tokenizer and limits, but no weights to compute with."""
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 _worker: int | None = None
-"""The number of this worker process on its machine, from 0; None in a process that is no worker."""
+"""The number of this worker process on its machine, from 0; None if this process is not a worker."""
 
 
 def work_as(number: int) -> None:
-    """Make this process the worker of this number, which has a GPU of its own where there are enough."""
+    """Set the number of this worker process. Workers get GPUs of their own if the machine has enough."""
     global _worker
     _worker = number
 
 
 COMPILED_PRODUCTS = 128
-"""How many matrix products oneDNN may keep compiled on a CPU, each for one shape and of some megabytes.
+"""Largest number of compiled matrix products that oneDNN caches on a CPU: one per shape, some megabytes each.
 
-With its default of 1,024, a training on texts of many lengths grows by 12 MB a step (SmolLM2); with this it
-does not grow, and takes as long.
+With oneDNN's default of 1,024, the memory of a training on texts of many lengths grows by 12 MB per step
+(SmolLM2). With this number it does not grow, and the training takes the same time.
 """
 
 
 def pick_device(device: str) -> str:
-    """The torch device here: for ``auto`` CUDA, else MPS, else the CPU; or ``cpu``, ``mps``, ``cuda``,
-    ``cuda:1``; or ``meta``, for which no weights are read. Of several GPUs, ``auto`` and ``cuda`` give the
-    workers of a machine one after the other.
+    """The torch device for a setting, which is checked to exist.
+
+    ``device`` is ``cpu``, ``mps``, ``cuda``, ``cuda:1`` …, ``meta`` (no weights are read), or ``auto``: CUDA
+    if available, else MPS, else the CPU. For ``auto`` and ``cuda``, the workers of a machine with several
+    GPUs get these in turn.
     """
-    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
+    # oneDNN reads these variables at its first matrix product.
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, str(COMPILED_PRODUCTS))
     import torch
 
@@ -73,13 +76,13 @@ def pick_device(device: str) -> str:
         device = next(kind for kind, count in counts.items() if count)
     if device == "cuda" and counts["cuda"] > 1 and _worker is not None:
         return f"cuda:{_worker % counts['cuda']}"
-    named = _DEVICE.fullmatch(device)
-    if named is None:
+    match = _DEVICE.fullmatch(device)
+    if match is None:
         raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")
-    kind, count = named[1], counts[named[1]]
+    kind, count = match[1], counts[match[1]]
     if count == 0:
         raise SettingsError(f"no {kind.upper()} device here; use --device cpu")
-    if int(named[2] or 0) >= count:
+    if int(match[2] or 0) >= count:
         raise SettingsError(
             f"no device {device} here, the last one is {kind}:{count - 1}; use --device {kind}"
         )
@@ -87,9 +90,9 @@ def pick_device(device: str) -> str:
 
 
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
-    """The number format for ``dtype`` on a device as ``pick_device`` returns it.
+    """The number format for the setting ``dtype`` on a device as ``pick_device`` returns it.
 
-    ``auto`` is bfloat16 if the device multiplies it fast, else float32.
+    For ``auto`` it is bfloat16 if the device has instructions for it, else float32.
     """
     if dtype == "auto":
         return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
@@ -97,15 +100,15 @@ def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float
 
 
 def multiplies_fast(dtype: str, device: str) -> bool:
-    """Whether a device has instructions for products of this 16-bit number format.
+    """Whether a device has instructions for products of this 16-bit number format, bfloat16 or float16.
 
-    A processor without them converts every number, and took 7 times as long for a product as in float32.
-    Apple's GPUs were not measured with bfloat16 and are assumed to have no such instructions.
+    A CPU without them converts every number; a product then took 7 times as long as in float32. Apple's GPUs
+    were not measured with bfloat16, and are assumed not to have such instructions.
     """
     import torch
 
     if device.startswith("cuda"):
-        available = torch.cuda.is_available()  # if it is not, another machine with a GPU is assumed
+        available = torch.cuda.is_available()  # if not, the device of another machine with a GPU is meant
         return dtype == "float16" or not available or torch.cuda.is_bf16_supported(including_emulation=False)
     if device != "cpu":
         return dtype == "float16"
@@ -116,7 +119,7 @@ def multiplies_fast(dtype: str, device: str) -> bool:
 
 
 def processor_has(instructions: str) -> bool:
-    """Whether this processor has instructions, by torch's name; always false with an old torch."""
+    """Whether this CPU has the instructions with this name in torch; False with an old version of torch."""
     import torch
 
     if not hasattr(torch.cpu, "get_capabilities"):
@@ -126,7 +129,7 @@ def processor_has(instructions: str) -> bool:
 
 @contextmanager
 def products_in_float32() -> Iterator[None]:
-    """Make NVIDIA GPUs sum 16-bit products in float32, and round no float32 factors, inside the context."""
+    """A context in which NVIDIA GPUs sum 16-bit products in float32, and do not round float32 factors."""
     import torch
 
     matmul = torch.backends.cuda.matmul
@@ -142,7 +145,7 @@ def products_in_float32() -> Iterator[None]:
 
 @contextmanager
 def quiet_loading(*, local: bool = True) -> Iterator[None]:
-    """Hide the progress bars of transformers inside the context; keep them for downloads (not ``local``)."""
+    """A context without the progress bars of transformers, unless files are downloaded (not ``local``)."""
     from transformers.utils import logging
 
     hide = local and logging.is_progress_bar_enabled()
@@ -157,7 +160,7 @@ def quiet_loading(*, local: bool = True) -> Iterator[None]:
 
 @contextmanager
 def unsaid(logger: str, *phrases: str) -> Iterator[None]:
-    """Suppress a logger's messages that contain one of the phrases, inside the context."""
+    """A context in which messages of ``logger`` that contain one of the phrases are suppressed."""
     log = logging.getLogger(logger)
 
     def keep(record: logging.LogRecord) -> bool:
@@ -171,7 +174,7 @@ def unsaid(logger: str, *phrases: str) -> Iterator[None]:
 
 
 def check_model_folder(folder: Path, name: str) -> None:
-    """Check that an existing model folder is complete, to report in a line what loading would in a traceback.
+    """Raise a ``ModelError`` if an existing model folder lacks files; loading would end with a traceback.
 
     ``name`` is the model's name as the user gave it.
     """
@@ -180,15 +183,19 @@ def check_model_folder(folder: Path, name: str) -> None:
             f"model {name}: the folder holds no config.json; give a folder saved by transformers"
         )
     if not weight_files(folder):
-        raise ModelError(f"model {name}: the folder holds no weights (model.safetensors)")
+        raise ModelError(
+            f"model {name}: the folder holds no weights (model.safetensors); give a folder saved by "
+            "transformers"
+        )
     _check_tokenizer([folder], name)
 
 
 def check_module_folder(folder: Path, name: str) -> None:
-    """Check that a folder of sentence-transformers has the tokenizer of each of its transformers.
+    """Raise a ``ModelError`` if a folder of sentence-transformers lacks the tokenizer of a transformer in it.
 
-    Without its files transformers makes a tokenizer that knows no word. ``name`` is as above. A folder of
-    other modules needs none, and a ``modules.json`` that cannot be read is left to the library to report.
+    Without its files, transformers would make a tokenizer that knows no word. Other modules need no
+    tokenizer. A ``modules.json`` that cannot be read is reported by the library. ``name`` is the model's name
+    as the user gave it.
     """
     try:
         modules = json.loads((folder / "modules.json").read_bytes())
@@ -200,12 +207,12 @@ def check_module_folder(folder: Path, name: str) -> None:
 
 
 def _is_transformer(kind: str) -> bool:
-    """Whether a module of ``modules.json`` is the library's own that computes token vectors."""
+    """Whether a module's type in ``modules.json`` is that of the library's own transformer module."""
     return kind.startswith("sentence_transformers.") and kind.endswith(".Transformer")
 
 
 def _check_tokenizer(folders: Iterable[Path], name: str) -> None:
-    """Check that one of the folders of a model holds a tokenizer's vocabulary."""
+    """Raise a ``ModelError`` if none of a model's folders contains the vocabulary of a tokenizer."""
     if not any((folder / file).is_file() for folder in folders for file in _TOKENIZERS):
         raise ModelError(
             f"model {name}: the folder holds no tokenizer (tokenizer.json); "
@@ -214,9 +221,9 @@ def _check_tokenizer(folders: Iterable[Path], name: str) -> None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The weight files of a model folder in name order: safetensors, else the older format.
+    """The weight files of a model folder, sorted by name: safetensors files or, without these, older ones.
 
-    A sentence-transformers folder keeps the weights of its modules one level deeper.
+    In a folder of sentence-transformers the weights of modules are in subfolders.
     """
     for pattern in _WEIGHTS:
         files = sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")])
@@ -226,22 +233,22 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def hash_file(path: Place) -> str:
-    """SHA-256 of the file's bytes as 64 hexadecimal digits; the file is read in pieces."""
+    """The SHA-256 of a file as 64 hexadecimal digits; the file is read in blocks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
 
 
 def hash_files(folder: Path, files: Iterable[Path]) -> str:
-    """SHA-256 of the names, relative to ``folder``, and the bytes of files, as ``sha256:…``."""
+    """The SHA-256 of the bytes of files and of their names relative to ``folder``, as ``sha256:…``."""
     listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
 
 
 def trim() -> None:
-    """Return the freed memory that the C library keeps to the operating system.
+    """Return memory that was freed, and that the C library still holds, to the operating system.
 
-    Batches of varying lengths leave gaps into which the next batch does not fit: without this, a training
-    run of 600 steps grew to six gigabytes.
+    Batches of different lengths leave gaps in memory that are too small for the next batch. Without this, a
+    training of 600 steps grew to six gigabytes.
     """
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)

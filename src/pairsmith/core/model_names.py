@@ -1,9 +1,8 @@
-"""Model names: where the model of a name is, and a hash of its weights.
+"""Names of models: the location of the model with a name, and a revision that identifies its weights.
 
-Names: a folder or its URL, a Hub id (``org/name``), ``pairsmith:tiny``,
-``embedded:all-minilm-l6-v2``, a language model in a GGUF file (``FILE.gguf``, ``org/name:FILE.gguf``,
-``embedded:smollm2-135m-instruct``) or, for evaluation only, ``glove:PATH``. This module imports nothing
-heavy: settings use it.
+A name is a folder or its URL, a Hub id (``org/name``), ``pairsmith:tiny``, ``embedded:all-minilm-l6-v2``, a
+language model in a GGUF file (``FILE.gguf``, ``org/name:FILE.gguf``, ``embedded:smollm2-135m-instruct``) or,
+for evaluations only, ``glove:PATH``. As settings import this module, it imports no large library.
 """
 
 import importlib
@@ -31,7 +30,7 @@ EMBEDDED = "embedded:"
 MINILM = "embedded:all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
-_DECIDING = (
+_HASHED = (
     "config.json", "generation_config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model",
     # For sentence encoders: prompts, the maximum length, and the routing of inputs.
     "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
@@ -40,7 +39,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def resolve_model(model: str) -> str:
-    """The local folder of ``model``, or its Hub id unchanged; a GGUF file is converted first."""
+    """The local folder of ``model``, or the Hub id unchanged; a GGUF file is converted first."""
     if is_gguf(model):
         return str(gguf_folder(model))
     if is_bundled(model):
@@ -68,7 +67,7 @@ def resolve_model(model: str) -> str:
 
 
 def check_name(model: str) -> None:
-    """Check that ``model`` can be a model, as far as possible without loading or fetching it."""
+    """Check a model's name, as far as possible without loading or downloading the model."""
     if model.startswith(GLOVE):
         glove_path(model)
     elif is_gguf(model):
@@ -78,9 +77,9 @@ def check_name(model: str) -> None:
 
 
 def check_model(model: str) -> None:
-    """Check a model's name as ``check_name`` does, and that there is a model called so if it has no ``/``.
+    """Check a model's name as ``check_name`` does, and, if it has no ``/``, that the model exists on the Hub.
 
-    Such a name is rather that of a folder which is not there than a Hub id.
+    A name without ``/`` is more likely a mistyped folder than a Hub id.
     """
     check_name(model)
     if "/" not in model and is_hub_id(model):
@@ -88,13 +87,13 @@ def check_model(model: str) -> None:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether ``name`` can only be a Hub id: it has that form, and no such file or folder exists here.
+    """Whether ``name`` can only be a Hub id: it has that form, and is not a path on this machine.
 
-    A name that ends in ``.gguf`` is a file, even if there is no such file.
+    It is taken for a path if the path or its folder exists, or if it ends with ``.gguf``.
     """
     path = expanded_path(name)
-    beside = path.parent != Path() and path.parent.is_dir()
-    return _HUB_ID.fullmatch(name) is not None and not is_gguf(name) and not beside and not path.exists()
+    in_folder = path.parent != Path() and path.parent.is_dir()
+    return _HUB_ID.fullmatch(name) is not None and not is_gguf(name) and not in_folder and not path.exists()
 
 
 def model_revision(model: str) -> str:
@@ -109,13 +108,16 @@ def model_revision(model: str) -> str:
 
 
 def check_revision(model: str, revision: str, worker: int) -> None:
-    """Check that a worker has the same model as the process that started it."""
+    """Check that this worker process loads the same model as the process that started it."""
     if model_revision(model) != revision:
-        raise ModelError(f"model {model}: worker {worker} finds different weights under this name")
+        raise ModelError(
+            f"model {model}: worker {worker} finds different weights under this name; give all machines the "
+            "same model"
+        )
 
 
 def glove_path(model: str) -> Path:
-    """The file of ``glove:PATH``."""
+    """The local path of ``glove:PATH``, which is checked to exist."""
     path = expanded_path(model.removeprefix(GLOVE))
     if not path.is_file():
         raise ModelError(f"model {model}: no such file{nearby(path)}")
@@ -123,6 +125,7 @@ def glove_path(model: str) -> Path:
 
 
 def _embedded(model: str) -> Path:
+    """The folder of the embedded sentence encoder in its package; its weights are checked."""
     if model != MINILM:
         raise ModelError(
             f"no embedded model is called {model!r}; {known_names_hint(model, [MINILM, SMOLLM2])}"
@@ -146,20 +149,21 @@ def _folder_revision(folder: Path) -> str:
     files = weight_files(folder)
     if not files:
         raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
-    # A changed tokenizer or configuration makes a different model of the same weights.
-    files += [file for name in _DECIDING for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]
+    # With another tokenizer or configuration, the same weights are another model.
+    files += [file for name in _HASHED for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]
     return hash_files(folder, files)
 
 
 def _hub_revision(model: str) -> str:
-    """The commit of a Hub model, from the Hub, or from the local cache if the Hub cannot be reached."""
+    """The commit of a Hub model, from the Hub or, if that cannot be reached, from the local cache."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     cause: Exception | None = None
     if not why_unreachable():
         try:
             return str(HfApi().model_info(model).sha)
-        except Exception as error:  # those for no network, no such model and no access have no common base
+        # Its errors for a missing network, model or permission have no common base class.
+        except Exception as error:
             cause = error
     cached = try_to_load_from_cache(model, "config.json")
     if isinstance(cached, str):
@@ -168,9 +172,9 @@ def _hub_revision(model: str) -> str:
 
 
 def file_of(resolved: str, name: str) -> Path | None:
-    """A file of a resolved model, local or fetched from the Hub; None if the model has no such file.
+    """A file of a resolved model, downloaded from the Hub if needed; None if the model has no such file.
 
-    Without a connection, a model that was fetched before is assumed to be complete in the cache.
+    Without a connection, a model in the cache is assumed to be complete there.
     """
     if Path(resolved).is_dir():
         path = Path(resolved) / name
@@ -181,26 +185,26 @@ def file_of(resolved: str, name: str) -> Path | None:
     try:
         with hub_or_cache():
             return Path(hf_hub_download(resolved, name))
-    except LocalEntryNotFoundError as error:  # there is no connection
+    except LocalEntryNotFoundError as error:  # the file is not cached, and there is no connection
         if isinstance(try_to_load_from_cache(resolved, "config.json"), str):
             return None
         raise ModelError(not_on_hub(resolved, error)) from error
     except EntryNotFoundError:
         return None
-    except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
+    except Exception as error:  # the Hub's client raises many types, which all mean "not available"
         raise ModelError(not_on_hub(resolved, error)) from error
 
 
 def not_on_hub(model: str, error: Exception | None) -> str:
     """The message for a name that is neither a local folder nor an available Hub model.
 
-    ``error`` is why not, None where the Hub was not asked.
+    ``error`` is the error of the Hub's client; None if the Hub was not asked.
     """
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    # These two say how to set the library up; that the Hub cannot be reached, and why, is said below.
-    told = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled) and why_unreachable()
-    cause = f" ({first_line(error)})" if error and not told else ""
+    # The texts of these two errors explain the library's settings. ``only_cache`` gives the reason instead.
+    is_offline = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled) and why_unreachable()
+    cause = f" ({first_line(error)})" if error and not is_offline else ""
     built_in = "" if "/" in model else " and no bundled or embedded model of this name"
     return (
         f"model {model}: there is no such folder here{built_in}, and it could not be fetched from the "
@@ -210,12 +214,11 @@ def not_on_hub(model: str, error: Exception | None) -> str:
 
 
 def _similar(model: str) -> str:
-    """The end of a message: the built-in model or folder that a name without ``/`` may mean; may be empty."""
+    """The end of a message: the built-in model or folder that a name without ``/`` may mean, or ""."""
     if "/" in model:
         return ""
-    paths = chain(
-        Path().glob("*"), Path().glob(f"*/{escape(model)}")
-    )  # none of a folder that may not be listed
+    # ``glob`` yields nothing from a folder that may not be listed.
+    paths = chain(Path().glob("*"), Path().glob(f"*/{escape(model)}"))
     folders = [path for path in paths if path.is_dir()]
     names = {name.casefold(): name for name in [*map(str, folders), TINY, MINILM, SMOLLM2]}
     nearest = near_names(model.casefold(), names)

@@ -1,7 +1,7 @@
 """Locations of files: local paths, or URLs of stores that fsspec supports (``s3://``, ``gs://``, …).
 
-Both have the methods of ``pathlib.Path``. They differ in how they are written (see ``runs.storage``) and in
-their errors, which ``reaching`` unifies.
+Both have the methods of ``pathlib.Path``. Files in stores are written in another way (see ``runs.storage``),
+and accessing them raises other errors, which ``reaching`` converts.
 """
 
 import atexit
@@ -19,7 +19,8 @@ from urllib.parse import unquote, urlsplit
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, StorageError, first_line
 
-if TYPE_CHECKING:  # only for URLs is it imported: its fsspec and asyncio take a fifth of the time of --help
+# Otherwise it is imported only for URLs: its imports, fsspec and asyncio, take a fifth of the time of --help.
+if TYPE_CHECKING:
     from upath import UPath
 
 Place: TypeAlias = Union[Path, "UPath"]
@@ -27,10 +28,10 @@ Place: TypeAlias = Union[Path, "UPath"]
 CACHE_VARIABLE = "PAIRSMITH_CACHE"
 
 MANIFEST = "manifest.json"
-"""Name of the file that says where the rows of a dataset folder came from, and that they are complete."""
+"""The name of the file with the origin of a dataset folder's rows, and whether the folder is complete."""
 
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
-"""Stores without real folders: names may contain slashes, and that is all."""
+"""Stores without folders: the names of objects may contain slashes."""
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 _AT_ONCE = 16
@@ -82,30 +83,31 @@ def expanded_path(name: str | Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache."""
+    """The folder of reproducible files: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return expanded_path(chosen)
     return expanded_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "pairsmith"
 
 
 def is_url(name: str) -> bool:
-    """Whether ``name`` is a URL, not a path."""
+    """Whether ``name`` is a URL, and not a path."""
     return "://" in name
 
 
-def same_place(one: Place, other: Place) -> bool:
-    """Whether two names point to the same file or folder."""
+def same_place(first: Place, second: Place) -> bool:
+    """Whether two locations are the same file or folder."""
     try:
-        return str(one.resolve()) == str(other.resolve())
+        return str(first.resolve()) == str(second.resolve())
     except (OSError, RuntimeError, ValueError):  # not a valid path, e.g. too long
         return False
 
 
 @contextmanager
 def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
-    """Turn any exception while ``where`` is accessed into an ``error`` with a readable message.
+    """A context in which ``where`` is accessed; exceptions are converted to ``error``, with its message.
 
-    The clients of stores raise many kinds without a common base; local paths raise ``OSError``.
+    The clients of stores raise exceptions without a common base class; for local paths only ``OSError`` is
+    converted.
     """
     try:
         yield
@@ -120,7 +122,7 @@ def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
 
 
 def reason(fault: BaseException) -> str:
-    """An error of a store's client in one line, with a hint for a missing bucket or missing access."""
+    """An error of a store's client in one line, with advice for a missing bucket or missing permission."""
     if isinstance(fault, FileNotFoundError):
         return "there is no such bucket or object; check the name"
     if isinstance(fault, PermissionError):
@@ -129,29 +131,29 @@ def reason(fault: BaseException) -> str:
 
 
 def name_in(folder: Place, path: Place) -> str:
-    """The path of ``path`` relative to ``folder``, which contains it, with ``/`` between the parts."""
+    """The path relative to ``folder``, which contains it, with ``/`` between its parts."""
     return path.as_posix().removeprefix(folder.as_posix().rstrip("/") + "/")
 
 
 def display_name(path: Place) -> str:
-    """The file's name for messages and rows; of a URL without the query, which may contain a key."""
+    """The name of a file for messages and rows. A URL's query is left out, as it may contain a key."""
     return path.name if isinstance(path, Path) else path.name.partition("?")[0]
 
 
 def size_of(path: Place) -> int | None:
-    """The size in bytes of the file at ``path``; None if there is none."""
+    """The size in bytes of the file at ``path``; None if there is no such file."""
     if isinstance(path, Path):
         return path.stat().st_size if path.is_file() else None
-    about = _about(path)
-    return int(about["size"] or 0) if about and about["type"] == "file" else None
+    info = _info(path)
+    return int(info["size"] or 0) if info and info["type"] == "file" else None
 
 
 def is_folder(path: Place) -> bool:
-    """Whether there is a folder at ``path``; in a store, whether there is anything below that name."""
+    """Whether there is a folder at ``path`` or, in a store without folders, objects below this name."""
     if isinstance(path, Path):
         return path.is_dir()
-    about = _about(path)
-    return about is not None and about["type"] == "directory"
+    info = _info(path)
+    return info is not None and info["type"] == "directory"
 
 
 def inside(folder: Place) -> list[Place]:
@@ -163,7 +165,7 @@ def inside(folder: Place) -> list[Place]:
             paths = folder.fs.ls(folder.path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return []
-    # Web consoles create a folder as an object of the folder's own name.
+    # Web consoles of stores create a folder as an object with the folder's own name.
     names = {str(path).rstrip("/").rpartition("/")[2] for path in paths if not _same(path, folder.path)}
     return [folder / name for name in sorted(names)]
 
@@ -186,7 +188,7 @@ def files_below(folder: Place) -> dict[str, Place]:
 
 
 def remove_files(files: Sequence[Place]) -> None:
-    """Remove files; those in a store, all in the same one, with a single call."""
+    """Remove files. Those in a store are removed with one call, so they have to be in the same store."""
     remote = [file for file in files if not isinstance(file, Path)]
     for file in files:
         if isinstance(file, Path):
@@ -197,13 +199,14 @@ def remove_files(files: Sequence[Place]) -> None:
 
 
 def several(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
-    """Apply ``work`` to all items concurrently and yield the results in order; meant for slow reads."""
+    """Apply ``work`` to all items in several threads and yield the results in order; meant for slow reads."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for batch in in_batches(items, _AT_ONCE):
             yield from pool.map(work, batch)
 
 
-def _about(path: "UPath") -> dict[str, Any] | None:
+def _info(path: "UPath") -> dict[str, Any] | None:
+    """What the store knows about a file or folder, such as its size and type; None if it does not exist."""
     with reaching(path, StorageError):
         try:
             return dict(path.fs.info(path.path))
@@ -211,21 +214,19 @@ def _about(path: "UPath") -> dict[str, Any] | None:
             return None
 
 
-def _same(one: object, other: str) -> bool:
-    return str(one).strip("/") == other.strip("/")
+def _same(first: object, second: str) -> bool:
+    return str(first).strip("/") == second.strip("/")
 
 
 def fetched(folder: "UPath") -> Path:
-    """A local copy of the files below ``folder``, removed when the process ends.
+    """The folder of a local copy of the files below ``folder``, which is removed when the process ends.
 
-    It is made once, and again if the size or date of a file has changed.
+    The copy is made once, and made again if the size or date of a file has changed.
     """
     with reaching(folder, StorageError):
         listed = folder.fs.find(folder.path, detail=True)
     dates = ("ETag", "etag", "LastModified", "mtime", "updated", "created")
-    content = [
-        (name, about["size"], *(str(about.get(key)) for key in dates)) for name, about in listed.items()
-    ]
+    content = [(name, info["size"], *(str(info.get(key)) for key in dates)) for name, info in listed.items()]
     return _fetched(str(folder), str(sorted(content)))
 
 
@@ -240,7 +241,7 @@ def _fetched(url: str, content: str) -> Path:  # noqa: ARG001 - the content is p
 def download(folder: Place, into: Path) -> None:
     """Copy the files below ``folder`` into the local folder ``into``."""
     for name, file in files_below(folder).items():
-        if ".." in name.split("/"):  # such an object would be written outside the folder
+        if ".." in name.split("/"):  # the copy of such an object would be outside the folder
             continue
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         with file.open("rb") as source, (into / name).open("wb") as target:

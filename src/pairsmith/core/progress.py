@@ -1,4 +1,4 @@
-"""Progress of a running step: what is being done, how fast, and how long it will take."""
+"""Shows the progress of a running step: the work done, its rate, and the time left."""
 
 import os
 import sys
@@ -13,20 +13,21 @@ from pairsmith.core.errors import redacted
 _WARM_SECONDS = 10.0
 _WARM_UNITS = 3
 _WARM_SHARE = 0.05
-"""No time left is shown in the first seconds and for the first units, which the rate of loading decides."""
+"""No time left is shown in the first seconds and for the first units, whose rate includes loading."""
 
 
 @dataclass
 class ProgressTask:
-    """A progress bar: ``done`` of ``total`` units; ``draw``, set by its ``Progress``, shows it."""
+    """A progress bar: ``done`` of ``total`` units."""
 
     label: str
     unit: str
     total: int
     done: int = 0
-    note: str = ""
-    skipped: int = 0
+    note: str = ""  # text at the end of the line
+    skipped: int = 0  # units that an earlier run did, which do not count in the rate
     started: float = field(default_factory=time.monotonic)
+    # Shows the bar; set by its ``Progress``.
     draw: Callable[["ProgressTask"], None] = field(default=lambda _: None, repr=False)
 
     def advance(self, amount: int = 1, note: str | None = None) -> None:
@@ -37,7 +38,7 @@ class ProgressTask:
         self.draw(self)
 
     def skip(self, amount: int) -> None:
-        """Count ``amount`` units as done by an earlier run, which the rate leaves out."""
+        """Count ``amount`` units as done by an earlier run; they do not count in the rate."""
         self.done += amount
         self.skipped += amount
 
@@ -70,14 +71,16 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """Writes to ``stream``: one line redrawn in place on a terminal, else a line now and then.
+    """Writes messages and progress bars to ``stream``.
 
-    In a file the first line of a bar comes at once, the next after ``every`` seconds, and each following one
-    after a fifth more of the time since the bar began, so that a night's work does not fill the file.
+    On a terminal a bar is one line that is redrawn in place. In a file the first line of a bar is written at
+    once, the second after ``every`` seconds, and each following one when the time since the bar began has
+    grown by a quarter, so that a long run does not fill the file.
     """
 
     _live = False
-    _shown: tuple[int, int, str] | None = None  # what a line of the file says already
+    # The last line of a file: the id of its bar, the number of units done, and the note.
+    _shown: tuple[int, int, str] | None = None
 
     def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -87,19 +90,19 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Write one line that no progress bar will overwrite; secrets in it are hidden."""
-        self._stay(redacted(text))
+        self._write_line(redacted(text))
 
     def link(self, text: str) -> None:
-        """Write an address that the user needs to open what was just started, its token included.
+        """Write the address of a page that was just started, including its token, which is not hidden.
 
-        The line is written with ``--quiet`` too, and also to a file if the output is redirected. The token
-        was made by this program and is worthless once the program ends. Never pass secrets from elsewhere,
-        such as passwords in a path.
+        The line is written also with ``--quiet``, and also to a file if the output is redirected. This
+        program made the token, and it is valid only until the program ends. Do not pass other secrets, such
+        as passwords in a path.
         """
-        self._stay(text)
+        self._write_line(text)
 
     def coloured(self, text: str, number: int) -> str:
-        """``text`` in one of six colours on a terminal, by ``number`` modulo 6; elsewhere as it is."""
+        """``text`` in the colour ``number`` modulo 6 on a terminal; unchanged elsewhere."""
         if not self._live or os.environ.get("NO_COLOR"):
             return text
         return f"\x1b[{(36, 33, 35, 32, 34, 31)[number % 6]}m{text}\x1b[0m"
@@ -110,7 +113,7 @@ class Progress:
 
     @contextmanager
     def task(self, label: str, total: int, unit: str) -> Iterator[ProgressTask]:
-        """Open a bar of ``total`` units; its last state is written when it closes."""
+        """A context with a bar of ``total`` units; its last state is written at the end."""
         bar = ProgressTask(label, unit, total, draw=self.draw)
         try:
             yield bar
@@ -119,16 +122,16 @@ class Progress:
                 self.say(bar.line(time.monotonic()))
             self._last, self._shown = float("-inf"), None
 
-    def _stay(self, line: str) -> None:
+    def _write_line(self, line: str) -> None:
         erase = "\r\x1b[2K" if self._live else ""
         self._stream.write(f"{erase}{line}\n")
         self._stream.flush()
 
     def draw(self, bar: ProgressTask) -> None:
-        """Show ``bar``, unless a bar was shown a moment ago."""
+        """Show ``bar``, unless a bar was shown a short time ago."""
         now = time.monotonic()
-        pause = self._every if self._live else max(self._every, (now - bar.started) / 5)
-        if now - self._last < pause:
+        interval = self._every if self._live else max(self._every, (now - bar.started) / 5)
+        if now - self._last < interval:
             return
         self._last = now
         if self._live:
@@ -150,7 +153,7 @@ class Quiet(Progress):
 
 
 class Silent(Quiet):
-    """Writes nothing at all: for library use and tests."""
+    """Writes nothing: for use as a library, and for tests."""
 
     def link(self, text: str) -> None:
         """Drop the link."""

@@ -1,7 +1,7 @@
 """The base class of all settings models.
 
-A setting's default, bounds and help text are written once, as a pydantic field; the command
-line, the recipe file and the documentation are derived from it.
+The default, bounds and help text of a setting are written once, as a pydantic field. The command line, the
+format of recipes and the documentation are derived from it.
 """
 
 from collections.abc import Sequence
@@ -10,27 +10,27 @@ from typing import Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
 BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
-"""For a field that names data or a model: a run is identified by their content, not by their path or name."""
+"""Mark of a field that names data or a model: their content identifies a run, not their path or name."""
 
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
-"""For a field that says where the work runs or how fast, and changes nothing that comes of it."""
+"""Mark of a field that decides where or how fast the work runs, and does not change its result."""
 
 MOST_ITEMS = 2**63 - 1
-"""The largest number of items that Python can take from a stream; more are refused as a setting."""
+"""Largest value of settings that are numbers of items: Python can take no more items from an iterator."""
 
 
 class Settings(BaseModel):
-    """Base class of settings: frozen, and without unknown keys."""
+    """Base class of settings models: frozen, and without unknown keys."""
 
-    # Validators are built at first use, as `pairsmith --help` loads twenty-five models and validates none.
+    # Validators are built at first use, as `pairsmith --help` loads twenty-five models and uses no validator.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     def deciding(self) -> dict[str, Any]:
-        """The settings that identify a run, in JSON: all but those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
+        """The settings that identify a run, as JSON: those not marked ``BY_CONTENT`` or ``NO_EFFECT``."""
         return self.model_dump(mode="json", exclude=self._not_deciding())
 
     def not_deciding(self) -> dict[str, Any]:
-        """The other settings."""
+        """The settings that do not identify a run, as JSON: those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
         return self.model_dump(mode="json", include=self._not_deciding())
 
     @classmethod
@@ -40,7 +40,7 @@ class Settings(BaseModel):
 
 
 class NoEffectError(ValueError):
-    """A setting that would have no effect; ``name`` is the setting's."""
+    """The setting ``name`` would have no effect; ``why`` is the end of this sentence in the message."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name} has no effect {why}; leave it out")
@@ -48,10 +48,10 @@ class NoEffectError(ValueError):
 
 
 def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
-    """Refuse settings that would have no effect; for use in a model's validator.
+    """Raise a ``NoEffectError`` if a given setting would have no effect; for use in a model's validator.
 
     The fields ``names`` must have their default value, or 0, which turns them off. ``why`` is the end of the
-    sentence "``name`` has no effect …".
+    sentence "NAME has no effect …".
     """
     fields = type(settings).model_fields
     for name in names:
@@ -64,8 +64,8 @@ def option_name(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-# A key without a value, which YAML reads as null, is an empty mapping.
 NothingIsEmpty = BeforeValidator(lambda value: {} if value is None else value)
+"""Accepts a key without a value, which YAML reads as null, as an empty mapping."""
 
 Listed = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-"""Accepts a single text in place of a list."""
+"""Accepts a single text as a list of one text."""

@@ -1,7 +1,7 @@
-"""Turns pydantic's validation errors into messages for the person who wrote the input.
+"""Converts pydantic's validation errors to messages for the person who wrote the input.
 
-Each fault gets a place and a sentence. Task files, recipes and the command line share the sentences
-and differ only in how they print the place (a line of a file, or the name of an option).
+Each fault has a location and a description. Task files, recipes and the command line have the same
+descriptions, and differ only in how they name the location: a line of a file, or an option.
 """
 
 import re
@@ -24,7 +24,7 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 @dataclass(frozen=True, slots=True)
 class ValidationFault:
-    """One fault: its place, as a path of keys from the root, and its description."""
+    """One fault: its location, as a path of keys from the root, and its description."""
 
     where: KeyPath
     text: str
@@ -36,7 +36,7 @@ def dotted(keys: KeyPath) -> str:
 
 
 def errors_of(error: ValidationError, model: type[BaseModel]) -> list[ValidationFault]:
-    """Every fault that pydantic found while it validated input for ``model``."""
+    """Every fault in a pydantic error about input for ``model``."""
     return [
         ValidationFault(detail["loc"], sentence(detail, model))
         for detail in error.errors(include_url=False)
@@ -45,11 +45,11 @@ def errors_of(error: ValidationError, model: type[BaseModel]) -> list[Validation
 
 
 _OF_STEPS = {"tensorboard", "checkpoint_steps"}
-"""Options that only a training with a folder uses."""
+"""Options of trainings that have an effect only if the training has a folder."""
 
 
 def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
-    """Refuse options that have no effect in a public function, which has no folder for them."""
+    """Raise a ``SettingsError`` for options without effect in a public function, which has no folder."""
     if refused := sorted(_OF_STEPS.intersection(options)):
         raise SettingsError(
             f"{function}: only a training with a folder has {', '.join(refused)}; use its command, or leave "
@@ -58,7 +58,7 @@ def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
 
 
 def options_of(function: str, model: type[M], values: Mapping[str, Any]) -> M:
-    """The options that a public function got; their first fault is an error for its caller."""
+    """The options of the public ``function`` as a ``model``; a ``SettingsError`` names their first fault."""
     try:
         return model(**values)
     except ValidationError as error:
@@ -68,7 +68,7 @@ def options_of(function: str, model: type[M], values: Mapping[str, Any]) -> M:
 
 
 def _follows(detail: ErrorDetails) -> bool:
-    """Whether a fault only results from others: a list with faulty items is reported as too short, too."""
+    """Whether a fault follows from others: pydantic also reports a list with faulty items as too short."""
     value = detail["input"]
     return (
         detail["type"] == "too_short"
@@ -78,7 +78,7 @@ def _follows(detail: ErrorDetails) -> bool:
 
 
 def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """One pydantic error as a clause that can follow the name of the setting."""
+    """The description of a pydantic error: a clause that can follow the name of the setting."""
     kind, value = detail["type"], detail["input"]
     if kind == "missing":
         return "missing; it has no default, so add it"
@@ -104,7 +104,7 @@ def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def shown_value(value: object) -> str:
-    """``value`` for a one-line message, shortened if it is long."""
+    """A value in the form for a one-line message; long values are shortened."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -116,13 +116,13 @@ def shown_value(value: object) -> str:
 
 
 def _expected(model: type[BaseModel], keys: tuple[Any, ...]) -> str:
-    """The values that the setting at ``keys`` below ``model`` accepts: its description's first sentence."""
+    """The values that the setting at ``keys`` in ``model`` accepts: the first sentence of its description."""
     text = _model_at(model, keys[:-1]).model_fields[keys[-1]].description or ""
     return text.split(". ")[0].removesuffix(".")
 
 
 def _keys_at(model: type[BaseModel], keys: tuple[Any, ...]) -> list[str]:
-    """The keys that a mapping at ``keys`` below ``model`` accepts."""
+    """The keys that a mapping at ``keys`` in ``model`` accepts."""
     return [
         name
         for name, field in _model_at(model, keys).model_fields.items()
@@ -131,7 +131,7 @@ def _keys_at(model: type[BaseModel], keys: tuple[Any, ...]) -> list[str]:
 
 
 def _model_at(model: type[BaseModel], keys: tuple[Any, ...]) -> type[BaseModel]:
-    """The settings model at ``keys`` below ``model``."""
+    """The settings model at ``keys`` in ``model``."""
     for part in keys:
         if isinstance(part, str) and part in model.model_fields:
             model = _model_in(model.model_fields[part].annotation) or model
@@ -139,7 +139,7 @@ def _model_at(model: type[BaseModel], keys: tuple[Any, ...]) -> type[BaseModel]:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The settings model that ``annotation`` is or contains, as in ``tuple[Label, ...]``, if any."""
+    """The settings model that ``annotation`` is or contains, as in ``tuple[Label, ...]``, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for part in get_args(annotation) if (model := _model_in(part))), None)

@@ -1,7 +1,7 @@
-"""Reads YAML files safely and keeps the line of every key.
+"""Reads YAML files safely, and records the line of every key for messages.
 
-Only plain YAML is read (``yaml.SafeLoader``): no tag can create an object. A duplicate key in a mapping is a
-fault, whereas PyYAML would silently keep the last one.
+Only plain YAML is read (``yaml.SafeLoader``), so that no tag can create an object. A duplicate key in a
+mapping is a fault; PyYAML would use the last value without a warning.
 """
 
 import re
@@ -16,20 +16,20 @@ from pairsmith.core.validation import KeyPath, ValidationFault, dotted, shown_va
 
 MAX_BYTES = 1_000_000
 _HALF = re.compile("[\ud800-\udfff]")
-"""Half of a character, which only an escape can write, and no file can hold."""
+"""An unpaired surrogate: only an escape sequence can write it, and it cannot be encoded in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """The content of a YAML file (``data``, a mapping), and the line of each part of it."""
+    """The content of a YAML file, which is a mapping, and the lines of its parts."""
 
     path: Path
     data: dict[object, object]
-    duplicates: tuple[ValidationFault, ...]
-    root: yaml.MappingNode
+    duplicates: tuple[ValidationFault, ...]  # a fault for each duplicate key
+    root: yaml.MappingNode  # the parsed nodes of the file, which have the lines
 
     def line(self, keys: KeyPath) -> int:
-        """The line number, from 1, of the key at ``keys``, or of its nearest existing parent."""
+        """The line number, from 1, of the key at ``keys`` or, if it does not exist, of its nearest parent."""
         node: yaml.Node = self.root
         line = 1
         for part in keys:
@@ -40,9 +40,9 @@ class YamlFile:
         return line
 
     def report(self, faults: Iterable[ValidationFault], place_name: Callable[[KeyPath], str] = dotted) -> str:
-        """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
+        """A message with ``faults`` and the duplicate keys, in the order of the file.
 
-        ``place_name`` gives the name of a place for the message.
+        Each line has the form ``file:line: key: description``. ``place_name`` returns the name of a location.
         """
         lines = [
             (self.line(fault.where), place_name(fault.where), fault.text)
@@ -55,7 +55,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
-    """Read the file at ``path``, which must hold one YAML mapping."""
+    """Read the file at ``path``, which has to contain one YAML mapping; ``error`` is raised for any fault."""
     text = _text(path, error)
     try:
         loader = yaml.SafeLoader(text)
@@ -65,14 +65,14 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         if not isinstance(root, yaml.MappingNode):
             kind = "list" if isinstance(root, yaml.SequenceNode) else "single value"
             raise error(f"{path}:1: expected keys and values, not a {kind}")
-        inside = _inside_itself(root, set(), set())
-        if inside is not None:
-            line = inside.start_mark.line + 1
+        cyclic = _inside_itself(root, set(), set())
+        if cyclic is not None:
+            line = cyclic.start_mark.line + 1
             raise error(f"{path}:{line}: an alias (*) here refers to a value that contains it; write it out")
         for scalar in _scalars(root, set()):
-            # JSON writes a character beyond U+FFFF as its two halves, which PyYAML leaves apart.
-            halves = scalar.value.encode("utf-16", "surrogatepass")
-            scalar.value = halves.decode("utf-16", "surrogatepass")
+            # JSON writes a character beyond U+FFFF as a surrogate pair, which PyYAML does not combine.
+            surrogates = scalar.value.encode("utf-16", "surrogatepass")
+            scalar.value = surrogates.decode("utf-16", "surrogatepass")
             if half := _HALF.search(scalar.value):
                 line = scalar.start_mark.line + 1
                 raise error(
@@ -91,16 +91,17 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
             f"{path}:{line}: holds the character {character!r}, which YAML does not allow; remove it"
         ) from None
     except RecursionError:
-        raise error(f"{path}: its lists or mappings are nested too deeply") from None
-    except ValueError as fault:  # PyYAML passes these on, e.g. for the date 2021-13-41
+        raise error(f"{path}: its lists or mappings are nested too deeply; nest them less") from None
+    except ValueError as fault:  # PyYAML does not convert these, e.g. for the date 2021-13-41
         raise error(f"{path}: not valid YAML: {fault}; put quotation marks round the value") from None
-    unmerged = yaml.compose(text, yaml.SafeLoader)  # for lines: constructing has moved merged keys
+    # Constructing the data has moved merged keys, so the nodes with the lines are parsed again.
+    unmerged = yaml.compose(text, yaml.SafeLoader)
     assert isinstance(unmerged, yaml.MappingNode)
     return YamlFile(path, data, duplicates, unmerged)
 
 
 def _text(path: Path, error: type[UserError]) -> str:
-    """The text of the file, which is UTF-8 with or without a byte order mark."""
+    """The text of the file, in UTF-8 with or without a byte order mark; ``error`` is raised for any fault."""
     try:
         if path.is_dir():
             raise error(f"{path} is a folder; expected a YAML file")
@@ -126,7 +127,7 @@ def _text(path: Path, error: type[UserError]) -> str:
 
 
 def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | None:
-    """Line and node of the entry ``part`` (a key, or a position in a list) of ``node``."""
+    """The line and the node of the entry ``part``, a key or an index, of ``node``, or None."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if _key(key) == part:
@@ -138,7 +139,10 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
 
 
 def _inside_itself(node: yaml.Node, above: set[int], visited: set[int]) -> yaml.Node | None:
-    """A node below ``node`` that contains itself, if any; ``visited`` are nodes checked before."""
+    """A node that contains itself, at or below ``node``; None if there is none.
+
+    ``above`` has the ids of the nodes that contain ``node``, ``visited`` those of the nodes already checked.
+    """
     if id(node) in above:
         return node
     if id(node) in visited or isinstance(node, yaml.ScalarNode):
@@ -152,7 +156,10 @@ def _inside_itself(node: yaml.Node, above: set[int], visited: set[int]) -> yaml.
 
 
 def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
-    """The keys and values at and below ``node`` that are neither lists nor mappings; ``seen`` as below."""
+    """The keys and values at and below ``node`` that are neither lists nor mappings.
+
+    ``seen`` has the ids of the nodes already visited, so that nodes with several aliases are visited once.
+    """
     if isinstance(node, yaml.ScalarNode):
         yield node
     elif id(node) not in seen:
@@ -163,9 +170,9 @@ def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
 
 
 def _duplicates(node: yaml.Node, keys: KeyPath, seen: set[int]) -> Iterator[ValidationFault]:
-    """Duplicate keys in the mappings below ``node``.
+    """A fault for each duplicate key in the mappings at and below ``node``, which is at ``keys``.
 
-    ``seen`` keeps nodes that aliases share from being visited twice, or for ever.
+    ``seen`` is as for ``_scalars``.
     """
     if id(node) in seen:
         return

@@ -30,7 +30,7 @@ from pairsmith.data.splits import Say
 _ID = ("_id", "id")
 _QRELS = ("query-id", "corpus-id", "score")
 _NAMED = 3
-"""Most ids that a message names."""
+"""Largest number of ids that a message names."""
 
 UNANSWERED = "queries without a relevant document"
 BLANK_QUERIES = "queries without text"
@@ -47,7 +47,7 @@ _CONSEQUENCES = {
     UNKNOWN_DOCUMENTS: "they count as not retrieved",
     REPEATED: "they count once",
 }
-"""What is done about each kind of fault."""
+"""How each kind of fault in the data is handled, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,14 @@ class RetrievalSet:
     """A test set of retrieval.
 
     Attributes:
-        name: for messages.
-        documents: title and text of each document, as one text, by id. The ids are in descending order of
-            their bytes, in which trec_eval ranks documents of equal score.
-        queries: the text of each query that is evaluated, by id.
-        relevance: for each of these queries the relevance of its judged documents, by id; at least one is
-            above 0, which means relevant.
-        faults: the ids of what cannot be used as it is, by a description such as ``UNANSWERED``.
+        name: the name of the data set, for messages.
+        documents: for each document id, the document's title and text as one text. The ids are in descending
+            order of their bytes, the order in which trec_eval ranks documents of equal score.
+        queries: for each query id, the text of the query. Only queries that can be evaluated are included.
+        relevance: for each query id, the relevance grades of the judged documents by their ids. A document
+            is relevant if its grade is above 0; every query has at least one relevant document.
+        faults: for each description of a fault, such as ``UNANSWERED``, the ids of the queries, documents
+            or judgements that have it.
     """
 
     name: str
@@ -71,13 +72,16 @@ class RetrievalSet:
     faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def tell(self, say: Say) -> None:
-        """Say what is wrong with the data, and what is done about it."""
+        """Report each fault of the data, and how it is handled, by calling ``say``."""
         for fault, ids in self.faults.items():
             named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
             say(f"{self.name}: {fault}: {len(ids):,} ({named}); {_CONSEQUENCES[fault]}")
 
     def digest(self) -> str:
-        """SHA-256 of documents, queries and relevance, whatever the format of their files."""
+        """SHA-256 of the documents, queries and relevance grades, as hexadecimal digits.
+
+        The digest does not depend on the format of the files.
+        """
         digest = hashlib.sha256()
         for part in (self.documents, self.queries, self.relevance):
             for entry in sorted(part.items()):
@@ -91,8 +95,8 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
 
     Args:
         data: a folder in BEIR's layout, or a Hub data set ``org/name``.
-        split: which judgements are read; None: ``test``, or the only ones of a folder.
-        say: told which judgements are read if these are neither named nor ``test``.
+        split: the split whose judgements are read; None: ``test``, or the only split of a folder.
+        say: is called with a message if ``split`` is None and the only split of a folder is not ``test``.
     """
     corpus, queries, qrels = (
         _on_hub(data, split or "test") if is_hub_data(data) else _in_folder(data, split, say)
@@ -109,35 +113,33 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
         query: [document for document, grade in grades.items() if grade > 0]
         for query, grades in grades_of.items()
     }
-    faults[UNANSWERED] = [query for query, answers in relevant.items() if not answers]
-    faults[BLANK_QUERIES] = [
-        query for query, answers in relevant.items() if answers and not query_texts[query]
-    ]
-    used = [query for query, answers in relevant.items() if answers and query_texts[query]]
-    if not used:
+    faults[UNANSWERED] = [query for query in relevant if not relevant[query]]
+    faults[BLANK_QUERIES] = [query for query in relevant if relevant[query] and not query_texts[query]]
+    evaluated = [query for query in relevant if relevant[query] and query_texts[query]]
+    if not evaluated:
         raise InputError(
             f"{qrels.name}: none of its {len(judged):,} queries has a relevant document and a text in "
             f"{queries.name}; are these files of the same data set?"
         )
-    wanted = dict.fromkeys(document for query in used for document in relevant[query])
-    faults[UNKNOWN_DOCUMENTS] = [document for document in wanted if document not in documents]
-    if len(faults[UNKNOWN_DOCUMENTS]) == len(wanted):
+    all_relevant = dict.fromkeys(document for query in evaluated for document in relevant[query])
+    faults[UNKNOWN_DOCUMENTS] = [document for document in all_relevant if document not in documents]
+    if len(faults[UNKNOWN_DOCUMENTS]) == len(all_relevant):
         raise InputError(
-            f"{qrels.name}: none of its {len(wanted):,} relevant documents is in {corpus.name}, the first is "
-            f"{next(iter(wanted))!r}; are these files of the same data set?"
+            f"{qrels.name}: none of its {len(all_relevant):,} relevant documents is in {corpus.name}, the "
+            f"first is {next(iter(all_relevant))!r}; are these files of the same data set?"
         )
     faults[BLANK_DOCUMENTS] = [document for document, text in documents.items() if not text]
     return RetrievalSet(
         data,
         {document: documents[document] for document in sorted(documents, reverse=True)},
-        {query: query_texts[query] for query in used},
-        {query: grades_of[query] for query in used},
+        {query: query_texts[query] for query in evaluated},
+        {query: grades_of[query] for query in evaluated},
         {fault: ids for fault, ids in faults.items() if ids},
     )
 
 
 def _in_folder(data: str, split: str | None, say: Say) -> tuple[Source, Source, Source]:
-    """The three parts of a folder."""
+    """The corpus, the queries and the judgements in a folder of BEIR's layout."""
     folder = place(data)
     with reaching(folder, InputError):
         if not is_folder(folder):
@@ -154,13 +156,13 @@ def _in_folder(data: str, split: str | None, say: Say) -> tuple[Source, Source, 
         corpus, queries = (open_source(_file(folder, f"{name}.jsonl")) for name in ("corpus", "queries"))
     if not splits:
         raise InputError(f"{folder} has no qrels/*.tsv; {_EXPECTED}")
-    wanted = split or "test"
-    if split is None and wanted not in splits and len(splits) == 1:
-        (wanted,) = splits
-        say(f"{folder}: the queries of its only split, {wanted}, are measured on")
-    if wanted not in splits:
-        raise InputError(f"{folder} has no split {wanted!r}; {known_names_hint(wanted, splits)}")
-    return corpus, queries, open_table(splits[wanted])
+    chosen = split or "test"
+    if split is None and chosen not in splits and len(splits) == 1:
+        (chosen,) = splits
+        say(f"{folder}: the queries of its only split, {chosen}, are evaluated")
+    if chosen not in splits:
+        raise InputError(f"{folder} has no split {chosen!r}; {known_names_hint(chosen, splits)}")
+    return corpus, queries, open_table(splits[chosen])
 
 
 _EXPECTED = "expected a folder in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv"
@@ -174,7 +176,7 @@ def _file(folder: Place, name: str) -> Place:
 
 
 def _on_hub(data: str, split: str) -> tuple[Source, Source, Source]:
-    """The three parts of a Hub data set, in the layouts of BEIR and of mteb."""
+    """The corpus, the queries and the judgements of a Hub data set, in the layout of BEIR or of mteb."""
     if ":" in data:
         raise InputError(f"{data}: give the name of the data set alone, and the split as --split")
     return (
@@ -185,46 +187,51 @@ def _on_hub(data: str, split: str) -> tuple[Source, Source, Source]:
 
 
 def _first(names: Iterable[str]) -> Source:
-    """The first of these Hub data sets that has rows."""
-    fault: InputError | None = None
+    """The first of these Hub data sets whose rows can be read.
+
+    Raises:
+        InputError: none can be read; the error is that of the first name.
+    """
+    first_error: InputError | None = None
     for name in names:
         source = open_source(name)
         try:
             next(source.rows(), None)
         except InputError as error:
-            fault = fault or error
+            first_error = first_error or error
         else:
             return source
-    assert fault is not None
-    raise fault
+    assert first_error is not None
+    raise first_error
 
 
 def _texts(source: Source, faults: dict[str, list[str]]) -> dict[str, str]:
-    """The text of each row by id, behind its title if it has one."""
+    """For each row's id, the row's text, with its title on a line before it if it has one."""
     texts: dict[str, str] = {}
-    for where, row, (key, column) in with_names(source, _ID, ["text"]):
-        name = _id(row, key, where)
+    for where, row, (id_column, text_column) in with_names(source, _ID, ["text"]):
+        row_id = _id(row, id_column, where)
         title = column_text(row, "title", where) if "title" in row else ""
-        text = with_title(title, column_text(row, column, where))
-        if name not in texts:
-            texts[name] = text
-        elif texts[name] == text:
-            faults[REPEATED].append(name)
+        text = with_title(title, column_text(row, text_column, where))
+        if row_id not in texts:
+            texts[row_id] = text
+        elif texts[row_id] == text:
+            faults[REPEATED].append(row_id)
         else:
             raise InputError(
-                f"{where}: an earlier row has the id {name!r} and another text; ids have to differ"
+                f"{where}: an earlier row has the same id, {row_id!r}, and another text; give each text an "
+                "id of its own"
             )
     return texts
 
 
 def _judgements(source: Source, faults: dict[str, list[str]]) -> dict[str, dict[str, int]]:
-    """The relevance of the judged documents of each query."""
+    """For each query id, the relevance grades of the judged documents by their ids."""
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for where, row in source.rows():
         if not judged and not set(_QRELS) <= row.keys():
             raise InputError(
-                f"{source.name} has the columns {', '.join(row)}; expected {', '.join(_QRELS)}, which a file "
-                "has to have as its first line, separated by tabs"
+                f"{source.name} has the columns {', '.join(row)}; expected {', '.join(_QRELS)}. The first "
+                "line of a file has to be this header, separated by tabs"
             )
         query, document = _id(row, "query-id", where), _id(row, "corpus-id", where)
         grade = parse_score(row.get("score"), where)
@@ -236,7 +243,8 @@ def _judgements(source: Source, faults: dict[str, list[str]]) -> dict[str, dict[
             faults[REPEATED].append(f"{query} {document}")
         else:
             raise InputError(
-                f"{where}: an earlier row gives query {query!r} and document {document!r} another relevance"
+                f"{where}: an earlier row gives query {query!r} and document {document!r} another relevance; "
+                "keep one of the two rows"
             )
     if not judged:
         raise InputError(f"{source.name} holds no judgements")
@@ -244,16 +252,19 @@ def _judgements(source: Source, faults: dict[str, list[str]]) -> dict[str, dict[
 
 
 def _id(row: Columns, column: str, where: str) -> str:
-    """An id, which may be a number."""
+    """The id in a column, as text; the column may hold numbers."""
     value = row.get(column)
-    name = str(value) if isinstance(value, int) else column_text(row, column, where)
-    if not name:
-        raise InputError(f"{where}: {column} is blank")
-    return name
+    text = str(value) if isinstance(value, int) else column_text(row, column, where)
+    if not text:
+        raise InputError(f"{where}: {column} is blank; give an id or drop the row")
+    return text
 
 
 def in_beir(source: str, name: str = "corpus.jsonl") -> str:
-    """The file ``name`` or ``name.gz`` in a source that is a folder such as BEIR's; the source if none is."""
+    """The path of ``name``, or else of ``name.gz``, in a folder of BEIR's layout; any other source unchanged.
+
+    A source is taken for such a folder if it is a folder that holds one of these files.
+    """
     folder = place(source)
     file = plain_or_gzip(folder, name) if is_folder(folder) else None
     return source if file is None else str(file)

@@ -1,4 +1,4 @@
-"""Reading chunks of documents, each with the chunks beside it, and examples of queries."""
+"""Reading chunks of documents, each with its neighbouring chunks, and reading example queries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,58 +12,60 @@ from pairsmith.data.sources import Source, open_source
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A part of a document, with the texts of the parts before and behind it."""
+    """A chunk, which is a part of a document, with the texts of the chunks before and after it."""
 
-    id: str  # its own id, or the id of its text
-    title: str  # empty where there is none
+    id: str  # the id in the chunk's row or, without one, the id of its text
+    title: str  # empty if there is none
     text: str
-    neighbours: tuple[str, ...] = ()  # at most two; none where it is not known which document it is of
+    neighbours: tuple[str, ...] = ()  # at most two texts; none if the chunk's document is not known
 
 
 @dataclass(frozen=True, slots=True)
 class QueryExample:
-    """An example of a query, and the text that it should find; empty if that is not known."""
+    """An example query and the text that answers it, which is empty if it is not known."""
 
     query: str
     text: str
 
 
 def read_chunks(source: str | Place, column: str | None = None) -> Iterator[ChunkRow]:
-    """Read chunks one at a time, in order; blank ones are skipped.
+    """Read chunks one at a time, in order; rows without text are skipped.
 
-    Rows with the same value in the column ``document`` that stand beside each other are neighbours.
+    Consecutive rows with the same value in the column ``document`` are neighbours.
 
     Args:
-        source: as for ``read_texts``, or a corpus in BEIR's form (``_id``, ``title``, ``text``).
-        column: the column with the texts; by default as for ``read_passages``.
+        source: as for ``read_texts``, or a corpus in BEIR's layout (``_id``, ``title``, ``text``).
+        column: the column with the texts; for the default see ``read_passages``.
     """
     opened = open_source(source)
     rows = at_least_one(read_passages(opened, column, NAME_COLUMN), f"{opened.name} holds no texts")
-    before: Document | None = None
-    now = next(rows)
-    while now is not None:
-        after = next(rows, None)
-        beside = [other.text for other in (before, after) if other and now.part_of == other.part_of != ""]
-        yield ChunkRow(now.id, now.title, now.text, tuple(beside))
-        before, now = now, after  # type: ignore[assignment]  # None ends the loop
+    previous: Document | None = None
+    chunk = next(rows)
+    while chunk is not None:
+        following = next(rows, None)
+        neighbours = [
+            other.text for other in (previous, following) if other and chunk.part_of == other.part_of != ""
+        ]
+        yield ChunkRow(chunk.id, chunk.title, chunk.text, tuple(neighbours))
+        previous, chunk = chunk, following  # type: ignore[assignment]  # None ends the loop
 
 
 def read_passages(
     source: str | Place | Source, column: str | None = None, remedy: str = NAME_TEXTS
 ) -> Iterator[Document]:
-    """Read texts that may answer a query, one at a time; blank ones are skipped.
+    """Read the texts that may answer a query, one at a time; rows without text are skipped.
 
     Args:
         source: as for ``read_chunks``.
-        column: the column with the texts; by default the first of ``PASSAGES``, or else of
-            ``DOCUMENT_COLUMNS``, that exists.
+        column: the column with the texts; by default the first of ``PASSAGES`` and ``DOCUMENT_COLUMNS``
+            that exists.
         remedy: as for ``pick_column``.
     """
     return (row for row in read_titled(source, column=column, prefer=PASSAGES, remedy=remedy) if row.text)
 
 
 def read_query_examples(source: str | Place) -> list[QueryExample]:
-    """Read queries, and the texts that they should find if a column of ``POSITIVES`` has them."""
+    """Read example queries, with the texts that answer them if the source has a column of ``POSITIVES``."""
     opened = open_source(source)
     examples = []
     for where, row, (name,) in with_names(opened, QUERIES_ALONE):

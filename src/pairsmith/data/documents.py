@@ -1,4 +1,4 @@
-"""Reading documents, with their summaries if any (formats: see ``sources``)."""
+"""Reading documents, and their summaries if there are any (for the file formats, see ``sources``)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,25 +31,25 @@ _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}(?=[T ]\d)")
 
 
 class Document(NamedTuple):
-    """A document, or a part of one; what its reader does not read is empty."""
+    """A document, or a part of one; fields that a reader does not fill are empty."""
 
     text: str  # with paragraphs separated by line breaks
-    where: str  # its location, e.g. ``news.jsonl:12``
-    own_id: str = ""  # empty where its row gives none
+    where: str  # the location of its row, e.g. ``news.jsonl:12``
+    own_id: str = ""  # the id in its row; empty if the row has none
     title: str = ""
     summary: str = ""
-    group: str = ""  # within which it is searched (M8), e.g. the day it was published
-    part_of: str = ""  # the name of the document that it is a part of, where the rows tell
-    kept: Mapping[str, str | None] = {}  # other columns of its row, as text
+    group: str = ""  # the group that the search is limited to (M8), e.g. its day of publication
+    part_of: str = ""  # the name of the document that it is a part of; empty if the rows do not name it
+    kept: Mapping[str, str | None] = {}  # the values of the columns to keep, as text
 
     @property
     def id(self) -> str:
-        """Its own id, or the id of its text."""
+        """The id in the document's row or, without one, the id of its text."""
         return self.own_id or text_id(self.text)
 
     @property
     def whole(self) -> str:
-        """The title on a line of its own, if there is one, and the text."""
+        """The title, if there is one, on a line of its own, followed by the text."""
         return with_title(self.title, self.text)
 
 
@@ -71,9 +71,10 @@ def read_documents(
         source: as for ``read_texts``.
         column: the column with the documents; by default the first of ``prefer`` and ``DOCUMENT_COLUMNS``
             that exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
-        group_column: the column with the group. A date or time, also as ISO 8601 text, becomes its day.
-        prefer: see ``column``.
-        keep: columns to keep, each with the name that it has in ``kept``; a row need not have them.
+        group_column: the column with the documents' groups. A date or time, also as ISO 8601 text, is
+            replaced by its day.
+        prefer: names of columns that are tried before ``DOCUMENT_COLUMNS``.
+        keep: maps each column to keep to its name in ``Document.kept``. A row need not have these columns.
         remedy: as for ``pick_column``.
     """
     opened = open_source(source)
@@ -85,9 +86,9 @@ def read_documents(
 def _with_summaries(
     source: Source, columns: Sequence[str], group_column: str | None, keep: Mapping[str, str], remedy: str
 ) -> Iterator[Document]:
-    wanted = [columns, [group_column]] if group_column else [columns]
+    alternatives = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
-    for number, (where, row, names) in enumerate(with_names(source, *wanted, remedy=remedy)):
+    for number, (where, row, names) in enumerate(with_names(source, *alternatives, remedy=remedy)):
         name = names[0]
         if not number:
             summary_name = find_column([column for column in row if column != name], SUMMARY_COLUMNS)
@@ -106,17 +107,17 @@ def read_titled(
     prefer: Sequence[str] = (),
     remedy: str = NAME_TEXTS,
 ) -> Iterator[Document]:
-    """Read documents, or parts of them, and their titles one at a time; blank ones are read, too.
+    """Read documents, or parts of documents, and their titles one at a time, also those without text.
 
     Args:
-        source: as for ``read_texts``, or a corpus in BEIR's form, whose ids are in a column ``_id``.
+        source: as for ``read_texts``, or a corpus in BEIR's layout, whose ids are in a column ``_id``.
         column, prefer, remedy: as for ``read_documents``.
         title_column: the column with the titles; by default ``title``, if it exists.
     """
-    wanted: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
+    alternatives: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
     if title_column:
-        wanted.append([title_column])
-    for where, row, names in with_names(open_source(source), *wanted, remedy=remedy):
+        alternatives.append([title_column])
+    for where, row, names in with_names(open_source(source), *alternatives, remedy=remedy):
         name, title_name, title = names[0], names[1] if title_column else "title", ""
         text = _joined(row, name, where)
         if title_name != name and (title_column or title_name in row):
@@ -127,13 +128,13 @@ def read_titled(
 
 
 def with_title(title: str, text: str) -> str:
-    """The title on a line of its own, if it is not blank, and the text: what encoders see of a document."""
+    """The title, if it is not blank, on a line of its own, followed by the text. Encoders read this form."""
     title = " ".join(title.split())
     return f"{title}\n{text}" if title else text
 
 
 def _joined(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, or a list's items, one per line; empty if there is none."""
+    """The text in column ``name``; a list's items are joined by line breaks; empty if the value is null."""
     value = row.get(name)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         return column_text(row, name, where)
@@ -142,6 +143,7 @@ def _joined(row: Columns, name: str, where: str) -> str:
 
 
 def _group(value: object, name: str, where: str) -> str:
+    """A group as text; a date or time is replaced by its day."""
     match value:
         case None:
             return ""

@@ -19,19 +19,19 @@ _SUMMARIES = (
 )
 
 FEW = 10
-"""Fewer seeds than this are hardly enough to learn from."""
+"""With fewer seeds than this, a training reports that they are hardly enough to learn from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An input and the output that belongs to it."""
+    """A seed: an input and the output that belongs to it."""
 
     input: str  # a question, a document, or any text
-    output: str  # an answer in its passage as one text, a summary, or any text
-    # The passage, if the output is an answer in one; likewise ``answer`` and ``answer_start``.
-    context: str | None = None
+    output: str  # an answer and its passage as one text (``answer_in_passage``), a summary, or any text
+    # The next three are set only for the kind ``reading``.
+    context: str | None = None  # the passage
     answer: str | None = None
-    answer_start: int | None = None
+    answer_start: int | None = None  # the offset of the answer in the passage, in characters
     score: float = 1.0  # how well input and output match, from 0 to 1
 
 
@@ -43,8 +43,8 @@ def answer_in_passage(answer: str, passage: str) -> str:
 def read_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
-    The source has, for kind ``pairs``, rows as for ``read_inputs_and_outputs``; for ``reading`` it is as for
-    ``read_questions``, for ``summaries`` as for ``read_documents``, and for ``scored`` as for ``read_pairs``.
+    The rows are read by ``read_inputs_and_outputs`` for the kind ``pairs``, by ``read_questions`` for
+    ``reading``, by ``read_documents`` for ``summaries``, and by ``read_pairs`` for ``scored``.
     """
     return list(dict.fromkeys(at_least_one(each_example(source, kind), f"{source} holds no examples")))
 
@@ -69,7 +69,7 @@ def each_example(source: str, kind: ExampleKind) -> Iterator[Example]:
             if not 0 <= pair.score <= 1:
                 raise InputError(
                     f"{source}: a score is {pair.score:g}; scores have to lie between 0 "
-                    "and 1: divide those on another scale by its highest score"
+                    "and 1: divide scores on another scale by the highest score of that scale"
                 )
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)
     else:

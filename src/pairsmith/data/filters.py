@@ -1,41 +1,41 @@
 """Names of the reject filters that several steps share.
 
-A reject says which filter left its row out (``Reject.filter``) and why (``reason``). A filter that only one
-step has is named there.
+A reject names the filter that left its row out (``Reject.filter``) and the reason (``Reject.reason``). A
+filter that only one step has is named in that step's module.
 """
 
 DUPLICATE = "duplicate"
-"""Repeats an earlier text, question, query, pair or row."""
+"""The text, question, query, pair or row repeats an earlier one."""
 
 COPY = "copy"
-"""Repeats the text that it was written for."""
+"""The generated text repeats the text that it was written for."""
 
 EMPTY = "empty"
-"""Nothing but white space: a text that was given, or one that a model wrote."""
+"""The text, from a file or from a model, is blank."""
 
 NO_END = "no end"
-"""A text that a model had not ended when it stopped, or stopped without the mark that ends it."""
+"""The model stopped before it had ended its text, or without the mark that ends a text."""
 
 LINE_BREAK = "line break"
-"""A text of more than one line."""
+"""The text has more than one line."""
 
 BAD_CHARACTER = "bad character"
-"""A text with a control character, or with bytes that are no text."""
+"""The text has a control character, or bytes that cannot be decoded."""
 
 TOO_SHORT = "too short"
-"""Fewer words or sentences than are asked for."""
+"""The text has fewer words or sentences than the settings require."""
 
 TOO_LONG = "too long"
-"""More than a model reads, or than is asked for."""
+"""The text is longer than the model's context, or than the settings allow."""
 
 NO_ANSWER = "no answer"
-"""A passage without anything that could be an answer, or without the answer of its question."""
+"""The passage has no candidate answer, or does not contain the answer to its question."""
 
 ZERO_VECTOR = "zero vector"
-"""A text whose vector has no direction."""
+"""The vector of the text is zero, so that it has no cosine similarity."""
 
 UNCERTAIN = "uncertain"
-"""A model's confidence in its label or answer is too low."""
+"""The model's confidence in its label or answer is too low."""
 
 AGREEMENT = "agreement"
-"""People, or a teacher and the written answer, do not agree."""
+"""The human annotators do not agree, or the teacher does not agree with the generated answer."""

@@ -1,4 +1,4 @@
-"""Pairs of texts with people's judgements of how alike they are, in several languages (Q8)."""
+"""Pairs of texts with human similarity judgements, in several languages (Q8)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,13 @@ _LANGUAGES = ("languages", "language_pair", "lp", "language", "lang")
 
 
 def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
-    """Read the columns sentence1, sentence2 and score, grouped by the languages that were translated.
+    """Read the columns sentence1, sentence2 and score, grouped by language pair.
 
-    These are in the first of the columns ``_LANGUAGES`` that exists, e.g. ``de-en``; without one, all pairs
-    are one group. Blank scores are skipped; those of a group must not all be equal.
+    The language pair, e.g. ``de-en``, is in the first of the columns ``_LANGUAGES`` that exists. Without such
+    a column all pairs are one group, with the key "". Pairs with a blank score are skipped.
+
+    Raises:
+        InputError: there are no pairs with a score, or the scores of a group are all equal.
     """
     opened = open_source(source)
     by_languages: dict[str, list[GradedPair]] = defaultdict(list)
@@ -27,6 +30,9 @@ def read_judgements(source: str | Place) -> Mapping[str, Sequence[GradedPair]]:
         raise InputError(f"{opened.name} holds no graded pairs")
     for languages, pairs in by_languages.items():
         if len({pair.score for pair in pairs}) < 2:
-            of = f" of {languages}" if languages else ""
-            raise InputError(f"{opened.name}: all scores{of} are equal, so they cannot choose a layer")
+            group = f" of {languages}" if languages else ""
+            raise InputError(
+                f"{opened.name}: all scores{group} are equal, so they cannot choose a layer; give pairs with "
+                "different scores"
+            )
     return by_languages

@@ -1,4 +1,4 @@
-"""The user's own columns that a step keeps beside those that it makes: their names, and values as text."""
+"""Columns of the input that a step copies to its rows: the names they get, and their values as text."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,24 +14,27 @@ from pairsmith.data.sources import Columns, Source, open_source
 
 _JSON = (str, int, float, list, dict, type(None))
 _FIRST_ROWS = 1_000
-"""A column is missing if none of so many first rows of a source has it; JSON Lines may omit empty ones."""
+"""A column is missing if none of this many first rows has it. Rows in JSON Lines may omit empty columns."""
 
 
 def kept_schema(schema: pa.Schema, names: Mapping[str, str]) -> pa.Schema:
-    """The schema with the kept columns behind its own."""
+    """The schema with the kept columns, as text, after its own columns."""
     return pa.schema([*schema, *text_schema(*names.values())])
 
 
 def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -> dict[str, str]:
-    """The name under which each column is kept: ``prefix`` and its own, unless a column of ours has that."""
-    wanted = {column: f"{prefix}{column}" for column in columns}
-    all_names = {*own, *wanted.values()}
+    """For each column of the input, the name under which it is kept: ``prefix`` and the column's name.
+
+    If this is one of ``own``, the columns that the step itself writes, ``original_`` is put before it.
+    """
+    prefixed = {column: f"{prefix}{column}" for column in columns}
+    used_names = {*own, *prefixed.values()}
     names = {}
-    for column, own_name in wanted.items():
-        name = own_name
-        while own_name in own and name in all_names:
+    for column, prefixed_name in prefixed.items():
+        name = prefixed_name
+        while prefixed_name in own and name in used_names:
             name = f"original_{name}"
-        all_names.add(name)
+        used_names.add(name)
         names[column] = name
     return names
 
@@ -69,9 +72,10 @@ def _missing(
 
 
 def kept_values(row: Columns, names: Mapping[str, str], where: str) -> dict[str, str | None]:
-    """The values of the columns that ``names`` maps to the names under which they are kept, by these names.
+    """The values that a row has in the columns to keep, by the names under which they are kept.
 
-    Texts are as they are, lists and objects JSON; None stands where the row has no value.
+    ``names`` maps each column to this name. Texts are unchanged, lists and objects are written as JSON, and
+    a missing value is None.
     """
     values = {name: row.get(find_column(row, [column]) or column) for column, name in names.items()}
     return {
@@ -81,7 +85,7 @@ def kept_values(row: Columns, names: Mapping[str, str], where: str) -> dict[str,
 
 
 def value_as_text(value: Any, name: str, where: str) -> str | None:
-    """A text as it is, any other value as JSON; None where there is none."""
+    """A text unchanged, any other value as JSON; None stays None."""
     text = value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False, default=str)
     refuse_half_characters(text or "", name, where)
     return text

@@ -1,4 +1,4 @@
-"""The kinds of rows that training reads, recognised by the columns of the first row."""
+"""The kinds of rows that trainings read. A source's kind is recognised by the columns of its first row."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +33,8 @@ class RowKind:
 
     name: str  # its name in messages
     schema: pa.Schema  # the schema of the rows, ``id`` first
-    texts: tuple[str, ...]  # the columns that identify duplicate rows
-    claim: str  # the column that says something about the texts: a label, a score, an answer; empty for none
+    texts: tuple[str, ...]  # the columns with the texts; rows that are equal in them are duplicates
+    claim: str  # the column with the annotation of the texts: a label, a score or an answer; empty for none
     # Yields the rows of a source, including questions without an answer (see ``is_complete``).
     read: Callable[[str | Source], Iterator[Row]]
 
@@ -69,7 +69,8 @@ def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
             last = row
             yield where, row
 
-    for row in kind.read(Source(opened.name, rows)):  # which reads a row for each that it yields or skips
+    # ``kind.read`` reads one row at a time, so ``last`` is the row from which it made the row that it yields.
+    for row in kind.read(Source(opened.name, rows)):
         yield {**row, **{name: value for name, value in last.items() if name not in row}}
 
 
@@ -88,7 +89,10 @@ def what_is_missing(kind: RowKind) -> tuple[str, str]:
 
 
 def scored_as(kind: RowKind, score: float | None) -> RowKind:
-    """Pairs of inputs and outputs as scored pairs with this score; other kinds, or no score, unchanged."""
+    """A kind that reads pairs of inputs and outputs as scored pairs, each with the score ``score``.
+
+    Other kinds are returned unchanged, and so is any kind if ``score`` is None.
+    """
     if kind is not _PAIRS or score is None:
         return kind
 
@@ -133,7 +137,7 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
 
 
 def _negatives(source: str | Source) -> Iterator[Row]:
-    """Rows as ``negatives`` writes them; scores and ids may be missing."""
+    """Rows as the step ``negatives`` writes them; scores and ids may be missing."""
     for number, (where, row) in enumerate(open_source(source).rows(), start=1):
         query, positive = (filled_text(row, name, where) for name in ("query", "positive"))
         texts = row.get("negatives")
@@ -158,7 +162,7 @@ def _negatives(source: str | Source) -> Iterator[Row]:
 
 
 def _as_many(row: Row, name: str, count: int, where: str) -> list[Any] | None:
-    """The list in a column, an item for each of ``count`` negatives; None where the row has no value."""
+    """The list in a column, with one item for each of ``count`` negatives; None if the row has no value."""
     value = row.get(name)
     if value is None:
         return None

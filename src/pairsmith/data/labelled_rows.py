@@ -28,14 +28,14 @@ KINDS: Sequence[tuple[pa.Schema, type[Any]]] = (
 )
 """The kinds of rows, by their schemas."""
 WANTED = "; ".join(", ".join(schema.names[1:]) for schema, _ in KINDS)
-"""The columns of each kind of rows, for messages."""
+"""The columns that each kind of rows needs, for messages."""
 
 
 def read_labelled_rows(source: str) -> tuple[pa.Schema, list[LabelledRow]]:
-    """The rows of a file, folder or Hub data set, and their schema, which the first row's columns decide.
+    """The schema and the rows of a file, folder or Hub data set; the first row's columns decide the schema.
 
-    Other columns are left out. A row without a column ``id`` is called by its texts; of rows that are equal
-    in them, each further one has a number behind that name.
+    Other columns are left out. A row without an id gets one that is computed from its values. If several
+    rows have the same id, a number is appended to the ids of all but the first.
     """
     opened = open_source(source)
     rows = opened.rows()

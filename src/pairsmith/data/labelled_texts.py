@@ -1,4 +1,4 @@
-"""Labelled single texts, from whatever columns and label names a file has (D14)."""
+"""Reading labelled single texts, whatever the names of their columns and labels (D14)."""
 
 import math
 import re
@@ -22,22 +22,22 @@ _NAME_TEXTS, _NAME_LABELS = (
 
 @dataclass(frozen=True, slots=True)
 class LabelledTexts:
-    """The texts of a source that are not blank, the label of each, and the number of blank ones."""
+    """The texts of a source that are not blank, and their labels."""
 
     texts: list[str]
-    labels: list[str]
-    blank: int
+    labels: list[str]  # the label of each text
+    blank: int  # the number of rows that were left out because their text is blank
 
 
 def read_labelled_texts(
     source: str, *, text_column: str | None = None, label_column: str | None = None
 ) -> LabelledTexts:
-    """Read texts and their labels; numbers are read as their text, 1.0 as ``1``.
+    """Read texts and their labels. A label that is a number is read as its text, 1.0 as ``1``.
 
     Args:
         source: as for ``read_texts``; a file needs a header.
-        text_column: the column with the texts; by default the first of the usual names that exists.
-        label_column: the column with the labels, likewise.
+        text_column: the column with the texts; by default the first of ``LABELLED_TEXTS`` that exists.
+        label_column: the column with the labels; by default the first of ``_LABELS`` that exists.
     """
     opened = open_source(source)
     texts, labels, blank = list[str](), list[str](), 0
@@ -60,9 +60,9 @@ def read_labelled_texts(
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A text, which may be blank, with its row's id, empty where there is none.
+    """A text, which may be blank, with the id of its row, which is empty if the row has none.
 
-    ``others`` are the row's other columns: texts as they are, other values as JSON, None where there is none.
+    ``others`` has the row's other columns: texts unchanged, other values as JSON, null as None.
     """
 
     id: str
@@ -71,13 +71,13 @@ class TextRow:
 
 
 def read_text_rows(source: str, text_column: str | None = None) -> Iterator[TextRow]:
-    """Read texts to label, one at a time, blank ones too; ``source`` is as for ``read_texts``.
+    """Read the texts that a classifier is to label, one at a time, including blank texts.
 
-    ``text_column`` is as for ``read_labelled_texts``.
+    ``source`` is as for ``read_texts``, ``text_column`` as for ``read_labelled_texts``.
     """
     opened = open_source(source)
-    wanted = [text_column] if text_column else LABELLED_TEXTS
-    rows = at_least_one(with_names(opened, wanted, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
+    columns = [text_column] if text_column else LABELLED_TEXTS
+    rows = at_least_one(with_names(opened, columns, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
     for where, row, (name,) in rows:
         others = {
             key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
@@ -86,7 +86,11 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:
-    """The labels with each that is a key of ``names`` replaced by its value; every key has to occur."""
+    """``labels`` with every label that is a key of ``names`` replaced by the value of this key.
+
+    Raises:
+        InputError: a key of ``names`` does not occur among the labels.
+    """
     present = dict.fromkeys(labels)
     for old in names:
         if old not in present:
@@ -98,7 +102,7 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
 
 
 def read_label(row: Columns, name: str, where: str) -> str:
-    """A row's label; a number is read as its text, 1.0 as ``1``, also where a file has it as text."""
+    """A row's label. A whole number is read without decimal places, 1.0 as ``1``, also if it is text."""
     value: Any = row.get(name)
     label = ""
     if isinstance(value, str):

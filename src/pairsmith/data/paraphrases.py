@@ -1,6 +1,7 @@
-"""Pairs of texts that people labelled as paraphrases or not (Q8, Q9).
+"""Reading pairs of texts that people labelled as paraphrases or not (Q8, Q9).
 
-MRPC as it was released, PAWS, Quora's questions, and any file with two columns of texts and their labels.
+MRPC as it was released, PAWS, Quora's questions, and any file with two columns of texts and a column of
+labels can be read.
 """
 
 import re
@@ -18,29 +19,32 @@ _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
 _LABELS = ("label", "is_duplicate", "Quality")
 _NEAR = 50
-"""Number of most similar texts from which a negative is drawn."""
+"""A negative is drawn from this many texts, the most similar ones."""
 _AT_ONCE = 100
-"""Texts that are compared with all others at once."""
+"""Number of texts that are compared with all others in one matrix product."""
 _WORD = re.compile(r"\w+")
 _VALUES = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
 class Paraphrase:
-    """Two texts; ``label`` says whether they are paraphrases, None without a label."""
+    """A pair of texts, and whether they are paraphrases."""
 
     sentence1: str
     sentence2: str
-    label: bool | None
-    id: str = ""  # empty where the row has none
+    label: bool | None  # whether they are paraphrases; None if the source has no labels
+    id: str = ""  # empty if the row has none
 
 
 def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
-    """Read pairs of texts with labels: 0 or 1, true or false; a file without labels has only paraphrases.
+    """Read pairs of texts with labels, which are 0 or 1, or true or false.
 
-    ``source`` is as for ``read_texts``; the texts are called sentence1 and sentence2, or question1 and
-    question2, and the label label or is_duplicate. Also MRPC's text files, which are known by their header.
-    The pairs come in the order of the source, all with a label or all without.
+    All pairs of a source without labels are taken for paraphrases, and their ``label`` is None. The pairs are
+    in the order of the source.
+
+    ``source`` is as for ``read_texts``, or one of MRPC's text files, which are recognised by their header.
+    The columns of the texts are the first that exist of ``_FIRST`` and ``_SECOND``, such as sentence1 and
+    sentence2, or question1 and question2; that of the labels is the first of ``_LABELS``.
     """
     path = place(source)
     opened = open_table(path) if _is_table(path) else open_source(source)
@@ -48,12 +52,12 @@ def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
 
 
 def _is_table(path: Place) -> bool:
-    """Whether a text file begins with a header that names two columns of texts, as those of MRPC do."""
+    """Whether a text file begins with a header that names two columns of texts, as MRPC's files do."""
     with reaching(path, InputError):
         if data_suffix(path) != ".txt" or size_of(path) is None:
             return False
-    _, first = next(read_lines(path), (1, ""))
-    header = dict.fromkeys(name.strip() for name in first.split("\t"))
+    _, first_line = next(read_lines(path), (1, ""))
+    header = dict.fromkeys(name.strip() for name in first_line.split("\t"))
     return None not in (find_column(header, _FIRST), find_column(header, _SECOND))
 
 
@@ -76,30 +80,39 @@ def _label(row: Columns, name: str, where: str) -> bool:
 
 
 def paraphrase_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
-    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``."""
+    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``.
+
+    If the source has no labels, negatives are sampled (``with_negatives``) with the random seed ``seed``.
+
+    Raises:
+        InputError: all labels are equal, or there are no words by which negatives could be sampled.
+    """
     pairs = list(read_paraphrases(source))
     if pairs[0].label is None:
         if not any(_WORD.search(text) for pair in pairs for text in (pair.sentence1, pair.sentence2)):
             raise InputError(
-                f"{source}: the texts hold no words, so no negatives can be sampled; give labels"
+                f"{source}: the texts hold no words, so no negatives can be sampled; add a column label"
             )
         return with_negatives(pairs, seed), "sampled"
     labels = {pair.label for pair in pairs}
     if len(labels) < 2:
         raise InputError(
-            f"{source}: all {len(pairs):,} pairs have the label {int(bool(pairs[0].label))}; both labels "
-            "are needed"
+            f"{source}: all {len(pairs):,} pairs have the label {int(bool(pairs[0].label))}; pairs with both "
+            "labels, 0 and 1, are needed"
         )
     return pairs, "people"
 
 
 def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
-    """The pairs labelled as paraphrases, with as many sampled negatives.
+    """The pairs, labelled as paraphrases, followed by one sampled negative for each pair.
 
-    Each first text is paired with another pair's second text, drawn from the ``_NEAR`` ones with the largest
-    tf-idf cosine, so that not every negative is easy. Some may be paraphrases that nobody has labelled, so
-    figures on them must be reported as figures on sampled negatives. There must be 2 distinct pairs or
-    more, and at least one word in them.
+    Each first text is paired with the second text of another pair, drawn from the ``_NEAR`` second texts
+    with the largest tf-idf cosine, so that not every negative is easy. Some sampled negatives may be
+    paraphrases in fact, so figures on them must be reported as figures on sampled negatives.
+
+    Args:
+        pairs: at least 2 distinct pairs, with at least one word in their texts.
+        seed: random seed of the draws.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -107,18 +120,20 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     vectors = TfidfVectorizer(token_pattern=_WORD.pattern).fit([*firsts, *seconds])
     a, b = vectors.transform(firsts), vectors.transform(seconds)
     rng = np.random.default_rng(seed)
-    same: dict[str, set[str]] = {}
+    paraphrases_of: dict[str, set[str]] = {}
     for pair in pairs:
-        same.setdefault(pair.sentence1, {pair.sentence1}).add(pair.sentence2)
+        paraphrases_of.setdefault(pair.sentence1, {pair.sentence1}).add(pair.sentence2)
     negatives = []
     for top in range(0, len(pairs), _AT_ONCE):
         ranked = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
         for first, order in zip(firsts[top : top + _AT_ONCE], ranked[:, : 2 * _NEAR], strict=True):
-            others = [seconds[index] for index in order if seconds[index] not in same[first]][:_NEAR]
-            if not others:
+            paraphrases = paraphrases_of[first]
+            candidates = [seconds[index] for index in order if seconds[index] not in paraphrases][:_NEAR]
+            if not candidates:
                 raise InputError(
                     f"there are too few texts to find one that is not a paraphrase of {first[:60]!r}; "
                     "give more pairs, or labels"
                 )
-            negatives.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))
+            drawn = candidates[int(rng.integers(len(candidates)))]
+            negatives.append(Paraphrase(first, drawn, label=False))
     return [Paraphrase(pair.sentence1, pair.sentence2, label=True) for pair in pairs] + negatives

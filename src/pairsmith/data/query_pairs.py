@@ -1,4 +1,4 @@
-"""Reading pairs of a query and a text that answers it (formats: see ``sources``)."""
+"""Reading pairs of a query and a text that answers it (for the file formats, see ``sources``)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ ID_COLUMNS = ("query_id", "query-id", "qid")
 
 @dataclass(frozen=True, slots=True)
 class QueryPair:
-    """A query and a text that answers it, stripped of white space; either may be empty."""
+    """A query and a text that answers it, its positive, stripped of white space; either may be empty."""
 
     query: str
     positive: str
-    whole: str  # the positive with its title, if it has one
-    query_id: str  # empty where the row names none
-    where: str  # its location, e.g. ``pairs.jsonl:12``
+    whole: str  # the positive with its title, if it has one, on a line before it
+    query_id: str  # empty if the row has none
+    where: str  # the location of the row, e.g. ``pairs.jsonl:12``
 
 
 def read_query_pairs(
     source: str, *, query_column: str | None = None, positive_column: str | None = None
 ) -> Iterator[QueryPair]:
-    """Read pairs one at a time; a row whose positive is a list makes a pair of each of its texts.
+    """Read pairs one at a time; a row whose positive is a list yields one pair for each text in the list.
 
-    ``source`` is as for ``read_texts``; a file needs a header. By default the columns are the first of
-    ``QUERY_COLUMNS`` and of ``POSITIVES`` that exist.
+    ``source`` is as for ``read_texts``; a file needs a header. By default the query is read from the first of
+    ``QUERY_COLUMNS`` that exists, and the positive from the first of ``POSITIVES``.
     """
     opened = open_source(source)
     names: tuple[str, str, str | None] | None = None

@@ -1,4 +1,4 @@
-"""Test sets of retrieval made from rows of queries, as ``queries`` writes them, and the chunks to search."""
+"""Test sets of retrieval, made from rows as the step ``queries`` writes them and the chunks to search."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,38 +13,43 @@ from pairsmith.data.sources import open_source
 
 
 def read_corpus(corpus: Sequence[str]) -> dict[str, Document]:
-    """Read the documents that may answer queries, by their ids, each once; blank ones are skipped.
-
-    An id stands for one title and text.
+    """Read the documents to search, as a mapping from id to document; documents without text are skipped.
 
     Args:
-        corpus: chunks or documents, as ``read_passages`` reads them, or folders in BEIR's layout.
+        corpus: sources of chunks or documents, as ``read_passages`` reads them, or folders in BEIR's layout.
+
+    Raises:
+        InputError: two documents with different titles or texts have the same id.
     """
     documents: dict[str, Document] = {}
     for source in corpus:
         for passage in read_passages(in_beir(source)):
             if documents.setdefault(passage.id, passage).whole != passage.whole:
                 raise InputError(
-                    f"{source}: another document of {', '.join(corpus)} has the id {passage.id!r}, too; each "
-                    "has to have an id of its own"
+                    f"{source}: another document of {', '.join(corpus)} has the id {passage.id!r}, too; give "
+                    "each document an id of its own"
                 )
     return documents
 
 
 def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
-    """Read queries with the texts that answer them, and the documents among which these are searched for.
+    """Make a test set of retrieval from rows of queries and the documents to search.
 
     Args:
-        data: rows with the columns query and chunk, the id of a document; or query and positive, its text. A
-            query with several relevant documents has several rows.
-        corpus: chunks or documents, as ``read_corpus`` reads them.
+        data: rows with the columns query and chunk, the id of the relevant document; or with query and
+            positive, the text of the relevant document. A query with several relevant documents has several
+            rows.
+        corpus: sources of chunks or documents, as for ``read_corpus``.
+
+    Raises:
+        InputError: a query is blank, or more than half of the relevant documents are not in the corpus.
     """
     faults: dict[str, list[str]] = defaultdict(list)
     passages = read_corpus(corpus)
     documents = {name: passage.whole for name, passage in passages.items()}
-    of_text: dict[str, str] = {}  # a document's id, by its text alone
+    id_of_text: dict[str, str] = {}  # the id of the first document with this text, whatever its title
     for name, passage in passages.items():
-        of_text.setdefault(passage.text, name)
+        id_of_text.setdefault(passage.text, name)
     queries: dict[str, str] = {}
     relevance: dict[str, dict[str, int]] = defaultdict(dict)
     for where, row, (name,) in with_names(open_source(data), QUERIES_ALONE):
@@ -52,9 +57,9 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
         column = positive_column(row, name)
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
-        named = given_id(row, where, "chunk")
-        for text in column_texts(row, column, where) if column and named not in documents else [""]:
-            relevant = named if named in documents else of_text.get(text, named or text_id(text))
+        chunk_id = given_id(row, where, "chunk")
+        for text in column_texts(row, column, where) if column and chunk_id not in documents else [""]:
+            relevant = chunk_id if chunk_id in documents else id_of_text.get(text, chunk_id or text_id(text))
             if relevant in relevance[text_id(query)]:
                 faults[REPEATED].append(text_id(query))
                 continue
@@ -65,11 +70,11 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
     if not queries:
         raise InputError(f"{data} holds no queries")
     lost, total = len(faults[UNKNOWN_DOCUMENTS]), sum(map(len, relevance.values()))
-    if lost > total / 2:  # figures would say how many texts are there, and not how well they are found
+    if lost > total / 2:  # the figures would mostly measure how many documents the corpus lacks
         raise InputError(
             f"{data}: {lost:,} of the {total:,} texts that its queries should find are not among those of "
-            f"{', '.join(corpus)}; the column chunk has to hold the id of one of them, or positive the text "
-            "of one as it stands there (chunk may have cut yours)"
+            f"{', '.join(corpus)}; the column chunk has to hold the id of a document there, or the column "
+            "positive its exact text (the step chunk may have cut your documents)"
         )
     return RetrievalSet(
         data,

@@ -24,12 +24,12 @@ from pairsmith.data.squad import (
 )
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
-"""Character positions in a passage and the probability of each; positions left out have probability 0."""
+"""Character positions in a passage, and the probability of each; all other positions have probability 0."""
 
 GENERATED_QUESTION: pa.Schema = pa.schema(
     [*text_schema("id", "context", "question", "written"), ("answers", ANSWERS)]
 )
-"""``written`` is the generated answer; ``answers`` is its place in the passage, if it occurs there."""
+"""``written`` is the generated answer; ``answers`` has its span in the passage, if it occurs there."""
 
 RELABELLED: pa.Schema = pa.schema(
     [
@@ -40,15 +40,16 @@ RELABELLED: pa.Schema = pa.schema(
         ("ends", DISTRIBUTION),
     ]
 )
-"""``answers`` is the teacher's best span, ``written_answers`` the ``answers`` before. ``starts``: where the
-answer's first token begins; ``ends``: where its last token ends, the position after its last character."""
+"""``answers`` is the teacher's best span, and ``written_answers`` has the ``answers`` before relabelling.
+``starts`` is the distribution of the position of the answer's first character, ``ends`` that of the position
+after its last character."""
 
 Span = tuple[int, int]
 """The position of an answer's first character, and the position after its last."""
 
 _KEYS = ("position", "probability")
 _SLACK = 1e-3
-"""How far a sum of rounded probabilities may exceed 1."""
+"""Rounding error: the largest amount by which a sum of probabilities may exceed 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Distribution:
     probabilities: tuple[float, ...]
 
     def columns(self) -> Columns:
-        """The distribution as it is stored."""
+        """The value of a column of the type ``DISTRIBUTION``."""
         return {"position": self.positions, "probability": self.probabilities}
 
 
@@ -71,23 +72,23 @@ class GeneratedQuestion:
     context: str
     question: str
     generated_answer: str  # stored in the column ``written``
-    # The answer's span; None where the generated answer does not occur in the passage. A teacher replaces the
-    # question generator's span by its own.
+    # The span of the answer: the teacher's best span or, before relabelling, the span of the generated
+    # answer; None if the generated answer does not occur in the passage.
     answer: Span | None
-    # Where the generated answer occurs, which the teacher's answer does not replace; the same as ``answer``
-    # without a teacher. Stored in the column ``written_answers``.
+    # The span of the generated answer, which relabelling does not change; None if it does not occur in the
+    # passage. Stored in the column ``written_answers``.
     generated_span: Span | None
-    # The teacher's distributions of the answer's start and end; None without a teacher.
+    # The teacher's distributions of the answer's start and of its end; None before relabelling.
     starts: Distribution | None = None
     ends: Distribution | None = None
-    confidence: float | None = None  # the teacher's probability of its span, in [0, 1]
-    kept: Mapping[str, str | None] = field(default_factory=dict)  # columns of the document's row, as text
+    confidence: float | None = None  # the teacher's probability of its best span, in [0, 1]
+    kept: Mapping[str, str | None] = field(default_factory=dict)  # the columns to keep, as text
 
     def distributions(self) -> tuple[Distribution, Distribution]:
-        """A teacher's distributions of the answer's start and of its end.
+        """The teacher's distributions of the answer's start and of its end.
 
         Raises:
-            InputError: no teacher has read the question.
+            InputError: the question has not been relabelled by a teacher.
         """
         if self.starts is None or self.ends is None:
             raise InputError(
@@ -98,11 +99,14 @@ class GeneratedQuestion:
 
     @property
     def answer_text(self) -> str:
-        """The text of ``answer``; empty where there is none."""
+        """The text of the span ``answer``; empty if it is None."""
         return self.context[slice(*self.answer)] if self.answer else ""
 
     def columns(self) -> dict[str, Any]:
-        """The row of ``GENERATED_QUESTION``, or of ``RELABELLED`` if a teacher has answered."""
+        """The question as a row: of ``RELABELLED`` if a teacher has answered, else of ``GENERATED_QUESTION``.
+
+        The columns to keep follow ``answers``.
+        """
         row = {
             "id": self.id,
             "context": self.context,
@@ -122,6 +126,7 @@ class GeneratedQuestion:
         }
 
     def _answers(self, span: Span | None) -> dict[str, list[Any]]:
+        """The value of a column of the type ``ANSWERS`` for a span."""
         if span is None:
             return {"text": [], "answer_start": []}
         return {"text": [self.context[slice(*span)]], "answer_start": [span[0]]}
@@ -130,7 +135,7 @@ class GeneratedQuestion:
 def read_generated_questions(
     source: str | Place, keep: Mapping[str, str] | None = None
 ) -> Iterator[GeneratedQuestion]:
-    """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
+    """Read questions on passages: rows of ``ask`` or ``relabel``, or questions by people, as in SQuAD.
 
     ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
     (input in rows of ``mine``) and answers, and with a teacher's starts and ends. A question without an id
@@ -179,17 +184,18 @@ def generated_questions_in(
 
 
 def _generated_span(row: Columns, answer: Span | None, context: str, where: str) -> Span | None:
-    """Where the generated answer occurs in the passage."""
+    """The span of the generated answer; None if it does not occur in the passage."""
     if "written_answers" in row:
         return _answer(row, "written_answers", context, where)
     written = str(row.get("written") or "")
     if row.get("starts") is None or not written:
         return answer
-    first = context.find(written)  # rows that another program made may give the answer without its place
-    return None if first < 0 else (first, first + len(written))
+    start = context.find(written)  # rows of another program may have the generated answer without its span
+    return None if start < 0 else (start, start + len(written))
 
 
 def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:
+    """The span of the first answer in a column; None if the column has no answer."""
     for text, start in answer_pairs(row.get(column), where):
         answer = locate_answer(text, start, context, where)
         return answer.start, answer.start + len(answer.text)
@@ -206,10 +212,11 @@ def _distribution(row: Columns, name: str, context: str, where: str) -> Distribu
         )
     positions, probabilities = (_numbers(value[key], f"{where}: {name}.{key}") for key in _KEYS)
     if any(position != int(position) for position in positions):
-        raise InputError(f"{where}: positions of {name} have to be whole numbers (of characters)")
+        raise InputError(f"{where}: {name}.position has decimal places; expected whole numbers of characters")
     if len(positions) != len(probabilities):
         raise InputError(
-            f"{where}: {name} has {len(positions)} positions and {len(probabilities)} probabilities"
+            f"{where}: {name} has {len(positions)} positions and {len(probabilities)} probabilities; each "
+            "position needs one probability"
         )
     if any(not 0 <= position <= len(context) for position in positions):
         raise InputError(

@@ -1,4 +1,7 @@
-"""Reading texts and graded pairs (formats: see ``sources``), and what all readers of rows have in common."""
+"""Reading texts and graded pairs, and functions that all readers of rows share.
+
+For the file formats, see ``sources``.
+"""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -27,17 +30,18 @@ class TextRecord:
 
 
 ID_LENGTH = 16
+"""Hexadecimal digits of the id of a text."""
 
 NAME_TEXTS = "name the column with the texts"
-"""What to do about a missing column, where the user can say which column has the texts."""
+"""Advice in the error about a missing column, if a setting or an argument names the column with the texts."""
 NAME_COLUMN = f"{NAME_TEXTS} with --column"
-"""The same for the readers of steps whose option for that is ``--column``."""
+"""The same advice for steps in which this setting is ``--column``."""
 RENAME = "rename the column that holds them to one of these"
-"""What to do about a missing column, where the user cannot."""
+"""Advice in the error about a missing column, if no setting names the column."""
 
 
 def text_id(text: str) -> str:
-    """The id of a text: 16 hexadecimal digits of its SHA-256, so equal texts share it."""
+    """The id of a text: the first 16 hexadecimal digits of its SHA-256. Equal texts have the same id."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 
 
@@ -55,10 +59,10 @@ def read_texts(
         remedy: as for ``pick_column``.
     """
     opened = open_source(source)
-    wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
+    alternatives: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
     records = (
         TextRecord(text, where)
-        for where, row, names in with_names(opened, *wanted, remedy=remedy)
+        for where, row, names in with_names(opened, *alternatives, remedy=remedy)
         for name in names
         if (text := column_text(row, name, where))
     )
@@ -66,9 +70,10 @@ def read_texts(
 
 
 def read_pairs(source: str | Place) -> Iterator[GradedPair]:
-    """Read pairs graded by people, with columns sentence1, sentence2 and score; blank scores are skipped.
+    """Read pairs with scores by people from the columns sentence1, sentence2 and score.
 
-    ``source`` is as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
+    Pairs with a blank score are skipped. ``source`` is as for ``read_texts``; a file needs a header, so a
+    ``.txt`` file is refused.
     """
     opened = open_source(source)
     pairs = (pair for _, _, pair in graded_rows(opened))
@@ -76,7 +81,7 @@ def read_pairs(source: str | Place) -> Iterator[GradedPair]:
 
 
 def graded_rows(source: Source) -> Iterator[tuple[str, Columns, GradedPair]]:
-    """The rows of ``read_pairs``, each with its location and its pair."""
+    """For each pair that ``read_pairs`` would yield: the location of its row, the row, and the pair."""
     for where, row, names in with_names(source, ["sentence1"], ["sentence2"], ["score"]):
         score = row.get(names[2])
         if score is not None and str(score).strip():
@@ -87,10 +92,11 @@ def graded_rows(source: Source) -> Iterator[tuple[str, Columns, GradedPair]]:
 def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
     """Read pairs of texts from the columns input and output, or sentence1 and sentence2.
 
-    Of the latter, a column score, or else label, says how well they match, from 0 to 1; without one, and for
-    inputs and outputs, all match (1.0). ``source`` is as for ``read_texts``; a file needs a header.
+    If the texts are sentence1 and sentence2, a column score, or else label, has the score of each pair: how
+    well the two texts match, from 0 to 1. All other pairs have the score 1. ``source`` is as for
+    ``read_texts``; a file needs a header.
     """
-    columns: dict[str, str] = {}  # those of the first row, by their names in lower case
+    columns: dict[str, str] = {}  # the names of the first row's columns, by their names in lower case
     for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS):
         columns = columns or {name.casefold(): name for name in reversed(list(row))}
         graded = columns.get("score") or columns.get("label")
@@ -99,8 +105,8 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
             score = parse_score(row.get(graded), where)
             if not 0 <= score <= 1:
                 raise InputError(
-                    f"{where}: the {graded} is {score:g}; it has to lie between 0 and 1, so divide those on "
-                    "another scale by its highest score"
+                    f"{where}: the {graded} is {score:g}; it has to lie between 0 and 1, so divide scores on "
+                    "another scale by the highest score of that scale"
                 )
         yield GradedPair(*two_texts(row, names, where), score)
 
@@ -108,9 +114,13 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
 def with_names(
     source: Source, *wanted: Sequence[str], remedy: str = RENAME
 ) -> Iterator[tuple[str, Columns, list[str]]]:
-    """The rows of a source, and for each list of ``wanted`` columns the one that the first row has.
+    """Yield the rows of a source, each as its location, the row, and the names of the wanted columns.
 
-    ``remedy`` is as for ``pick_columns``.
+    Each of ``wanted`` lists alternative names of one column; the first that the source's first row has is
+    used for all rows. ``remedy`` is as for ``pick_column``.
+
+    Raises:
+        InputError: the first row has no column for one of ``wanted``.
     """
     names: list[str] = []
     for where, row in source.rows():
@@ -119,7 +129,7 @@ def with_names(
 
 
 def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
-    """The items; an ``InputError`` with the message ``none`` where there are none."""
+    """Yield the items; if there are none, raise an ``InputError`` with the message ``none``."""
     remaining = iter(items)
     for first in remaining:
         yield first
@@ -140,7 +150,7 @@ def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]
 def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
     """The first of ``wanted`` among the columns of ``row``, None if there is none of them.
 
-    Columns match in any letter case; one that matches exactly is preferred.
+    Letter case is ignored, but a column whose name is exactly equal is preferred.
     """
     folded = {name.casefold(): name for name in reversed(list(row))}
     for name in wanted:
@@ -154,9 +164,12 @@ def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
 def pick_columns(
     row: Columns, wanted: Sequence[Sequence[str]], source: str, remedy: str = RENAME
 ) -> list[str]:
-    """For each list of ``wanted`` columns the one that ``find_column`` finds.
+    """For each of ``wanted``, a list of alternative names, the column that ``find_column`` returns.
 
-    An ``InputError`` names all columns that are missing. ``remedy`` is as for ``pick_column``.
+    ``remedy`` is as for ``pick_column``.
+
+    Raises:
+        InputError: columns are missing; the message names all of them.
     """
     names = [find_column(row, columns) for columns in wanted]
     missing = [" or ".join(columns) for columns, name in zip(wanted, names, strict=True) if name is None]
@@ -169,9 +182,16 @@ def pick_columns(
 
 
 def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = RENAME) -> str:
-    """The column that ``find_column`` finds; an ``InputError`` if there is none.
+    """The column of ``row`` that ``find_column`` returns for the alternative names ``wanted``.
 
-    ``remedy`` says in the error what the user can do where several columns were looked for.
+    Args:
+        row: a row of the source.
+        wanted: alternative names of the column.
+        source: the name of the source, for the error.
+        remedy: advice in the error, if there are several alternative names, such as ``RENAME``.
+
+    Raises:
+        InputError: the row has none of these columns.
     """
     column = find_column(row, wanted)
     if column is not None:
@@ -184,7 +204,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
 
 
 def column_text(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, stripped; empty when the column is null."""
+    """The text in column ``name``, stripped of white space; empty if the value is null."""
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
     value = row[name]
@@ -197,7 +217,7 @@ def column_text(row: Columns, name: str, where: str) -> str:
 
 
 def filled_text(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, stripped; an ``InputError`` if it is blank."""
+    """The text in column ``name``, stripped of white space; an ``InputError`` if it is blank."""
     text = column_text(row, name, where)
     if not text:
         raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
@@ -210,11 +230,13 @@ def refuse_half_characters(text: str, name: str, where: str) -> None:
         name.encode("utf-8")
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(f"{where}: column {name!r} holds half a character (an unpaired surrogate)") from None
+        raise InputError(
+            f"{where}: column {name!r} holds half a character (an unpaired surrogate); remove it"
+        ) from None
 
 
 def given_id(row: Columns, where: str, name: str = "id") -> str:
-    """The id that a row has in column ``name``, a number as its text; empty if the row gives no id."""
+    """The id in column ``name``; a number is returned as text; empty if the row has no id."""
     value = row.get(name)
     if isinstance(value, str):
         return column_text(row, name, where)
@@ -222,22 +244,24 @@ def given_id(row: Columns, where: str, name: str = "id") -> str:
 
 
 def row_id(row: Columns, text: str, where: str) -> str:
-    """The id that a row has in the column ``id``; if the row gives none, the id of ``text``."""
+    """The id in the column ``id`` or, if the row has none, the id of ``text``."""
     return given_id(row, where) or text_id(text)
 
 
 def parse_score(value: object, where: str) -> float:
-    """``value`` as a finite number."""
+    """``value``, a number or its text, as a finite number; an ``InputError`` if it is anything else."""
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(f"{where}: the score is {str(value)[:40]!r}, not a number such as 3.5")
+        raise InputError(
+            f"{where}: the score is {str(value)[:40]!r}, not a number such as 3.5; give one or drop the row"
+        )
     return number
 
 
 def type_in_words(value: Any) -> str:
-    """The type of a value, in words."""
+    """The type of a value in words, for messages, such as ``a number``."""
     names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), f"a {type(value).__name__}")

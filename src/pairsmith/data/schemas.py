@@ -39,14 +39,14 @@ NEGATIVES: pa.Schema = pa.schema(
         *text_schema("query_id", "positive_id"), ("negative_ids", pa.list_(pa.string())),
     ]
 )  # fmt: skip
-"""A query, a text that answers it and its score, and texts that do not, with theirs."""
+"""A query, a text that answers it and its score, and texts that do not answer it, with their scores."""
 CHUNK: pa.Schema = pa.schema([*text_schema("id", "title", "text", "document"), ("place", pa.int64())])
 REJECT = text_schema("id", "filter", "reason", "row")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPair:
-    """Two texts and how similar they are; ``score`` is the number the label claims, e.g. 0, 0.5 or 1."""
+    """Two texts and a score of their similarity: the number of the label, e.g. 0, 0.5 or 1."""
 
     id: str
     sentence1: str
@@ -75,9 +75,9 @@ class LabelledText:
 
 @dataclass(frozen=True, slots=True)
 class MinedPair:
-    """An input and an output found for it, the pair's margin and its score.
+    """A mined pair: an input and an output, their margin (M3) and their score.
 
-    ``input_id`` and ``output_id`` are those of the texts: a text has the same one in all pairs.
+    ``input_id`` and ``output_id`` identify the two texts: a text has the same id in all pairs.
     """
 
     id: str
@@ -91,21 +91,21 @@ class MinedPair:
 
 @dataclass(frozen=True, slots=True)
 class MinedAnswer(MinedPair):
-    """A mined pair of a question and an answer, with the passage and the answer's place in it."""
+    """A mined pair of a question and an answer, with the passage and the answer's span in the passage."""
 
     context: str
     answers: Mapping[str, Sequence[Any]]
 
 
 LONGEST_REJECTED = 100_000
-"""Longest text in characters that a reject holds as a whole: a line of 40 MB would be stored twice."""
-_KEPT = 10_000  # characters of a longer text
+"""Longest text in characters that a reject stores completely; a row of 40 MB is not stored a second time."""
+_KEPT = 10_000  # the number of characters that are stored of a longer text
 _CUT_MARK = re.compile(r" \[… ([\d,]+) more characters\]\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row that was made and not kept: which filter, why, and the row itself as JSON."""
+    """A row that was made and not kept: the filter that left it out, the reason, and the row as JSON."""
 
     id: str
     filter: str
@@ -114,15 +114,15 @@ class Reject:
 
     @classmethod
     def of(cls, id: str, filter: str, reason: str, row: Mapping[str, Any]) -> Self:  # noqa: A002 - the column is called id
-        """A reject whose ``row`` is given as columns; they are stored as JSON with sorted keys.
+        """A reject of a row that is given by its columns, which are stored as JSON with sorted keys.
 
-        Of a text of more than ``LONGEST_REJECTED`` characters the beginning is stored, within lists too.
+        A text of more than ``LONGEST_REJECTED`` characters, also in a list, is cut to its beginning.
         """
         return cls(id, filter, reason, json.dumps(_cut_texts(dict(row)), ensure_ascii=False, sort_keys=True))
 
 
 def _cut_texts(value: Any) -> Any:
-    """The value with the beginnings of its long texts, each with the number of characters left out."""
+    """The value with long texts cut to their beginnings; each says how many characters were left out."""
     if isinstance(value, Mapping):
         return {name: _cut_texts(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -133,14 +133,14 @@ def _cut_texts(value: Any) -> Any:
 
 
 def length_before_cut(text: str) -> int:
-    """The characters that a text of a reject had before its end was left out."""
+    """The number of characters that a text in a reject had before it was cut."""
     cut = _CUT_MARK.search(text)
     return cut.start() + int(cut[1].replace(",", "")) if cut else len(text)
 
 
 @dataclass(frozen=True, slots=True)
 class GradedPair:
-    """Two texts and the similarity people gave them, on the scale of the source (0-5, 1-5, 0-1)."""
+    """Two texts and their human similarity score, on the scale of the source (0-5, 1-5 or 0-1)."""
 
     sentence1: str
     sentence2: str
@@ -152,7 +152,7 @@ R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, MinedAnswer,
 
 
 def to_table(rows: Sequence[TypedRow], schema: pa.Schema) -> pa.Table:
-    """``rows`` as an Arrow table of exactly ``schema``; no rows make an empty table."""
+    """``rows`` as an Arrow table with exactly ``schema``; without rows, an empty table."""
     names = list(schema.names)
     for row in rows:
         if (row_columns := [field.name for field in fields(row)]) != names:
@@ -171,14 +171,17 @@ def from_table(table: pa.Table, row_type: type[R]) -> list[R]:
 
 
 def rows_at(table: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
-    """The rows with these numbers, in their order; by batch, as all texts together may overflow an array."""
+    """The rows with the indices ``numbers``, ``(n,)`` from 0, in the order of ``numbers``.
+
+    Rows are taken from one batch at a time, as all texts of a table may overflow the offsets of one array.
+    """
     batches = table.to_batches()
-    edges = np.cumsum([0, *map(len, batches)])
+    edges = np.cumsum([0, *map(len, batches)])  # the index of each batch's first row, and the number of rows
     order = np.argsort(numbers, kind="stable")
-    places = np.searchsorted(numbers[order], edges)
+    bounds = np.searchsorted(numbers[order], edges)  # batch i has the sorted indices bounds[i]:bounds[i + 1]
     parts = [
-        batches[i].take(pa.array(numbers[order[places[i] : places[i + 1]]] - edges[i]))
-        for i in np.flatnonzero(np.diff(places)).tolist()
+        batches[i].take(pa.array(numbers[order[bounds[i] : bounds[i + 1]]] - edges[i]))
+        for i in np.flatnonzero(np.diff(bounds)).tolist()
     ]
     return pa.Table.from_batches(parts, table.schema).take(np.argsort(order))
 

@@ -1,4 +1,4 @@
-"""Texts that people labelled as positive or negative (Q11)."""
+"""Reading texts that people labelled as positive or negative (Q11)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class Opinion:
 
 
 def read_opinions(source: str | Place) -> Iterator[Opinion]:
-    """Read texts that are not blank, with labels: 0 or 1, negative or positive.
+    """Read texts with labels, which are 0 or 1, or negative or positive; blank texts are skipped.
 
-    ``source`` is as for ``read_texts``, with a column label (SST-2), or a folder with a file of positive and
-    one of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (MR, CR);
-    the positive ones come first.
+    ``source`` is as for ``read_texts``, with a column label (as SST-2). It may also be a folder with a file
+    of positive and a file of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (as MR and CR), of which
+    the positive texts are read first.
     """
     path = place(source)
     with reaching(path, InputError):

@@ -1,17 +1,17 @@
-"""Where rows come from: files of several formats, dataset folders and Hub data sets, read as a stream.
+"""Sources of rows: files of several formats, dataset folders and Hub data sets, all read as a stream.
 
-A source becomes a ``Source``: its name for messages, and a function that yields its rows as
-mappings from column to value. Only here are rows dicts; the readers make typed records of them.
+``open_source`` returns a ``Source``: a name for messages, and a function that yields the rows as mappings
+from column to value. The readers turn these mappings into typed records.
 
-Decisions:
+Decisions about the formats:
 
-- Lines end at ``\\n`` or ``\\r\\n`` and nowhere else, so that U+2028 or a form feed inside a text does
-  not cut it.
-- ``.csv`` is read with standard quoting. A ``;`` separates the fields when the header has ``;`` and no
-  ``,``, which is what Excel writes in many countries.
-- ``.tsv`` is read with quoting off, because most corpora in that form hold bare quotation marks; only
-  a header that itself holds a quotation mark shows that a CSV writer made the file, and then
-  quoting is on.
+- A line ends with ``\\n`` or ``\\r\\n`` only, so that U+2028 or a form feed within a text does not divide
+  the text.
+- ``.csv`` is read with standard quoting. The separator is ``;`` if the header has a ``;`` and no ``,``, as
+  Excel writes files in many countries.
+- ``.tsv`` is read without quoting, because most corpora in this format have quotation marks that quote
+  nothing. Only if the header has a quotation mark was the file written by a CSV writer, and is read with
+  quoting.
 """
 
 import csv
@@ -57,10 +57,10 @@ class Source:
 
 
 def open_source(source: str | Place | Source) -> Source:
-    """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
+    """Open what ``source`` names: a file, a dataset folder or its split ``FOLDER:SPLIT``, or a Hub data set.
 
-    A Hub configuration follows the name, ``org/name/config:split``. ``FOLDER:SPLIT`` names a split of a
-    folder. A ``Source`` is returned unchanged.
+    A Hub data set is ``org/name``, ``org/name:split`` or, with a configuration, ``org/name/config:split``. A
+    ``Source`` is returned unchanged.
     """
     if isinstance(source, Source):
         return source
@@ -76,7 +76,7 @@ def open_source(source: str | Place | Source) -> Source:
             files = folder_files(path)
             return Source(name, lambda: _parquet_rows(files))
         if (isinstance(path, Path) and path.exists()) or size_of(path) is not None:
-            # Any other name is plain text: people keep sentences in corpus.en as well as in corpus.txt.
+            # A file with any other suffix is plain text: corpora are often called corpus.en, not corpus.txt.
             read = _READERS.get(data_suffix(path), _text_rows)
             return Source(name, lambda: read(path))
     if isinstance(source, str) and is_hub_data(source):
@@ -85,7 +85,7 @@ def open_source(source: str | Place | Source) -> Source:
 
 
 def open_table(path: Place) -> Source:
-    """The tab-separated file with a header at ``path``, whatever its suffix."""
+    """Open the file at ``path``, whatever its suffix, as a table with a header and tabs between fields."""
     with reaching(path, InputError):
         _refuse_pipe(path, path)
         if size_of(path) is None:
@@ -94,9 +94,10 @@ def open_table(path: Place) -> Source:
 
 
 def is_hub_data(source: str) -> bool:
-    """Whether ``source`` can only mean a Hub data set: ``org/name``, ``org/name:split``.
+    """Whether ``source`` has the form of a Hub data set's name: ``org/name`` or ``org/name:split``.
 
-    With a configuration the split has to be given, ``org/name/config:split``; ``a/b/c`` is a path.
+    If a configuration is given, a split has to be given, too: ``org/name/config:split``. Without one,
+    ``a/b/c`` is a path.
     """
     name_and_config, _, split = source.partition(":")
     name = hub_name(source)
@@ -125,39 +126,40 @@ def missing(path: Place) -> InputError:
 
 
 def check_there(source: str) -> None:
-    """Refuse a name that can only be that of a file or folder on this machine, if nothing is there.
+    """Raise an ``InputError`` if ``source`` names a local file or folder that does not exist.
 
-    Files are opened later; this saves the user the seconds that a step needs to load its libraries.
+    Sources are opened later. This earlier check reports a wrong name before the step has spent seconds on
+    loading its libraries.
     """
     local = not is_url(source) and ":" not in source and not is_hub_data(source)
     try:
         if local:
             _refuse_pipe(source, place(source))
         exists = not local or expanded_path(source).exists()
-    except OSError:  # too long for a name
-        return  # who opens it says so
+    except OSError:  # the name is too long for a path; the error is reported when it is opened
+        return
     if not exists:
         raise missing(place(source))
 
 
 def _refuse_pipe(source: str | Place, path: Place) -> None:
-    """Refuse ``-``, a pipe and a terminal; an empty input may be given as /dev/null."""
+    """Raise an ``InputError`` for ``-``, a pipe and a terminal. /dev/null is accepted as an empty input."""
     pipe = isinstance(path, Path) and (path.is_fifo() or path.is_socket() or path.is_char_device())
     if source == "-" or (pipe and str(path) != os.devnull):
         raise InputError(
-            f"{source}: pipes cannot be read, as an input is read more than once; write it to a file such "
-            "as data.jsonl"
+            f"{source}: pipes cannot be read, as an input is read more than once; write the data to a file "
+            "such as data.jsonl"
         )
 
 
 def data_suffix(path: Place) -> str:
-    """The suffix that determines the format, without ``.gz``, in lower case."""
+    """The suffix of a file's name in lower case, such as ``.tsv``; a final ``.gz`` is ignored."""
     name = display_name(path).lower().removesuffix(".gz")
     return Path(name).suffix
 
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
-    """Each line of a UTF-8 file (also ``.gz``) and its number from 1, without line end and BOM."""
+    """Yield each line of a UTF-8 file (also ``.gz``), without line end and BOM, after its number from 1."""
     number = 0
     with reaching(path, InputError):
         try:
@@ -187,13 +189,14 @@ def _open(path: Place) -> Iterator[IO[bytes]]:
 
 
 def open_parquet(path: Place) -> Any:
-    """The Parquet file at ``path``, opened; exceptions of pyarrow and the store are passed on."""
+    """Open ``path`` as a ``ParquetFile``. Exceptions of pyarrow and of the store are not converted."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
 
 
 def _decode(raw: bytes, path: Place, number: int) -> str:
+    """The text of line ``number``, without line end and BOM; an ``InputError`` if it is not UTF-8 text."""
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
@@ -242,7 +245,7 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
 
 
 def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
-    """The rows of a file with a header; for quoting and separators see the module's docstring."""
+    """The rows of a file with a header; for quoting and separators, see the docstring of the module."""
     name, lines = display_name(path), read_lines(path)
     number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
     if "\r" in first.strip().partition('"')[0]:
@@ -264,48 +267,49 @@ def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
             continue
         if header is None:
             header = [value.strip() for value in values]
-            _refuse_twins(header, f"{where}: the header")
+            _refuse_repeated_names(header, f"{where}: the header")
         else:
-            yield where, _named(header, values, where)
+            yield where, _by_column(header, values, where)
 
 
 def _quoted(
     path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each row, and the number of its first line, as a quoted field may span several."""
-    at = [0]
+    """Yield (number of its first line, fields) for each row; a quoted field may span several lines."""
+    line_numbers = [0]  # of the last line of the previous row, then of the lines of the current row
     # The default limit of 128 KiB a field would refuse long documents.
     csv.field_size_limit(2**31 - 1)
 
-    def feed() -> Iterator[str]:
+    def numbered_lines() -> Iterator[str]:
         for number, line in lines:
-            at.append(number)
+            line_numbers.append(number)
             yield line + "\n"
 
-    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+    reader = csv.reader(numbered_lines(), delimiter=delimiter, strict=True)
     while True:
-        at[:] = at[-1:]
+        line_numbers[:] = line_numbers[-1:]
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            number = at[1] if len(at) > 1 else at[0]
+            number = line_numbers[1] if len(line_numbers) > 1 else line_numbers[0]
             raise InputError(
                 f"{display_name(path)}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
                 'a quotation mark inside a quoted field has to be doubled ("")'
             ) from None
         if fields is None:
             return
-        yield at[1], fields
+        yield line_numbers[1], fields
 
 
-def _refuse_twins(names: list[str], what: str) -> None:
-    """Refuse two columns of one name, of which a row could hold only the last."""
+def _refuse_repeated_names(names: list[str], what: str) -> None:
+    """Raise an ``InputError`` if two columns have the same name, as a row could hold only the second."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{what} names {', '.join(map(repr, twice))} twice; rename one of them")
 
 
-def _named(header: list[str], fields: list[str], where: str) -> Columns:
+def _by_column(header: list[str], fields: list[str], where: str) -> Columns:
+    """The fields of a row by the names of their columns; blank fields beyond the header are dropped."""
     while len(fields) > len(header) and not fields[-1].strip():
         fields.pop()
     if len(fields) != len(header):
@@ -324,7 +328,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
         with reaching(path, InputError):
             try:
                 with open_parquet(path) as file:
-                    _refuse_twins(file.schema_arrow.names, f"{path}: its schema")
+                    _refuse_repeated_names(file.schema_arrow.names, f"{path}: its schema")
                     for batch in file.iter_batches(batch_size=1024):
                         for row in _python_rows(batch, path, number):
                             number += 1
@@ -336,7 +340,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
 
 
 def _python_rows(batch: Any, path: Place, number: int) -> list[Columns]:
-    """The rows of an Arrow batch, which stands behind row ``number`` of the Parquet file."""
+    """The rows of an Arrow batch that follows row ``number`` of the Parquet file."""
     try:
         return cast(list[Columns], batch.to_pylist())
     except (ValueError, OverflowError) as error:  # text that is not UTF-8, or a date after the year 9999
@@ -362,7 +366,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
 
 
 def _hub_data(source: str) -> Iterator[Columns]:
-    """The rows of a Hub data set as a stream; one that cannot be streamed is downloaded and cached."""
+    """The rows of a Hub data set, streamed if possible; otherwise the data set is downloaded and cached."""
     if (source.partition(":")[2] or "train").isidentifier():  # not ``train[:1000]`` or ``train+test``
         # Streaming fails without a connection or for archives; the data set may still be in the cache.
         with suppress(Exception):
@@ -373,14 +377,14 @@ def _hub_data(source: str) -> Iterator[Columns]:
 
 
 def load_hub_data(source: str, *, streaming: bool) -> Any:
-    """A Hub data set as ``datasets`` loads it; its exceptions are passed on."""
+    """Load a Hub data set with ``datasets``, whose exceptions are not converted; default split: ``train``."""
     import datasets
 
     name_and_config, _, split = source.partition(":")
     config = name_and_config.removeprefix(hub_name(source)).removeprefix("/")
-    named = (hub_name(source), config) if config else (name_and_config,)
+    path_and_name = (hub_name(source), config) if config else (name_and_config,)
     with hub_or_cache():
-        return datasets.load_dataset(*named, split=split or "train", streaming=streaming)
+        return datasets.load_dataset(*path_and_name, split=split or "train", streaming=streaming)
 
 
 _READERS: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {

@@ -1,7 +1,7 @@
 """The splits of dataset folders, and which of them is read by default.
 
-Training reads ``train`` and evaluation ``test``; where splits make no difference, as in a corpus, all are
-read. ``FOLDER:SPLIT`` names one anywhere.
+By default, trainings read the split ``train`` and evaluations the split ``test``; readers for which splits
+make no difference, such as those of corpora, read all splits. ``FOLDER:SPLIT`` names a split for any reader.
 """
 
 import json
@@ -15,38 +15,38 @@ from pairsmith.core.errors import InputError, StorageError, known_names_hint
 from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
 
 DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
-"""The ends of the names of documents, which the step ``chunk`` reads from a folder."""
+"""The suffixes of the document files that the step ``chunk`` reads from a folder."""
 
 ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
-"""Files that a data set has beside its rows, such as ``README.md``, and that are no documents."""
+"""Stems of files that describe a data set, such as ``README.md``, and are no documents of it."""
 
 Say = Callable[[str], None]
 
 _FIRST_FOLDERS = 20
-"""How many folders are looked into for documents."""
+"""The number of subfolders that are searched for documents."""
 
 _SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
-"""A file of a split, as we or the Hub name it: ``test-00000``, ``test-00000-of-00002``, possibly with a hash
-appended, or ``test``. Files with other names are for training."""
+"""The name of a split's file, as pairsmith or the Hub writes it: ``test-00000``, ``test-00000-of-00002``,
+possibly with a hash appended, or ``test``. Files with other names belong to the split ``train``."""
 
 _NAMED = re.compile(r"(.+):([^\W\d]\w*)", re.DOTALL)
 
 
 def split_of(source: str) -> tuple[str, str]:
-    """A source without its split, and the split, which is empty unless the source is ``FOLDER:SPLIT``.
+    """A source as (source without split, split). The split is empty unless the source is ``FOLDER:SPLIT``.
 
-    URLs, drives and Hub ids contain colons too, so the part before the colon has to be a folder, and nothing
-    may exist under the whole name.
+    URLs, drives and Hub ids contain colons, too. So the part before the colon has to be an existing folder,
+    and the full text must not be the path of an existing file or folder.
     """
     match = _NAMED.fullmatch(source)
     if match is None:
         return source, ""
     path, folder = place(source), place(match[1])
     try:
-        named = is_folder(folder) and not is_folder(path) and size_of(path) is None
+        names_split = is_folder(folder) and not is_folder(path) and size_of(path) is None
     except OSError:  # a text that is too long to be a path
-        named = False
-    return (match[1], match[2]) if named else (source, "")
+        names_split = False
+    return (match[1], match[2]) if names_split else (source, "")
 
 
 def split_files(source: str) -> list[Place]:
@@ -59,9 +59,10 @@ def split_files(source: str) -> list[Place]:
 
 
 def splits_of(source: str) -> dict[str, str]:
-    """The splits of a dataset folder, ``train`` first: a mapping from their names to their sources.
+    """The splits of a source, ``train`` first: a mapping from the split's name to its ``FOLDER:SPLIT``.
 
-    ``FOLDER:SPLIT`` gives only that split; a source that is not a folder counts as ``train``, unchecked.
+    For ``FOLDER:SPLIT`` it is that split alone. A source that is not a folder is taken for a split ``train``;
+    whether it exists is not checked.
     """
     folder, split = split_of(source)
     path = place(folder)
@@ -75,23 +76,26 @@ def splits_of(source: str) -> dict[str, str]:
 
 
 def to_train_on(source: str, done: str, say: Say | None = None) -> str:
-    """The source of the rows for training, without those kept for validation or tests.
+    """The source of a source's training rows, without rows of validation and test splits.
 
-    That is the source itself, the split that it names, or its split ``train``. ``done`` is what happens to
-    the rows, as in "mixed", for the message that ``say`` is called with if other splits are left out.
+    It is the split ``train`` of a dataset folder, or the source itself if it names a split or has no others.
+    If other splits are left out, ``say`` is called with a message, in which ``done``, such as "mixed", is
+    what happens to the rows.
     """
     return _one_split(source, "train", done, say)
 
 
 def to_measure_on(source: str, done: str, say: Say | None = None, *, split: str = "test") -> str:
-    """The source of the rows that a model is evaluated on, without those for training; see ``to_train_on``.
+    """The source of the rows that a model is evaluated on, without training rows.
 
-    Of a dataset folder, the named or only split is taken, and ``split`` from several.
+    A dataset folder's named or only split is read; of several splits, the split ``split``. For ``done`` and
+    ``say`` see ``to_train_on``.
     """
     return source if len(splits_of(source)) == 1 else _one_split(source, split, done, say)
 
 
 def _one_split(source: str, split: str, done: str, say: Say | None) -> str:
+    """The source of the split ``split``; the source itself if it names a split or has only this one."""
     splits = splits_of(source)
     if split_of(source)[1] or list(splits) == [split]:
         return source
@@ -105,15 +109,20 @@ def _one_split(source: str, split: str, done: str, say: Say | None) -> str:
 
 
 def _by_split(folder: Place) -> dict[str, list[Place]]:
+    """The files of each split of a dataset folder, ``train`` first, then sorted by name."""
     by_split: dict[str, list[Place]] = {}
     for file in folder_files(folder):
-        named = _SPLIT.match(file.name)
-        by_split.setdefault(named[1] if named else "train", []).append(file)
+        match = _SPLIT.match(file.name)
+        by_split.setdefault(match[1] if match else "train", []).append(file)
     return dict(sorted(by_split.items(), key=lambda entry: (entry[0] != "train", entry[0])))
 
 
 def folder_files(path: Place) -> list[Place]:
-    """The Parquet files with the rows of a dataset folder, split by split, in order."""
+    """The Parquet files of a dataset folder, sorted by their names.
+
+    Raises:
+        InputError: the folder is unfinished, has a manifest that cannot be read, or has no such files.
+    """
     manifest = path / MANIFEST
     if size_of(manifest) is not None:
         try:
@@ -132,9 +141,9 @@ def folder_files(path: Place) -> list[Place]:
 
 
 def chunk_first(path: Place, into: str = "one") -> str:
-    """What to do with a folder that holds documents, or whose first folders do; else empty.
+    """Advice, for a message, to cut the documents in a folder or its subfolders into chunks; else empty.
 
-    ``into`` stands for the dataset folder that they become.
+    ``into`` is how the message refers to the dataset folder that ``chunk`` writes.
     """
     try:
         entries = inside(path)
@@ -142,7 +151,7 @@ def chunk_first(path: Place, into: str = "one") -> str:
     except (OSError, StorageError):  # a folder that may not be listed
         return ""
     names = [PurePosixPath(entry.name.lower()) for entry in (*entries, *below)]
-    is_model = PurePosixPath("config.json") in names  # with a vocabulary as a text
+    is_model = PurePosixPath("config.json") in names  # a model's vocabulary may be a .txt file
     if is_model or not any(
         name.suffix in DOCUMENT_SUFFIXES and name.stem not in ABOUT_DATA for name in names
     ):

@@ -25,12 +25,12 @@ from pairsmith.data.sources import Columns, Source, data_suffix, open_source, re
 
 QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
 WORDINGS = "(answers as people gave them)"
-"""Column of the answers as people wrote them, which need not occur in the passage word for word."""
+"""Internal column of the answers as people worded them; these need not occur in the passage verbatim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, and the offset of its first character in the passage."""
+    """An answer, and the offset of its first character in the passage, in characters."""
 
     text: str
     start: int
@@ -40,7 +40,7 @@ class Answer:
 class Question:
     """A question on a passage and its answers, each of which is a span of the passage.
 
-    ``wordings`` are the answers as people wrote them, where a data set has these too.
+    ``wordings`` are the answers as people worded them, if the data set has these in addition to the spans.
     """
 
     id: str
@@ -57,11 +57,14 @@ class Question:
 
 
 def read_questions(source: str | Place | Source, *, unanswered: bool = False) -> Iterator[Question]:
-    """Read questions that have answers, in order, one at a time; an official SQuAD file is held in memory.
+    """Read questions that have answers, in order, one at a time; an official SQuAD file is read into memory.
 
-    ``source`` is a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``;
-    ``unanswered`` also yields questions without answers. A question without an id gets one from its text and
-    passage. An answer that is not at its stated offset is taken where it first occurs.
+    A question without an id gets one that is computed from its text and its passage. If an answer does not
+    stand at its stated offset, its first occurrence in the passage is used.
+
+    Args:
+        source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
+        unanswered: whether questions without answers are yielded, too.
     """
     return (question for question, _, _ in questions_with_rows(source, unanswered=unanswered))
 
@@ -82,7 +85,7 @@ def open_questions(source: str | Place | Source) -> Source:
 
 
 def official(path: Place) -> Source | None:
-    """The official file at ``path`` as a source of rows; None if it has another format."""
+    """The official SQuAD file at ``path`` as a source of rows; None if the file has another format."""
     with reaching(path, InputError):
         is_file = data_suffix(path) == ".json" and not is_folder(path) and size_of(path) is not None
     return _nested(path) if is_file else None
@@ -107,7 +110,7 @@ def to_question_table(questions: Iterable[Question]) -> pa.Table:
 
 
 def question_column(row: Columns) -> str:
-    """The column that holds questions, which in mined rows is the input."""
+    """The name of the column with the questions: ``question``, or ``input`` in mined rows."""
     return "question" if "question" in row or "input" not in row else "input"
 
 
@@ -116,8 +119,8 @@ def _questions(source: Source, unanswered: bool) -> Iterator[tuple[Question, str
     count = 0
     for where, row in source.rows():
         if not names:
-            wanted = ("context", question_column(row), "answers")
-            names = pick_columns(row, [[column] for column in wanted], source.name)
+            columns = ("context", question_column(row), "answers")
+            names = pick_columns(row, [[column] for column in columns], source.name)
         question = _question(row, names, where)
         count += bool(question.answers)
         if question.answers or unanswered:
@@ -128,7 +131,7 @@ def _questions(source: Source, unanswered: bool) -> Iterator[tuple[Question, str
 
 def _question(row: Columns, names: Sequence[str], where: str) -> Question:
     filled_text(row, names[0], where)
-    context = str(row[names[0]])  # with the white space at its ends, which offsets count
+    context = str(row[names[0]])  # not stripped, as the offsets of answers count white space at its beginning
     question = filled_text(row, names[1], where)
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
     title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
@@ -149,7 +152,7 @@ def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer,
 
 
 def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
-    """Text and start of each answer, from either format."""
+    """(text, start) of each answer in a column answers, of either format; the values are not checked."""
     match answers:
         case None:
             return []
@@ -164,7 +167,11 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
 
 
 def locate_answer(text: object, start: object, context: str, where: str) -> Answer:
-    """The answer with its place in the context: at ``start``, else where it first occurs."""
+    """The answer at ``start`` if it stands there in the context, else at its first occurrence.
+
+    Raises:
+        InputError: the text is blank, the start is no number, or the answer does not occur in the context.
+    """
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
     if not isinstance(start, int) or isinstance(start, bool):
@@ -183,17 +190,17 @@ def locate_answer(text: object, start: object, context: str, where: str) -> Answ
 
 
 def _nested(path: Place) -> Source | None:
-    """The official file at ``path`` as a source of rows; None if its lines are separate rows."""
+    """The official SQuAD file at ``path`` as a source of rows; None if each of its lines is a row."""
     lines = (line for _, line in read_lines(path) if line.strip())
     first = next(lines, "")
-    file: Any = None
+    content: Any = None
     with suppress(ValueError, RecursionError):
-        file = json.loads(first)
-    if not first.lstrip().startswith("{") or (isinstance(file, dict) and "data" not in file):
+        content = json.loads(first)
+    if not first.lstrip().startswith("{") or (isinstance(content, dict) and "data" not in content):
         return None
     with suppress(ValueError, RecursionError):
-        file = file or json.loads("\n".join([first, *lines]))
-    articles = file.get("data") if isinstance(file, dict) else None
+        content = content or json.loads("\n".join([first, *lines]))
+    articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
         raise InputError(
             f"{path} is neither a SQuAD file (one object whose data is a list of articles) "
@@ -204,17 +211,17 @@ def _nested(path: Place) -> Source | None:
 
 
 def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
-    """The rows of an official file, with locations such as ``file: data[0].paragraphs[2].qas[1]``."""
+    """One row per question of an official file; locations are such as ``f: data[0].paragraphs[2].qas[1]``."""
     for a, article in enumerate(articles):
-        of_article = f"{name}: data[{a}]"
-        for p, paragraph in enumerate(_list(article, "paragraphs", of_article)):
-            of_paragraph = f"{of_article}.paragraphs[{p}]"
-            for q, question in enumerate(_list(paragraph, "qas", of_paragraph)):
-                where = f"{of_paragraph}.qas[{q}]"
+        where_article = f"{name}: data[{a}]"
+        for p, paragraph in enumerate(_list(article, "paragraphs", where_article)):
+            where_paragraph = f"{where_article}.paragraphs[{p}]"
+            for q, question in enumerate(_list(paragraph, "qas", where_paragraph)):
+                where = f"{where_paragraph}.qas[{q}]"
                 if not isinstance(question, dict):
                     raise InputError(f"{where}: an object with question and answers is expected")
                 if "context" not in paragraph:
-                    raise InputError(f"{of_paragraph}: has no context; it has: {', '.join(paragraph)}")
+                    raise InputError(f"{where_paragraph}: has no context; it has: {', '.join(paragraph)}")
                 yield where, {"title": article.get("title"), "context": paragraph["context"], **question}
 
 
@@ -229,10 +236,10 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
 
 
 def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
-    """Convert MRQA's rows to SQuAD's, one per question; other rows are unchanged.
+    """Convert MRQA's rows to SQuAD's rows, one per question; all other rows are unchanged.
 
-    The first line of MRQA's files, their header, is left out. Each detected span is an answer; the answers
-    that MRQA's own script scores against are under ``WORDINGS``.
+    The first line of MRQA's files, a header, is left out. Each detected span becomes an answer. The answers
+    that MRQA's own script scores predictions against are in the column ``WORDINGS``.
     """
     for where, row in rows:
         if row.keys() == {"header"}:

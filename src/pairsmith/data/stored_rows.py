@@ -17,17 +17,17 @@ from pairsmith.core.errors import StorageError, first_line
 T = TypeVar("T")
 
 _TOGETHER = 4_096
-"""Rows in a record batch."""
+"""Number of rows in a record batch."""
 
 
 class StoredRows:
-    """Rows, each a dict of its columns, that are read from the disk as they are needed.
+    """Rows, as mappings from column to value, in a temporary file from which each is read when it is used.
 
-    They lie in a temporary folder, which is deleted with this object.
+    The temporary folder is deleted when this object is.
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]], schema: pa.Schema) -> None:
-        """Write the rows to disk."""
+        """Write ``rows``, which have the columns of ``schema``, to the temporary file."""
         folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path, remaining = folder / "rows.arrow", iter(rows)
@@ -55,11 +55,11 @@ class StoredRows:
 
 
 class StoredSequence(Sequence[T]):
-    """A sequence whose items are read from ``StoredRows`` one at a time; a slice of it is a list."""
+    """A sequence whose items are read one at a time from ``StoredRows``; a slice of it is a list."""
 
     @abstractmethod
     def item(self, number: int) -> T:
-        """The item with this number, from 0 to one less than the length."""
+        """The item with the index ``number``, from 0 to one less than the length."""
 
     @overload
     def __getitem__(self, number: int) -> T: ...

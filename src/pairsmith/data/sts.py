@@ -1,17 +1,17 @@
-"""The test sets of sentence similarity: STS benchmark, SemEval STS 2012-2016 and SICK (D11).
+"""Reading test sets of sentence similarity: STS benchmark, SemEval STS 2012-2016 and SICK (D11).
 
 Supported layouts, each also with ``.gz``:
 
 - STS benchmark: ``sts-test.csv`` as it was released: tab-separated, no header, the score in the fifth
   column, the sentences in the sixth and seventh, quotation marks unescaped.
-- SICK: ``SICK_test_annotated.txt`` (the SemEval 2014 release), or ``SICK.txt``, of which the rows with
-  ``SemEval_set`` TEST are taken.
-- SemEval: a folder a year (``2012``, ``sts12``, ``STS12-en-test``, ``sts2016-english-with-gs-v1.0``, …) with
-  ``SUBSET.test.tsv`` (score, sentence, sentence), or with the released ``STS.input.SUBSET.txt`` and
-  ``STS.gs.SUBSET.txt`` side by side, where a blank line among the scores is a pair without gold score.
+- SICK: ``SICK_test_annotated.txt`` (the SemEval 2014 release), or ``SICK.txt``, of which only the rows with
+  ``SemEval_set`` TEST are read.
+- SemEval: one folder per year (``2012``, ``sts12``, ``STS12-en-test``, ``sts2016-english-with-gs-v1.0``, …)
+  with ``SUBSET.test.tsv`` (score, sentence, sentence), or with the released ``STS.input.SUBSET.txt`` and
+  ``STS.gs.SUBSET.txt`` side by side. A blank line among the scores stands for a pair without gold score.
 
-Quotation marks have no meaning in any of them. Only test parts are read, and pairs without gold
-scores are skipped.
+Quotation marks are ordinary characters in all layouts. Only the test parts are read, and pairs without gold
+score are skipped.
 """
 
 import re
@@ -45,7 +45,7 @@ _SICK_FILE = re.compile(r"SICK(_\w+)?\.txt(\.gz)?")
 
 @dataclass(frozen=True)
 class StsSuite:
-    """A test set: its name, and its pairs subset by subset; scores on the source's own scale."""
+    """A test set: its name, and the pairs of each of its subsets, with scores on the source's own scale."""
 
     name: str
     subsets: Mapping[str, tuple[GradedPair, ...]]
@@ -60,16 +60,17 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
     """Read test sets of sentence similarity, in the order of ``STS_SUITES`` or of ``names``.
 
     Args:
-        data: a folder that holds folders of test sets (also one level deeper, as ``sts12-16/2012``), or
-            is itself one; or one file of graded pairs with the header sentence1, sentence2, score.
-        names: which of ``STS_SUITES``; by default all that exist. For one file: its stem.
+        data: a folder of one test set; a folder that contains such folders (also one level deeper, as
+            ``sts12-16/2012``); or a file of graded pairs with the header sentence1, sentence2, score.
+        names: the test sets of ``STS_SUITES`` to read; by default all that exist. The test set in a single
+            file is named by the file's stem.
     """
     data = place(data)
     with reaching(data, InputError):
         folder = is_folder(data)
         if not folder and size_of(data) is None:
             raise missing(data)
-    suites = _find(data) if folder else _single(data)
+    suites = _suites_below(data) if folder else _single(data)
     if not suites:
         raise InputError(
             f"{data} holds none of {', '.join(STS_SUITES)}; expected folders such as stsb/ with "
@@ -91,7 +92,7 @@ def is_released(data: Place) -> bool:
     """Whether ``data`` has a layout of the released test sets, rather than rows with named columns."""
     with reaching(data, InputError):
         if is_folder(data):
-            return bool(_find(data))
+            return bool(_suites_below(data))
         return bool(_STSB_FILE.fullmatch(data.name) or _SICK_FILE.fullmatch(data.name))
 
 
@@ -99,7 +100,7 @@ _Subsets = Mapping[str, tuple[GradedPair, ...]]
 
 
 def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
-    """The one suite in ``file``, named by its stem."""
+    """The test set in ``file``: a mapping from the file's stem to a function that reads the subsets."""
     stem = file.name[: file.name.index(".")] if "." in file.name.lstrip(".") else file.name
     if _STSB_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_stsb(file))}}
@@ -110,8 +111,11 @@ def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
     return {stem: lambda: {stem: tuple(read_pairs(file))}}
 
 
-def _find(data: Place) -> dict[str, Callable[[], _Subsets]]:
-    """The suites in ``data``, its folders and their folders; the first folder found for a name counts."""
+def _suites_below(data: Place) -> dict[str, Callable[[], _Subsets]]:
+    """The test sets in ``data``, its folders and their folders: functions that read them, by name.
+
+    Of several folders with the same test set, the first is used.
+    """
     suites: dict[str, Callable[[], _Subsets]] = {}
     folders = [data, *_folders(data), *(inner for folder in _folders(data) for inner in _folders(folder))]
     for folder in folders:
@@ -126,7 +130,7 @@ def _folders(folder: Place) -> list[Place]:
 
 
 def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
-    """The suites whose files lie directly in ``folder``."""
+    """The test sets whose files are directly in ``folder``: names, and functions that read them."""
     if stsb := plain_or_gzip(folder, _STSB_TEST):
         yield "stsb", lambda: {"stsb": tuple(_stsb(stsb))}
     if sick := [file for name in _SICK_TEST if (file := plain_or_gzip(folder, name))]:
@@ -179,7 +183,7 @@ def _check_count(fields: Sequence[str], least: int, where: str, expected: str) -
 
 
 def _stsb(file: Place) -> Iterator[GradedPair]:
-    """STS benchmark lines; some have two more columns, which name the source."""
+    """The pairs of an STS benchmark file; some of its lines have two more columns, which name the source."""
     for where, fields in _fields(file, 7, ", an STS benchmark line has at least 7"):
         yield from _pair(fields[4], fields[5], fields[6], where)
 
@@ -190,7 +194,7 @@ def _scored_lines(file: Place) -> Iterator[GradedPair]:
 
 
 def _released(inputs: Place, gold: Place) -> Iterator[GradedPair]:
-    """A SemEval release: line n of ``gold`` is the score of line n of ``inputs``."""
+    """The pairs of a SemEval release, in which line n of ``gold`` is the score of line n of ``inputs``."""
     pairs = [line for _, line in read_lines(inputs)]
     scores = [line for _, line in read_lines(gold)]
     while len(scores) > len(pairs) and not scores[-1].strip():
@@ -223,7 +227,7 @@ def _sick(file: Place) -> Iterator[GradedPair]:
 
 
 def _pair(score: str, first: str, second: str, where: str) -> Iterator[GradedPair]:
-    """The pair, or nothing if it has no gold score."""
+    """Yield the pair, or nothing if it has no gold score."""
     if not score.strip():
         return
     number = parse_score(score, where)

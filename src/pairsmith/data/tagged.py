@@ -1,4 +1,4 @@
-"""Sentences with named entities tagged by people, in the BIO scheme (Q10)."""
+"""Reading sentences whose named entities people have tagged in the BIO scheme (Q10)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,20 +21,23 @@ _ROWS = (".jsonl", ".json", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """Words and the tag of each: O, or B- or I- and a type; B- begins an entity."""
+    """A sentence as words, and the BIO tag of each word."""
 
     words: tuple[str, ...]
-    tags: tuple[str, ...]
+    tags: tuple[str, ...]  # B- or I- and a type of entity, where B- begins an entity; or O outside entities
 
 
 def read_tagged(source: str | Place) -> list[TaggedSentence]:
-    """Read tagged sentences. Tags may be IOB1, where I- begins entities.
+    """Read tagged sentences. Tags in the IOB1 scheme, where I- may begin an entity, are converted to BIO.
 
-    ``source`` is a file of words beside one of tags, one sentence per line, ``NAME.words`` and ``NAME.ner``;
-    a file in CoNLL's format, one word and its tag per line, possibly with columns between them, and blank
-    lines between sentences; or one sentence per row, with lists of tokens and ner_tags (also words, tags):
-    JSON Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``, whose tags
-    may be class numbers.
+    ``source`` has one of these forms:
+
+    - a file ``NAME.words`` with one sentence per line, beside a file ``NAME.ner`` with its tags;
+    - a file in CoNLL's format: one word and its tag per line, possibly with columns between them, and blank
+      lines between sentences;
+    - rows with a sentence each, as lists in the columns tokens and ner_tags (also words and tags): JSON
+      Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``, whose tags may
+      be class numbers.
     """
     path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):
@@ -54,7 +57,7 @@ _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
 
 
 def has_tags_beside(path: Place) -> bool:
-    """Whether a file has only words, with their tags in another file."""
+    """Whether a file ``NAME.words`` has only the words of sentences, whose tags are in another file."""
     return display_name(path).endswith(".words")
 
 
@@ -67,36 +70,40 @@ def _beside(path: Place) -> _Lines:
     name, other = display_name(path), tags_beside(path)
     words, tags = ([line.split() for _, line in read_lines(file)] for file in (path, other))
     if len(words) != len(tags):
-        raise InputError(f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}")
-    for number, (sentence, their) in enumerate(zip(words, tags, strict=True), start=1):
+        raise InputError(
+            f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}; each line of words "
+            "needs a line of tags"
+        )
+    for number, (sentence, sentence_tags) in enumerate(zip(words, tags, strict=True), start=1):
         if sentence:
-            yield f"{name}:{number}", sentence, their
+            yield f"{name}:{number}", sentence, sentence_tags
 
 
 def _rows(source: str | Place, hub: bool) -> _Lines:
     names: list[str] = []
-    meaning: Sequence[str] | None = None
+    class_names: Sequence[str] | None = None
     for where, row in open_source(source).rows():
         if not names:
             names = pick_columns(row, (_WORDS, _TAGS), where)
-            meaning = _meaning(str(source), names[1]) if hub else None
+            class_names = _class_names(str(source), names[1]) if hub else None
         words, tags = (row.get(name) for name in names)
         if not isinstance(words, list) or not isinstance(tags, list):
             raise InputError(
                 f"{where}: {names[0]} and {names[1]} have to be lists, of words and of their tags"
             )
         if words:
-            yield where, [str(word) for word in words], [_named(tag, meaning) for tag in tags]
+            yield where, [str(word) for word in words], [_tag_name(tag, class_names) for tag in tags]
 
 
-def _named(tag: Any, meaning: Sequence[str] | None) -> str:
-    return meaning[tag] if meaning and isinstance(tag, int) and 0 <= tag < len(meaning) else str(tag)
+def _tag_name(tag: Any, class_names: Sequence[str] | None) -> str:
+    is_number = class_names is not None and isinstance(tag, int) and 0 <= tag < len(class_names)
+    return class_names[tag] if class_names is not None and is_number else str(tag)
 
 
-def _meaning(source: str, column: str) -> Sequence[str] | None:
-    """The names of the class numbers in a column of a Hub data set; None where it has none."""
+def _class_names(source: str, column: str) -> Sequence[str] | None:
+    """The names of the classes in a column of a Hub data set, by class number; None if it has no classes."""
     features = None
-    with suppress(Exception):  # as for rows: what cannot be streamed is downloaded
+    with suppress(Exception):  # a data set that cannot be streamed is downloaded, as in ``sources``
         features = load_hub_data(source, streaming=True).features
     features = features or load_hub_data(source, streaming=False).features
     names: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
@@ -133,7 +140,10 @@ def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSe
 
 
 def as_bio(tags: Sequence[str]) -> list[str]:
-    """Tags in which every entity begins with B-; IOB1 uses it only after another entity of the same type."""
+    """Convert IOB1 tags to BIO tags, in which B- begins every entity; BIO tags are unchanged.
+
+    In IOB1, B- begins only an entity that directly follows another entity of the same type.
+    """
     bio_tags = []
     before = "O"
     for tag in tags:

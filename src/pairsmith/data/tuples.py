@@ -1,8 +1,8 @@
-"""Rows that a retriever learns from: a query, a text that answers it, and texts that do not.
+"""Reading the training examples of a retriever: a query, a text that answers it, and texts that do not.
 
-The query and its positive stand in the columns of ``query_columns``, the positive's title, if it has one, in
-the column title; the other texts in the columns negative, negative_1, negative_2, … or in a list negatives; a
-judge's scores in the columns scores, score or label.
+The query and its positive are in columns that ``query_columns`` names; the positive's title, if it has one,
+is in the column title; the negatives are in the columns negative, negative_1, negative_2, … or in a list
+negatives; and a judge's scores are in the columns scores, score or label.
 """
 
 import math
@@ -23,10 +23,10 @@ _NEGATIVE = re.compile(r"negatives?|negative_(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class RetrievalExample:
-    """A query, a text that answers it, with its title if it has one, and texts that do not.
+    """A query, a positive, which answers it, with its title if it has one, and negatives, which do not.
 
-    ``scores`` say how well the positive, and then each of the negatives, answers the query. They may be on
-    any scale, as only their differences matter. Without a judge it is empty.
+    ``scores`` has a judge's scores of the positive and then of each negative: how well the text answers the
+    query. Any scale is allowed, as only differences of scores are used. Without a judge it is empty.
     """
 
     query: str
@@ -36,11 +36,12 @@ class RetrievalExample:
 
 
 def read_tuples(source: str, *, scored: bool = False) -> Iterator[RetrievalExample]:
-    """The rows of a file, dataset folder or Hub data set, one at a time; blank negatives are left out.
+    """Read examples from a file, dataset folder or Hub data set one at a time; blank negatives are left out.
 
-    With ``scored`` each row has to have negatives and scores: a number ``score`` for the positive and a list
-    ``scores`` for the negatives; or one list, of the positive and the negatives; or the positive's lead over
-    each negative, as a list or, with one negative, a number.
+    With ``scored``, each row needs negatives and scores in one of these forms: the positive's score in the
+    column score and a list of the negatives' scores in the column scores; one list of the scores of the
+    positive and the negatives; or the positive's score minus that of each negative, as a list or, if there
+    is one negative, as a number.
     """
     opened = open_source(source)
     return at_least_one(_examples(opened, scored), f"{opened.name} holds no examples")
@@ -65,7 +66,9 @@ def _example(
     scores = _scores(row, len(negatives), where) if scored else ()
     kept = [number for number, text in enumerate(negatives) if text]
     if scored and not kept:
-        raise InputError(f"{where}: the row has no negative, whose score could be learned; drop it")
+        raise InputError(
+            f"{where}: the row has no negative, whose score could be learned; add one or drop the row"
+        )
     return RetrievalExample(
         query,
         with_title(title, positive) if isinstance(title, str) else positive,
@@ -75,7 +78,7 @@ def _example(
 
 
 def _negatives(row: Columns, where: str) -> list[str]:
-    """The texts in the columns of negatives, in the order of their numbers; blank ones are empty."""
+    """The texts in the columns of negatives, in the order of the columns' numbers; a blank text is empty."""
     columns = [(int(match[1] or 0), name) for name in row if (match := _NEGATIVE.fullmatch(name))]
     texts: list[str] = []
     for _, name in sorted(columns):
@@ -95,16 +98,16 @@ def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
     name, numbers = next(iter(columns.items()))
     if len(numbers) == negatives + 1:
         return numbers
-    if len(numbers) == negatives:  # how far the positive is ahead of each
-        return (0.0, *(-lead for lead in numbers))
+    if len(numbers) == negatives:  # the positive's score minus that of each negative
+        return (0.0, *(-difference for difference in numbers))
     raise InputError(
-        f"{where}: {name} has {len(numbers)} numbers and the row {negatives} negatives; expected a score of "
-        "the positive and one of each negative, or the positive's lead over each"
+        f"{where}: {name} has {len(numbers)} numbers and the row {negatives} negatives; expected the scores "
+        "of the positive and of each negative, or the positive's score minus that of each negative"
     )
 
 
 def _numbers(value: Any, name: str, where: str) -> tuple[float, ...]:
-    """The number or the numbers in a column; empty where it is null."""
+    """The number, or the list of numbers, in a column; empty if the value is null or blank."""
     if value is None or value == "":
         return ()
     try:

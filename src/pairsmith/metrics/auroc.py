@@ -1,4 +1,4 @@
-"""AUROC: how well scores rank one class above another (Q8, Q11)."""
+"""AUROC: how well scores rank the positive class above the negative class (Q8, Q11)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,32 +8,40 @@ from pairsmith.metrics.correlation import dense_groups, group_ranks
 
 
 def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
-    """The area under the ROC curve: the share of positive-negative pairs in which the positive scores higher.
+    """The area under the ROC curve, in [0, 1]; NaN if one of the classes has no rows (Q8, Q11).
 
-    Both are ``(n,)``, the scores of any floating dtype and finite, else a ``ValueError``. The area is within
-    [0, 1], where equal scores count half, and NaN where one of the classes is missing (Q8, Q11).
+    It is the share of the pairs of a positive and a negative row in which the positive row has the higher
+    score; pairs with equal scores count half.
+
+    Args:
+        scores: ``(n,)`` of any floating dtype.
+        positive: ``(n,)`` bool, whether each row belongs to the positive class.
+
+    Raises:
+        ValueError: the shapes differ, or a score is not finite.
     """
     if scores.ndim != 1 or scores.shape != positive.shape:
         raise ValueError(f"expected two series of one length, got shapes {scores.shape} and {positive.shape}")
-    return _of_groups(dense_groups(scores), positive)
+    return _auroc_of_groups(dense_groups(scores), positive)
 
 
 def auroc_draws(
     scores: NDArray[np.floating], positive: NDArray[np.bool_], *, draws: int, rng: np.random.Generator
 ) -> Float64s:
-    """``auroc`` of bootstrap resamples, each of n rows drawn with replacement: ``(draws,)`` float64.
+    """The ``auroc`` of each of ``draws`` bootstrap resamples: ``(draws,)`` float64, in [0, 1].
 
-    It is NaN for a resample that lacks one of the classes.
+    A resample draws n rows with replacement. Its AUROC is NaN if one of the classes has no rows in it.
     """
     groups, count = dense_groups(scores), len(scores)
-    chosen = (rng.integers(0, count, size=count) for _ in range(draws))
-    return np.array([_of_groups(groups[rows], positive[rows]) for rows in chosen], np.float64)
+    resamples = (rng.integers(0, count, size=count) for _ in range(draws))
+    return np.array([_auroc_of_groups(groups[rows], positive[rows]) for rows in resamples], np.float64)
 
 
-def _of_groups(groups: NDArray[np.intp], positive: NDArray[np.bool_]) -> float:
-    """The Mann-Whitney statistic from the ranks of the positives, divided by the number of pairs.
+def _auroc_of_groups(groups: NDArray[np.intp], positive: NDArray[np.bool_]) -> float:
+    """The Mann-Whitney U statistic of the positives' ranks, divided by the number of pairs; NaN without
+    pairs.
 
-    ``groups`` are ``dense_groups`` of the scores, ``(n,)``, and ``positive`` is ``(n,)`` bool.
+    ``groups``, ``(n,)``, are the ``dense_groups`` of the scores; ``positive`` is ``(n,)`` bool.
     """
     positives = int(positive.sum())
     negatives = len(positive) - positives

@@ -12,12 +12,21 @@ from pairsmith.metrics.correlation import dense_groups, group_ranks, pearson
 def spearman_draws(
     a: NDArray[np.floating], b: NDArray[np.floating], *, draws: int, rng: np.random.Generator
 ) -> Float64s:
-    """Spearman's correlation of bootstrap resamples, each of n pairs drawn with replacement (D11).
+    """Spearman's correlation of each of ``draws`` bootstrap resamples: ``(draws,)`` float64, in [-1, 1]
+    (D11).
 
-    ``a`` and ``b`` are ``(n,)`` of any floating dtype, not empty and finite, else a ``ValueError``; the
-    correlations are ``(draws,)`` float64 within [-1, 1], and NaN for a resample in which a
-    series is constant. A resample changes only how often each value occurs, so the values are sorted once
-    and the ranks of each resample follow from counting.
+    A resample draws n pairs with replacement. Its correlation is NaN if one of the series is constant in it.
+    A resample changes only how often each value occurs, so the values are sorted once, and the ranks in a
+    resample are computed by counting.
+
+    Args:
+        a: ``(n,)`` of any floating dtype, n >= 1.
+        b: ``(n,)`` of any floating dtype.
+        draws: the number of resamples.
+        rng: the generator of random numbers.
+
+    Raises:
+        ValueError: the shapes differ, the series are empty, or a value is not finite.
     """
     if a.shape != b.shape or a.size == 0:
         raise ValueError(
@@ -26,15 +35,16 @@ def spearman_draws(
     groups_a, groups_b = dense_groups(a), dense_groups(b)
     correlations = np.empty(draws)
     for draw in range(draws):
-        chosen = rng.integers(0, a.size, size=a.size)
-        correlations[draw] = pearson(group_ranks(groups_a[chosen]), group_ranks(groups_b[chosen]))
+        rows = rng.integers(0, a.size, size=a.size)
+        correlations[draw] = pearson(group_ranks(groups_a[rows]), group_ranks(groups_b[rows]))
     return correlations
 
 
 def interval(draws: Float64s, *, level: float = 0.95) -> tuple[float, float] | None:
-    """The interval that holds the central ``level``, above 0 and below 1, of ``draws``, ``(draws,)``.
+    """The percentile interval that contains the central share ``level`` of ``draws``, ``(draws,)``.
 
-    Undefined (NaN) draws are left out; they occur only for a handful of pairs. None where all are.
+    ``level`` is above 0 and below 1, else a ``ValueError``. Undefined (NaN) draws are left out; they occur
+    only if there are very few pairs. The result is None if all draws are undefined.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be above 0 and below 1, got {level}")
@@ -47,14 +57,15 @@ def interval(draws: Float64s, *, level: float = 0.95) -> tuple[float, float] | N
 
 
 def rounded_interval(limits: tuple[float, float] | None) -> list[float] | None:
-    """The limits of an interval, rounded to four places; None stays None."""
+    """The limits of an interval, rounded to four decimal places; None stays None."""
     return None if limits is None else [round(limit, 4) for limit in limits]
 
 
 def mean_draws(parts: Sequence[Float64s]) -> Float64s:
-    """The mean over subsets of each draw, so that resampling stays within a subset: ``(draws,)`` (D11).
+    """For each draw, the mean of the subsets' figures: ``(draws,)`` float64; NaN if one of them is NaN (D11).
 
-    ``parts`` are at least one, each ``(draws,)`` float64; NaN where a subset's draw is.
+    Each of ``parts``, at least one, has the figures of a subset, ``(draws,)`` float64. So every subset is
+    resampled by itself.
     """
     averages: Float64s = np.mean(np.stack(parts), axis=0)
     return averages
@@ -63,22 +74,27 @@ def mean_draws(parts: Sequence[Float64s]) -> Float64s:
 def mean_intervals(
     figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
 ) -> dict[str, list[float] | None]:
-    """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
+    """95 % bootstrap intervals of means over n rows; each resample draws n rows with replacement.
 
-    ``figures`` holds for each name the figures of the same n rows, at least 1. The result has for each
-    ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
-    resamples, is 0.
+    Args:
+        figures: for each name, the figures of the same n rows, n >= 1.
+        bootstrap: the number of resamples; 0: no intervals.
+        seed: random seed of the resamples.
+
+    Returns:
+        The two limits of each mean's interval, rounded to four decimal places, under ``{name}_ci``; None if
+        there are no resamples.
     """
-    worth: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
-    count = worth.shape[1]
+    values: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
+    count = values.shape[1]
     rng = np.random.default_rng(seed)
     draws: Float64s = np.empty((bootstrap, len(figures)))
     for draw in draws:
-        draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
+        draw[:] = values[:, rng.integers(0, count, size=count)].mean(axis=1)
     return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error, 0 for one value, rounded to four places."""
+    """The mean of the values and its standard error (0 for one value), rounded to four decimal places."""
     error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
     return round(float(np.mean(values)), 4), round(error, 4)

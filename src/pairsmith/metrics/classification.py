@@ -10,14 +10,14 @@ from pairsmith.core.arrays import Float64s
 ConfusionCounts = NDArray[np.int64]
 
 _CELLS = 10_000_000
-"""The most counts that are drawn at once."""
+"""Largest number of counts that are drawn at once."""
 
 
 def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], labels: int) -> ConfusionCounts:
-    """How many rows of each label (first axis) were given each label (second axis), for D14.
+    """The confusion matrix of n predictions: ``(labels, labels)`` int64 (D14).
 
-    The table is ``(labels, labels)`` int64. Both series hold numbers from 0 to ``labels`` - 1 and are of one
-    length.
+    Entry (i, j) is the number of rows whose true label is i and whose predicted label is j. ``gold`` and
+    ``predicted`` have n labels each, from 0 to ``labels`` - 1.
     """
     table: ConfusionCounts = np.zeros((labels, labels), np.int64)
     np.add.at(table, (np.asarray(gold, np.int64), np.asarray(predicted, np.int64)), 1)
@@ -25,43 +25,43 @@ def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], labels: int)
 
 
 def accuracy(table: ConfusionCounts) -> Float64s:
-    """The share of rows on the diagonal, from 0 to 1 (D14).
+    """The share of correct predictions, in [0, 1]: ``(...)`` float64 (D14).
 
-    Of tables ``(..., k, k)`` int64, each with at least one row in it: ``(...)`` float64.
+    ``table`` is one or more confusion matrices, ``(..., k, k)`` int64, each of at least one row.
     """
-    right: Float64s = np.trace(table, axis1=-2, axis2=-1) / table.sum(axis=(-2, -1))
-    return right
+    shares: Float64s = np.trace(table, axis1=-2, axis2=-1) / table.sum(axis=(-2, -1))
+    return shares
 
 
 def precision_recall_f1(table: ConfusionCounts) -> tuple[Float64s, Float64s, Float64s]:
-    """Precision, recall and F1 of each label, from 0 to 1, of tables ``(..., k, k)`` int64 (D14).
+    """Precision, recall and F1 of each of k labels, in [0, 1]: three arrays ``(..., k)`` float64 (D14).
 
-    They are three arrays ``(..., k)`` float64.
-    NaN where undefined: precision of a label that was never predicted, recall of one that no row has, F1 of
-    one that is neither.
+    ``table`` is one or more confusion matrices, ``(..., k, k)`` int64. Undefined figures are NaN: the
+    precision of a label that is never predicted, the recall of a label that no row has, and the F1 of a label
+    of which both are true.
     """
-    right = np.diagonal(table, axis1=-2, axis2=-1).astype(np.float64)
+    correct = np.diagonal(table, axis1=-2, axis2=-1).astype(np.float64)
     gold, predicted = table.sum(axis=-1), table.sum(axis=-2)
-    return _over(right, predicted), _over(right, gold), _over(2 * right, gold + predicted)
+    return _over(correct, predicted), _over(correct, gold), _over(2 * correct, gold + predicted)
 
 
 def macro_f1(table: ConfusionCounts) -> Float64s:
-    """The mean F1, from 0 to 1, of the labels that rows have or were given (D14).
+    """The mean F1, in [0, 1], of the labels that occur as true or predicted labels: ``(...)`` float64 (D14).
 
-    Of tables ``(..., k, k)`` int64, each with at least one row in it: ``(...)`` float64.
+    ``table`` is one or more confusion matrices, ``(..., k, k)`` int64, each of at least one row.
     """
     mean: Float64s = np.nanmean(precision_recall_f1(table)[2], axis=-1)
     return mean
 
 
 def binary_f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
-    """F1 of the positive class, from 0 to 1, of n predictions (Q9).
+    """The F1 of the positive class, in [0, 1], of n predictions (Q9).
 
-    Both are ``(n,)`` bool: which rows were predicted positive, and which are. Where there are none of either,
-    F1 is 0.
+    ``predicted`` and ``positive`` are ``(n,)`` bool: whether each row is predicted to be positive, and
+    whether it is. F1 is 0 if no row is either.
     """
-    both = int((predicted & positive).sum())
-    return 2 * both / max(1, int(predicted.sum()) + int(positive.sum()))
+    true_positives = int((predicted & positive).sum())
+    return 2 * true_positives / max(1, int(predicted.sum()) + int(positive.sum()))
 
 
 def resampled(
@@ -71,11 +71,17 @@ def resampled(
     draws: int,
     rng: np.random.Generator,
 ) -> list[Float64s]:
-    """Each measure, ``(draws,)`` float64, on bootstrap resamples of the rows, with replacement.
+    """The values of measures on bootstrap resamples of the rows: ``(draws,)`` float64 for each measure.
 
-    A resample has as many rows as ``table``, which is ``(k, k)`` int64 and has at least one. A measure maps
-    tables ``(b, k, k)`` to ``(b,)``. To resample rows is to draw their cells, so the counts are drawn at
-    once. With many labels the tables are drawn in blocks, so that memory does not grow with k².
+    A resample draws as many rows as ``table`` has, with replacement. Only the counts of a resample matter, so
+    they are drawn directly, from a multinomial distribution over the entries of ``table``. They are drawn in
+    blocks, so that memory does not grow with draws · k².
+
+    Args:
+        table: the confusion matrix, ``(k, k)`` int64, of at least one row.
+        measures: functions from b confusion matrices, ``(b, k, k)``, to their values, ``(b,)``.
+        draws: the number of resamples.
+        rng: the generator of random numbers.
     """
     total = int(table.sum())
     block = max(1, _CELLS // table.size)

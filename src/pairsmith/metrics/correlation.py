@@ -1,4 +1,4 @@
-"""Spearman's correlation, by which encoders are judged (D10, D11), and Pearson's, for layers (Q8)."""
+"""Spearman's correlation, to evaluate encoders (D10, D11), and Pearson's, to choose layers (Q8)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,21 +7,26 @@ from pairsmith.core.arrays import Float64s
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Spearman's correlation of two series: Pearson's correlation of their average ranks (D10, D11).
+    """Spearman's correlation of two series, in [-1, 1]: Pearson's correlation of their ranks (D10, D11).
 
-    Both are ``(n,)`` of any floating dtype. The correlation is within [-1, 1], and NaN where it is undefined:
-    for fewer than two values, or a constant series. Raises a ``ValueError`` where shapes differ or a value is
-    not finite.
+    Equal values have the mean of their ranks. The series are ``(n,)`` of any floating dtype. The correlation
+    is NaN, as it is undefined, if n < 2 or a series is constant.
+
+    Raises:
+        ValueError: the shapes differ, or a value is not finite.
     """
     _same_shape(a, b)
     return pearson(group_ranks(dense_groups(a)), group_ranks(dense_groups(b)))
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Pearson's correlation of two series, within [-1, 1] (Q8).
+    """Pearson's correlation of two series, in [-1, 1] (Q8).
 
-    Both are ``(n,)`` of any floating dtype, and sums are in float64. The correlation is NaN for fewer than
-    two values, and where a series is constant. Raises a ``ValueError`` where shapes differ.
+    The series are ``(n,)`` of any floating dtype; sums are computed in float64. The correlation is NaN, as it
+    is undefined, if n < 2 or a series is constant.
+
+    Raises:
+        ValueError: the shapes differ.
     """
     _same_shape(a, b)
     if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
@@ -31,9 +36,11 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """For each of ``values``, ``(n,)``, how many distinct values are smaller: 0 for the smallest.
+    """For each of n values, the number of distinct values that are smaller: ``(n,)`` intp, 0 for the
+    smallest.
 
-    The counts are ``(n,)`` intp. Raises a ``ValueError`` where a value is not finite.
+    Raises:
+        ValueError: a value is not finite.
     """
     if not np.isfinite(values).all():
         raise ValueError("ranks need finite values, got NaN or infinity")
@@ -42,11 +49,10 @@ def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
 
 
 def group_ranks(groups: NDArray[np.intp]) -> Float64s:
-    """Ranks 1…n of n values, ``(n,)`` float64, from their ``dense_groups``, ``(n,)``.
+    """The ranks of n values, from 1 to n, ``(n,)`` float64, from their ``dense_groups``, ``(n,)``.
 
-    Equal values share the mean of their ranks.
-    A group of c values after s smaller ones holds ranks s+1 … s+c, whose mean is s + (c+1)/2. Groups
-    may be empty, as in a resample.
+    Equal values have the mean of their ranks: c equal values after s smaller values have the ranks s+1 … s+c,
+    whose mean is s + (c+1)/2. A number may be missing among the groups, as in a resample.
     """
     counts = np.bincount(groups)
     ranks: Float64s = (np.cumsum(counts) - (counts - 1) / 2.0)[groups]

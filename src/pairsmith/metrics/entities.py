@@ -1,4 +1,4 @@
-"""F1 of named entities, by the package ``seqeval`` (Q10)."""
+"""F1 of named entity recognition, computed by the package ``seqeval`` (Q10)."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,13 @@ from pairsmith.core.errors import MissingExtra
 
 
 def entity_f1(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
-    """F1 ×100, from 0 to 100, of the entities of n sentences: one is correct if its words and its type are.
+    """The F1 ×100, in [0, 100], of the entities in n sentences.
 
-    Both are n lists of BIO tags, one for each word. Raises ``MissingExtra`` if ``seqeval`` is not installed.
+    A predicted entity is correct if its words and its type are those of a gold entity. ``gold`` and
+    ``predicted`` have for each sentence a list of BIO tags, one for each word.
+
+    Raises:
+        MissingExtra: ``seqeval`` is not installed.
     """
     try:
         from seqeval.metrics import f1_score

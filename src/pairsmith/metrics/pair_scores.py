@@ -1,4 +1,4 @@
-"""BERTScores of pairs of texts by an encoder's layers (Q8)."""
+"""BERTScores of pairs of texts with each layer of an encoder (Q8)."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,7 +12,7 @@ from pairsmith.models.encode import results_by_length
 from pairsmith.models.token_vectors import TokenEncoder
 
 _AT_ONCE = 512
-"""Most pairs in a batch."""
+"""Largest number of pairs in a batch."""
 
 
 def pair_scores(
@@ -24,17 +24,17 @@ def pair_scores(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Float32s:
-    """The BERTScore F of each pair with each of ``layers`` (Q8): ``(pairs, layers)`` float32, at most 1.
+    """The BERTScore F of each pair with each of ``layers``: ``(pairs, layers)`` float32, at most 1 (Q8).
 
-    Where the encoder's vectors are not finite, scores are NaN.
+    A score is NaN if the encoder's vectors are not finite.
 
     Args:
-        encoder: encoder of the vectors that are compared; it is put into evaluation mode.
-        pairs: pairs of texts, none blank.
-        layers: 0 to ``encoder.layers``.
-        special_tokens: whether the means count special tokens too; see ``bertscore``.
-        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
-        advance: called with the number of pairs that were finished.
+        encoder: the encoder that computes the token vectors; it is put into evaluation mode.
+        pairs: the pairs of texts, none of which is blank.
+        layers: the numbers of the layers, from 0 to ``encoder.layers``.
+        special_tokens: whether the similarities of special tokens are averaged, too; see ``bertscore``.
+        batch_tokens: the largest number of tokens in a batch, padding included; None: what suits the device.
+        advance: is called after each batch with the number of its pairs.
     """
     encoder.model.eval()
     scores: Float32s = np.empty((len(pairs), len(layers)), np.float32)
@@ -62,7 +62,7 @@ def pair_scores(
 
 
 def pair_features(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> Mapping[str, Tensor]:
-    """Encoder inputs for n pairs: the first texts, then the second, each ``(2 · n, longest)`` int64."""
+    """The encoder's inputs for n pairs, first texts before second texts: ``(2 · n, longest)`` int64."""
     return encoder.features([first for first, _ in pairs] + [second for _, second in pairs])
 
 
@@ -73,10 +73,10 @@ def batch_scores(
     *,
     special_tokens: bool = True,
 ) -> Tensor:
-    """The BERTScore F of n pairs with each layer (Q8): ``(layers, n)`` float32, at most 1.
+    """The BERTScore F of n pairs with each of ``layers``: ``(layers, n)`` float32, at most 1 (Q8).
 
-    ``features`` are the pairs' ``pair_features``, ``layers`` numbers from 0 to ``encoder.layers``. Gradients
-    flow into the encoder, as fine-tuning needs them (Q9).
+    ``features`` are the ``pair_features`` of the pairs; the layers are numbers from 0 to ``encoder.layers``.
+    Gradients are propagated to the encoder, as fine-tuning needs them (Q9).
     """
     by_layer = encoder.states(features)
     states = torch.stack([by_layer[layer] for layer in layers])  # (layers, 2 · n, longest, d)

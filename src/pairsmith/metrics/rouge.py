@@ -1,4 +1,4 @@
-"""ROUGE of summaries, by the package ``rouge-score``: F with references, precision with sources (M11)."""
+"""ROUGE of summaries, by the package ``rouge-score``: F against references, precision against documents."""
 
 import importlib
 import math
@@ -16,12 +16,18 @@ _TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 @dataclass(frozen=True, slots=True)
 class RougeScores:
-    """Means ×100 over ``count`` summaries: by single words, pairs of neighbouring words, and subsequences.
+    """The means of ROUGE scores ×100, in [0, 100], over ``count`` summaries.
 
-    ``rouge_l`` is by the longest common subsequence of the two whole texts. ``rouge_lsum`` compares line by
-    line, and unites what each line of the reference has in common with all lines of the summary; for single
-    lines it equals ``rouge_l``, and it is None if it was not computed. ``per_text`` has the ``count`` scores
-    of the summaries, ×100, under ROUGE's usual names.
+    Attributes:
+        rouge1: the mean of ROUGE-1, which counts common words.
+        rouge2: the mean of ROUGE-2, which counts common pairs of consecutive words.
+        rouge_l: the mean of ROUGE-L, from the longest common subsequence of the two texts.
+        rouge_lsum: the mean of ROUGE-Lsum, which compares texts line by line: it counts the words of each
+            line of the reference that are in common subsequences with lines of the summary. For texts of one
+            line it equals ROUGE-L. None if it was not computed.
+        count: the number of summaries.
+        settings: the package, its version and its options, for the results file.
+        per_text: for each of ROUGE's usual names, such as ``rougeL``, the scores ×100 of all summaries.
     """
 
     rouge1: float
@@ -33,7 +39,7 @@ class RougeScores:
     per_text: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The entries of a results file: scores rounded to four places, under ROUGE's usual names."""
+        """The entries of a results file: the means, rounded to four decimal places, by ROUGE's names."""
         named = zip(_TYPES, (self.rouge1, self.rouge2, self.rouge_l, self.rouge_lsum), strict=True)
         figures = {name: round(value, 4) for name, value in named if value is not None}
         return figures | {"count": self.count, "settings": dict(self.settings)}
@@ -45,15 +51,15 @@ def check_rouge() -> None:
 
 
 def rouge_scores(predictions: Sequence[str], references: Sequence[str]) -> RougeScores:
-    """ROUGE-1, -2, -L and -Lsum F of summaries against the reference of each; an empty summary scores 0."""
+    """ROUGE-1, -2, -L and -Lsum F of each summary against its reference; an empty summary scores 0."""
     return _scores(predictions, references, _TYPES, "fmeasure")
 
 
 def abstractiveness(summaries: Sequence[str], documents: Sequence[str]) -> RougeScores:
-    """ROUGE-1, -2 and -L precision of summaries against the documents they were written for (M11).
+    """ROUGE-1, -2 and -L precision of each summary against its document (M11).
 
-    This is the share of a summary that occurs in its document, 100 for a copied sentence: the lower, the
-    more abstractive the summaries are. An empty summary scores 0.
+    The precision ×100 is the percentage of the summary that occurs in the document, 100 for a copied
+    sentence. The lower it is, the more abstractive is the summary. An empty summary scores 0.
     """
     return _scores(summaries, documents, _TYPES[:3], "precision")
 
@@ -62,7 +68,7 @@ def _scores(
     texts: Sequence[str], against: Sequence[str], types: Sequence[str], measure: RougeFigure
 ) -> RougeScores:
     if len(texts) != len(against):
-        raise ValueError(f"expected a text for each summary, got {len(against)} for {len(texts)}")
+        raise ValueError(f"expected one text for each summary, got {len(against)} for {len(texts)}")
     if not texts:
         raise InputError("there are no summaries, so there is nothing to score; expected one or more")
     scorer = _scorer(types)
@@ -88,5 +94,6 @@ def _scorer(types: Sequence[str]) -> Any:
         tokenizers = importlib.import_module("rouge_score.tokenizers")
     except ImportError:
         raise MissingExtra("rouge-score", "eval") from None
-    # If the scorer made its own tokenizer, it would log that, which adds a handler to the root logger.
+    # A tokenizer is given because the scorer logs when it makes its own, which adds a handler to the root
+    # logger.
     return scoring.RougeScorer(list(types), tokenizer=tokenizers.DefaultTokenizer(use_stemmer=True))

@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, as the official evaluation of SQuAD v1.1 computes them (M11, Q7)."""
+"""Exact match and F1 of answers, defined as in the official evaluation of SQuAD v1.1 (M11, Q7)."""
 
 import re
 import string
@@ -15,48 +15,54 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class QaScores:
-    """Means over ``count`` questions, ×100: of the exact matches, and of the best F1 with a gold answer."""
+    """Scores ×100, in [0, 100], over ``count`` questions."""
 
-    exact: float
-    f1: float
+    exact: float  # the percentage of questions whose prediction is an exact match
+    f1: float  # the mean of the largest F1 of each prediction with one of its gold answers
     count: int
 
     def to_json(self) -> dict[str, Any]:
-        """The entries of a results file, scores rounded to four places."""
+        """The entries of a results file, with scores rounded to four decimal places."""
         return {"exact": round(self.exact, 4), "f1": round(self.f1, 4), "count": self.count}
 
 
 def normalized(answer: str) -> str:
-    """``answer`` in lower case, without ASCII punctuation and the words a, an, the, in single spacing.
+    """``answer`` in lower case, without ASCII punctuation and the words a, an and the, with single spaces.
 
-    Punctuation is removed before the articles and leaves no space: ``the-end`` becomes ``theend``.
+    Punctuation is removed before the articles, and is not replaced by a space: ``the-end`` becomes
+    ``theend``.
     """
-    bare = answer.lower().translate(_WITHOUT_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    letters = answer.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", letters).split())
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> bool:
-    """Whether ``prediction`` equals one of ``golds``, of which there is at least one, when ``normalized``."""
+    """Whether the ``normalized`` prediction equals a normalized gold answer; ``golds`` has at least one."""
     _check(golds)
     return normalized(prediction) in [normalized(gold) for gold in golds]
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:
-    """The largest F1 of ``prediction`` with one of ``golds``, of which there is at least one, in [0, 1].
+    """The largest F1, in [0, 1], of the prediction with a gold answer; ``golds`` has at least one.
 
-    F1 is the harmonic mean of precision and recall of the words of the ``normalized`` texts; a word counts
-    as often as it occurs in both. It is 0 where no word is shared, so also where both are empty, which
-    ``exact_match`` calls equal: version 1.1 has no empty answers.
+    F1 is the harmonic mean of precision and recall of the words in the ``normalized`` texts; a common word
+    counts as often as it occurs in both. F1 is 0 if the texts have no common word, also if both are empty,
+    although ``exact_match`` is then true. SQuAD 1.1 has no empty answers.
     """
     _check(golds)
     words = normalized(prediction).split()
-    return max(_overlap(words, normalized(gold).split()) for gold in golds)
+    return max(_f1_of_words(words, normalized(gold).split()) for gold in golds)
 
 
 def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaScores:
-    """Score n answers, an empty text where none was found, each against one or more gold answers (M11, Q7).
+    """Score the predictions for n questions against their gold answers (M11, Q7).
 
-    Raises an ``InputError`` where there are no questions, or a question has no gold answer.
+    Args:
+        predictions: the predicted answer to each question; empty if the model gave none.
+        golds: for each question, its gold answers, at least one.
+
+    Raises:
+        InputError: there are no questions, or a question has no gold answer.
     """
     if len(predictions) != len(golds):
         raise ValueError(f"expected a prediction for each question, got {len(predictions)} for {len(golds)}")
@@ -66,9 +72,9 @@ def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaS
         if not answers:
             raise InputError(f"question {number} of {len(golds)} has no gold answer; drop it first")
     pairs = list(zip(predictions, golds, strict=True))
-    exact = sum(exact_match(prediction, answers) for prediction, answers in pairs)
-    overlap = sum(f1(prediction, answers) for prediction, answers in pairs)
-    return QaScores(100.0 * exact / len(pairs), 100.0 * overlap / len(pairs), len(pairs))
+    exact_total = sum(exact_match(prediction, answers) for prediction, answers in pairs)
+    f1_total = sum(f1(prediction, answers) for prediction, answers in pairs)
+    return QaScores(100.0 * exact_total / len(pairs), 100.0 * f1_total / len(pairs), len(pairs))
 
 
 def _check(golds: Sequence[str]) -> None:
@@ -76,9 +82,9 @@ def _check(golds: Sequence[str]) -> None:
         raise ValueError("expected one gold answer or more, got none")
 
 
-def _overlap(words: Sequence[str], gold: Sequence[str]) -> float:
-    same = (Counter(words) & Counter(gold)).total()
-    if same == 0:
+def _f1_of_words(words: Sequence[str], gold_words: Sequence[str]) -> float:
+    common = (Counter(words) & Counter(gold_words)).total()
+    if common == 0:
         return 0.0
-    precision, recall = same / len(words), same / len(gold)
+    precision, recall = common / len(words), common / len(gold_words)
     return 2 * precision * recall / (precision + recall)

@@ -1,8 +1,8 @@
-"""Text classifiers: a sentence encoder with a linear head, saved as a folder that other tools can read (D14).
+"""Text classifiers: a sentence encoder with a linear head, saved in a folder that other tools can open (D14).
 
-The folder is that of the encoder, which ``SentenceTransformer`` opens. ``classifier.safetensors`` in it has
-the head's ``weight`` (k, d) and ``bias`` (k,), ``classifier.json`` the names of the k labels, and
-``trained-on.txt`` a fingerprint of each training text.
+The folder is that of the encoder, and ``SentenceTransformer`` opens it. In addition it contains
+``classifier.safetensors`` with the head's ``weight`` (k, d) and ``bias`` (k,), ``classifier.json`` with the
+names of the k labels, and ``trained-on.txt`` with a fingerprint of each training text.
 """
 
 import json
@@ -29,7 +29,7 @@ LABELS = "classifier.json"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextClassifier:
-    """An encoder and a linear head on its vectors, which are scaled to length 1 first.
+    """A sentence encoder with a linear head, whose input is the text's vector scaled to length 1.
 
     Attributes:
         encoder: encodes texts as vectors of d components.
@@ -50,10 +50,15 @@ class TextClassifier:
     def scores(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
-        """The score of each label for n texts, none blank (D14): ``(n, k)`` float32; the highest wins.
+        """The score of each label for n texts: ``(n, k)`` float32. The highest score is predicted (D14).
 
-        Of a trained classifier they are log probabilities but for a constant of each text; of one by names
-        (``classifier_of_names``) they are cosines. ``advance`` is called with the number of encoded texts.
+        The scores of a trained classifier are unnormalised log-probabilities; those of a classifier by names
+        are cosines, in [-1, 1].
+
+        Args:
+            texts: n texts, none of which is blank.
+            batch_size: the largest number of texts in a batch.
+            advance: is called after each batch with the number of its texts.
         """
         vectors = text_unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
         scores: Float32s = vectors @ self.weight.T + self.bias
@@ -62,19 +67,20 @@ class TextClassifier:
     def confidences(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
-        """The probability of each label for n texts (D14): ``(n, k)`` float32, each row sums to 1.
+        """The probability of each label for n texts: ``(n, k)`` float32; each row sums to 1 (D14).
 
-        Of a classifier by names they are the cosines, -1 to 1. Arguments are as for ``scores``.
+        A classifier by names has no probabilities; its cosines, in [-1, 1], are returned. The arguments are
+        as for ``scores``.
         """
         scores = self.scores(texts, batch_size=batch_size, advance=advance)
         if self.by_names:
             return scores
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares: Float32s = powers / powers.sum(axis=1, keepdims=True)
-        return shares
+        probabilities: Float32s = powers / powers.sum(axis=1, keepdims=True)
+        return probabilities
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """The label of each text."""
+        """The predicted label of each text."""
         return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()]
 
 
@@ -85,9 +91,9 @@ def text_unit_vectors(
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Float32s:
-    """The vectors of n texts that are not blank, scaled to length 1 (D14): ``(n, d)`` float32.
+    """The vectors of n texts, none of which is blank, scaled to length 1: ``(n, d)`` float32 (D14).
 
-    A vector of zeros stays as it is.
+    A zero vector stays zero. ``advance`` is called after each batch with the number of its texts.
     """
     vectors = encode_texts(encoder, checked_texts(texts, "texts"), batch_size=batch_size, advance=advance)
     if not np.isfinite(vectors).all():
@@ -98,10 +104,10 @@ def text_unit_vectors(
 
 
 def classifier_of_names(encoder: SentenceTransformer, names: Mapping[str, Sequence[str]]) -> TextClassifier:
-    """A classifier without training: a text has the label whose description is nearest by cosine.
+    """A classifier without training: it predicts the label whose descriptions are most similar to the text.
 
-    ``names`` has for each of the k labels one or more descriptions, whose mean direction is its row of the
-    ``weight``, ``(k, d)`` float32; the ``bias``, ``(k,)``, is 0.
+    ``names`` has one or more descriptions of each of the k labels. A label's row of ``weight``, ``(k, d)``,
+    is the mean of its descriptions' unit vectors, scaled to length 1; ``bias``, ``(k,)``, is 0.
     """
     means = [text_unit_vectors(encoder, list(texts)).mean(axis=0) for texts in names.values()]
     weight = np.stack([mean / (float(np.linalg.norm(mean)) or 1.0) for mean in means]).astype(np.float32)
@@ -116,9 +122,11 @@ def choose_classifier(
     dtype: DtypeName = "float32",
     max_length: int | None = None,
 ) -> TextClassifier:
-    """The classifier in the folder ``model``; or, with ``names``, one by these with the encoder ``model``.
+    """Load the classifier ``model`` or, if there are ``names``, make one of these and the encoder ``model``.
 
-    Raises what ``check_choice`` raises.
+    Raises:
+        SettingsError: as for ``check_choice``.
+        ModelError: as for ``check_choice``, or the model cannot be loaded.
     """
     check_choice(model, names)
     if not names:
@@ -128,15 +136,15 @@ def choose_classifier(
 
 
 def check_choice(model: str, names: Mapping[str, Sequence[str]]) -> None:
-    """Check that ``model`` is a trained classifier, or that there are names; not both.
+    """Check that either ``model`` is a trained classifier, or there are descriptions of labels (``names``).
 
     Raises:
-        SettingsError: ``model`` is a trained classifier, and there are names.
-        ModelError: ``model`` is no classifier, and there are no names.
+        SettingsError: both are given.
+        ModelError: neither is given.
     """
     trained = is_classifier(model)
     if trained and names:
-        raise SettingsError(f"--name is for an encoder; {model} is a trained classifier")
+        raise SettingsError(f"--name is for an encoder; {model} is a trained classifier, so leave --name out")
     if not (trained or names):
         raise ModelError(
             f"model {model} is no classifier; give a folder that train-classifier wrote, or an encoder and a "
@@ -156,7 +164,7 @@ def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
 
 
 def is_classifier(model: str) -> bool:
-    """Whether ``model`` is a folder, on this machine or in a store, with a classifier's head in it."""
+    """Whether ``model`` is a folder, on this machine or in a store, that contains a classifier's head."""
     return (Path(resolve_model(model)) / LABELS).is_file()
 
 

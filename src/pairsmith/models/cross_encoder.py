@@ -1,9 +1,9 @@
-"""Cross-encoders: models that read an input and an output together and give the pair a score (M6).
+"""Cross-encoders: models that read an input and an output together and score the pair (M6).
 
-BART's classification head is M6's: ``[CLS] x [SEP] y [SEP]`` goes to the encoder and the decoder, and a
-perceptron of two layers scores the last decoder token's final state. Any other sequence classification
-model can be used as well. A decoder-only model, such as Llama, reads both texts with a line break between
-them, and one layer scores the last token's final state.
+M6 uses BART's classification head: ``[CLS] x [SEP] y [SEP]`` is the input of the encoder and of the decoder,
+and a perceptron with two layers maps the final state of the decoder's last token to the score. Any other
+sequence classification model can be used, too. A decoder-only model, such as Llama, reads the two texts with
+a line break between them, and a linear layer maps the final state of the last token to the score.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,19 +29,19 @@ from pairsmith.models.language.prefix_batches import (
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoder(TextModel):
-    """A model with a classification head of one number; see ``TextModel``.
+    """A model whose classification head has one output; see ``TextModel``.
 
-    With ``shares`` an input is computed once for all outputs that follow it: such a model is decoder-only,
-    so that no state of the input depends on the output.
+    With ``shares``, the states of an input's tokens are computed once for all of its outputs. This is
+    possible for decoder-only models, in which the states of the input do not depend on the output.
     """
 
     shares: bool = False
 
     def rows(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[PrefixRow]:
-        """Rows of n pairs as tokens (M6), each pair in one of them, alone or behind the input that it shares.
+        """Rows of a batch for n pairs; each row has one pair, or several pairs with the same input (M6).
 
-        They hold the pairs' tokens where inputs are shared, else only how many there are. The ``numbers`` of
-        a row say which of the n pairs are in it.
+        If inputs are shared (``shares``), the rows contain the tokens of the pairs, otherwise only the
+        numbers of tokens. The ``numbers`` of a row are the indices of its pairs.
         """
         tokenized = self.tokenized(inputs, outputs)
         pairs = tokenized["input_ids"]
@@ -51,34 +51,36 @@ class CrossEncoder(TextModel):
         ends = [_end_of_input(tokenized.sequence_ids(number)) for number in range(len(pairs))]
         prefixes = [tokens[:end] for tokens, end in zip(pairs, ends, strict=True)]
         rest = [tokens[end:] for tokens, end in zip(pairs, ends, strict=True)]
-        # Longer rows take more attention, so behind a short input nothing is saved.
+        # Attention takes longer in longer rows, so an input is shared only if it is longer than the output.
         groups = [
-            input_text if len(before) > len(behind) > 0 else number
-            for number, (input_text, before, behind) in enumerate(zip(inputs, prefixes, rest, strict=True))
+            input_text if len(prefix) > len(continuation) > 0 else number
+            for number, (input_text, prefix, continuation) in enumerate(
+                zip(inputs, prefixes, rest, strict=True)
+            )
         ]
         return list(prefix_rows(prefixes, rest, groups))
 
     def row_features(
         self, rows: Sequence[PrefixRow], inputs: Sequence[str], outputs: Sequence[str]
     ) -> dict[str, Any]:
-        """What ``scores`` needs for some of the rows of these pairs (M6).
+        """The features that ``scores`` needs for some of the rows of these pairs (M6).
 
-        They are model inputs ``(pairs, longest)``, int64; where inputs are shared, the features of the rows
-        (see ``prefix_features``) and ``last``, ``(pairs, 2)`` int64: the row and the column of the token
-        whose state is scored.
+        They are model inputs, ``(pairs, longest)`` int64. If inputs are shared, they are the
+        ``prefix_features`` of the rows and ``last``, ``(pairs, 2)`` int64: the row and the column of the
+        token whose final state is mapped to the pair's score.
         """
         if not self.shares:
             numbers = [number for row in rows for number in row.numbers]
             return dict(self.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
         last = [
-            (number, place)
+            (number, column)
             for number, row in enumerate(rows)
-            for place in _scored_places(row, self.tokenizer.pad_token_id)
+            for column in _scored_columns(row, self.tokenizer.pad_token_id)
         ]
         return {**prefix_features(rows), "last": torch.tensor(last)}
 
     def scores(self, features: Mapping[str, Any]) -> Tensor:
-        """The scores of the rows' pairs (M6), one row's after another's, ``(pairs,)`` float32, unbounded."""
+        """The scores of the pairs of all rows, row by row: ``(pairs,)`` float32, unbounded (M6)."""
         if not self.shares:
             scores: Tensor = self.model(**features).logits
         else:
@@ -91,16 +93,16 @@ class CrossEncoder(TextModel):
 def _end_of_input(parts: Sequence[int | None]) -> int:
     """The number of a pair's tokens before the separator after the input, which belongs to neither text."""
     first = parts.index(0) if 0 in parts else 0
-    return next((place for place in range(first, len(parts)) if parts[place] != 0), len(parts))
+    return next((index for index in range(first, len(parts)) if parts[index] != 0), len(parts))
 
 
-def _scored_places(row: PrefixRow, padding: int) -> Iterator[int]:
-    """The place of the token whose state is scored, in each pair: the last token that is not padding."""
+def _scored_columns(row: PrefixRow, padding: int) -> Iterator[int]:
+    """For each pair of a row, the column of its last token that is not the padding token."""
     for text, seen, start in zip(row.texts, row.seen, row.starts(), strict=True):
-        places = [*range(seen), *range(start, start + len(text))]
+        columns = [*range(seen), *range(start, start + len(text))]
         tokens = [*row.prefix[:seen], *text]
-        not_padding = [place for place, token in zip(places, tokens, strict=True) if token != padding]
-        yield (not_padding or places)[-1]
+        not_padding = [column for column, token in zip(columns, tokens, strict=True) if token != padding]
+        yield (not_padding or columns)[-1]
 
 
 def load_cross_encoder(
@@ -123,10 +125,16 @@ def score_pairs(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Float32s:
-    """The score of each pair (M6), ``(n,)`` float32, unbounded, the same however many threads there are.
+    """The score of each of n pairs: ``(n,)`` float32, unbounded (M6).
 
-    The model is put into evaluation mode. A batch has at most ``batch_tokens`` tokens, padding included, or
-    as many as suit the device; ``advance`` is called with the number of pairs that were finished.
+    The scores do not depend on the number of threads.
+
+    Args:
+        cross: the cross-encoder; it is put into evaluation mode.
+        inputs: the n inputs.
+        outputs: the output of each pair.
+        batch_tokens: the largest number of tokens in a batch, padding included; None: what suits the device.
+        advance: is called after each batch with the number of its pairs.
     """
     if not inputs:
         return np.zeros(0, np.float32)

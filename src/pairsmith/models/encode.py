@@ -1,8 +1,8 @@
 """Encoding texts as vectors, in batches of similar length and, on a CPU, with one thread per batch.
 
-A batch computed by one thread gives the same numbers however many threads there are, so that the vectors of
-a corpus do not depend on the machine's cores or on the number of workers. It is faster too: the products of
-a small encoder are too small to be shared by several threads.
+The result of a batch that one thread computes does not depend on the number of threads. So the vectors of a
+corpus do not depend on the machine's cores or on the number of workers. It is also faster, as the matrix
+products of a small encoder are too small to be divided among threads.
 """
 
 import math
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Side = Literal["query", "document"]
-"""Which tower of a two-tower encoder is used, and which of its prompts."""
+"""The side of a retrieval encoder: it selects the tower of a two-tower encoder, and the prompt."""
 
 F = TypeVar("F")
 T = TypeVar("T")
@@ -40,22 +40,22 @@ def encode_texts(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Float32s:
-    """The vectors of texts, none of them blank, ``(n, d)`` float32. Long texts are encoded first.
-
-    The encoder is put into evaluation mode.
+    """The vectors of n texts: ``(n, d)`` float32. The longest texts are encoded first.
 
     Args:
-        side: for an encoder that distinguishes the two; None takes its only or its default side.
-        batch_size: most texts in a batch.
-        batch_tokens: most tokens in a batch, padding included, unless one text has more; None: what suits
-            the device.
-        advance: called with the number of texts that were finished.
+        encoder: the sentence encoder; it is put into evaluation mode.
+        texts: n texts, none of which is blank.
+        side: the side of an encoder that distinguishes queries and documents; None: its default side.
+        batch_size: the largest number of texts in a batch.
+        batch_tokens: the largest number of tokens in a batch, padding included, unless a single text has
+            more; None: what suits the device.
+        advance: is called after each batch with the number of its texts.
     """
     encoder.eval()
     texts = beginnings(encoder, texts)
     task = {"task": side} if side else {}
     prompt = side_prompt(encoder, side)
-    width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
+    width = encoder.get_embedding_dimension() if texts else 0  # the encoder may truncate its vectors to it
     vectors: Float32s = np.empty((len(texts), width or 0), np.float32)
 
     def features(rows: list[int]) -> dict[str, Any]:
@@ -82,26 +82,26 @@ def encode_texts(
 
 
 def moved(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """Model inputs with their tensors on a device."""
+    """Model inputs with all tensors moved to a device; other values are unchanged."""
     return {name: x.to(device) if torch.is_tensor(x) else x for name, x in features.items()}
 
 
 def padded_tokens(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
-    """Rows of tokens, padded on the right: ``(n, longest)`` int64."""
+    """n rows of tokens, padded on the right with the token ``filler``: ``(n, longest)`` int64."""
     tokens = [torch.as_tensor(row, dtype=torch.int64) for row in rows]
     return pad_sequence(tokens, batch_first=True, padding_value=filler)
 
 
 def padded_inputs(rows: Sequence[Sequence[int] | Tensor], filler: int) -> dict[str, Tensor]:
-    """Model inputs for rows of tokens: tensors ``(n, longest)``, int64."""
+    """Model inputs for n rows of tokens: token ids and attention mask, each ``(n, longest)`` int64."""
     mask = padded_tokens([torch.ones(len(row)) for row in rows], 0)
     return {"input_ids": padded_tokens(rows, filler), "attention_mask": mask}
 
 
 def not_finite(subject: str) -> ModelError:
-    """The error for a model whose output holds NaN or infinity.
+    """The error for a model whose output contains NaN or infinity.
 
-    ``subject`` begins the message: "the encoder gives vectors".
+    ``subject`` is the beginning of the message, such as "the encoder gives vectors".
     """
     return ModelError(
         f"{subject} that are not finite; its weights are damaged, or its number format is too narrow: "
@@ -119,13 +119,16 @@ def batches_by_length(
 ) -> Iterator[list[int]]:
     """Batches of row numbers, the longest rows first; ``lengths`` has the length in tokens of each row.
 
-    A batch has at most ``batch_size`` rows, and ``batch_tokens`` tokens, padding included, unless one row has
-    more; None: there is no such limit.
+    Args:
+        lengths: the number of tokens of each row.
+        batch_size: the largest number of rows in a batch; None: no limit.
+        batch_tokens: the largest number of tokens in a batch, padding included, unless a single row has more;
+            None: no limit.
     """
-    most = math.inf if batch_tokens is None else batch_tokens
+    limit = math.inf if batch_tokens is None else batch_tokens
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
-        if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > most):
+        if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > limit):
             yield batch
             batch = []
         batch.append(row)
@@ -144,16 +147,16 @@ def results_by_length(
 ) -> Iterator[tuple[list[int], T]]:
     """Yields each of the ``batches_by_length``, in order, with the result of ``compute`` for its features.
 
-    On a processor one batch per thread is computed at a time, on other devices one batch after the other.
+    On a CPU, one batch per thread is computed at a time; on other devices, one batch after the other.
 
     Args:
         lengths: the number of tokens of each row.
-        features: makes the model's input for the rows with these numbers. It is called in this thread, as
-            tokenizers are not thread-safe, a few batches ahead.
-        compute: computes a batch; called in another thread.
-        device: that of the model.
-        batch_size: most rows in a batch; None: there is no such limit.
-        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        features: makes the model's input for the rows with these indices. It is called in the caller's
+            thread, as tokenizers are not thread-safe, a few batches ahead.
+        compute: computes the result of a batch from its features; it is called in another thread.
+        device: the device of the model.
+        batch_size: the largest number of rows in a batch; None: no limit.
+        batch_tokens: the largest number of tokens in a batch, padding included; None: what suits the device.
     """
     batches = batches_by_length(
         lengths, batch_size=batch_size, batch_tokens=batch_tokens or tokens_at_once(device)
@@ -163,12 +166,12 @@ def results_by_length(
     torch.set_num_threads(threads)  # MKL has one setting for the whole process
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
-            begun = ((rows, pool.submit(compute, features(rows))) for rows in batches)
-            waiting = deque(islice(begun, 2 * count))
-            while waiting:
-                rows, future = waiting.popleft()
+            submitted = ((rows, pool.submit(compute, features(rows))) for rows in batches)
+            pending = deque(islice(submitted, 2 * count))
+            while pending:
+                rows, future = pending.popleft()
                 yield rows, future.result()
-                waiting.extend(islice(begun, 1))
+                pending.extend(islice(submitted, 1))
     finally:
         torch.set_num_threads(before)
 
@@ -178,13 +181,13 @@ _AT_ONCE = 1_024
 
 
 def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[int]:
-    """The number of tokens of each text, or an estimate; at least 1."""
+    """The number of tokens of each text, at least 1; an estimate if the encoder has no usual tokenizer."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if not texts or not hasattr(tokenizer, "pad_token"):
         return [1 + len(text) // 4 for text in texts]
     options = {"truncation": True, "max_length": encoder.max_seq_length, "verbose": False}
     texts = beginnings(encoder, texts)
-    # The tokens of all texts would take far more memory than the texts.
+    # In batches, as the tokens of all texts would take far more memory than the texts.
     batches = in_batches(texts, _AT_ONCE)
     return [max(1, len(ids)) for batch in batches for ids in tokenizer(list(batch), **options)["input_ids"]]
 
@@ -198,8 +201,8 @@ _CUT_WORD = 100
 def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence[str]:
     """The texts, cut where the encoder certainly reads no further, as tokenizers take minutes for megabytes.
 
-    Only texts of far more characters than the encoder can read are cut, behind twice as many as it reads. An
-    encoder that states no longest input, or reads the ends of long texts, gets all of each text.
+    Only texts much longer than the encoder's maximum are cut, with a margin; see ``beginning``. If the
+    encoder has no maximum length, or truncates texts at their beginning, the texts are unchanged.
     """
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if getattr(tokenizer, "truncation_side", "") != "right" or not encoder.max_seq_length:
@@ -210,8 +213,8 @@ def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence
 def beginning(tokenizer: Any, text: str, limit: int) -> str:
     """A beginning of a text that certainly contains its first ``limit`` tokens, special tokens not counted.
 
-    It is twice the shortest beginning that was tried and has so many, even if the start of a word at its end
-    counts as more tokens than the word; else the whole text.
+    Longer and longer beginnings are tokenized until one has more than ``limit`` tokens, with a margin for a
+    word that is cut at its end; twice this beginning is returned. The whole text is returned if it is short.
     """
     end = _CHARACTERS * limit
     while 2 * end < len(text):
@@ -223,6 +226,6 @@ def beginning(tokenizer: Any, text: str, limit: int) -> str:
 
 
 def side_prompt(encoder: "SentenceTransformer", side: Side | None) -> str | None:
-    """The prompt that the encoder puts before each text of a side, if any."""
+    """The prompt that the encoder puts before each text of this side; None if it has none."""
     name = side if side in encoder.prompts else encoder.default_prompt_name
     return encoder.prompts.get(name) if name else None

@@ -1,4 +1,4 @@
-"""Sentence vectors as the average of GloVe word vectors from a text file, a baseline (D12)."""
+"""A baseline: a sentence's vector is the average of the GloVe vectors of its words (D12)."""
 
 import gzip
 import re
@@ -12,33 +12,38 @@ import numpy as np
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError, first_line
 
-# GloVe was trained on text whose contractions are cut: "don't" is "do" and "n't".
+# GloVe was trained on texts in which contractions are separated: "don't" is "do" and "n't".
 _WORD = re.compile(r"[\w-]+?(?=n't)|n't|'\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 
 
 def encode_with_glove(path: Path, sentences: Sequence[str]) -> Float32s:
-    """The average of each sentence's word vectors (D12), ``(n, d)`` float32; zero without any known word.
+    """The average word vector of each of n sentences: ``(n, d)`` float32 (D12).
 
-    A word is looked up as written, then in lower case; a word in neither form is left out. The file has
-    ``word v1 … vd`` lines, plain or ``.gz``, with or without a ``count d`` line on top.
+    A word is looked up as written, then in lower case; words without a vector are left out. The vector of a
+    sentence without any known word is zero.
+
+    Args:
+        path: a text file, plain or ``.gz``, with a line ``word v1 … vd`` for each word; the first line may be
+            ``count d``.
+        sentences: the n sentences.
     """
     words = [split_words(sentence) for sentence in sentences]
-    wanted = {form for row in words for word in row for form in (word, word.lower())}
-    vectors = read_vectors(path, wanted)
+    forms = {form for row in words for word in row for form in (word, word.lower())}
+    vectors = read_vectors(path, forms)
     if not vectors:
         raise InputError(
             f"{path}: holds no vector for any word of the sentences; is it a file of word vectors?"
         )
     averages = np.zeros((len(words), len(next(iter(vectors.values())))), np.float32)
     for row, average in zip(words, averages, strict=True):
-        forms = [word if word in vectors else word.lower() for word in row]
-        if word_vectors := [vectors[form] for form in forms if form in vectors]:
+        known_forms = [word if word in vectors else word.lower() for word in row]
+        if word_vectors := [vectors[form] for form in known_forms if form in vectors]:
             average[:] = np.mean(word_vectors, axis=0, dtype=np.float32)
     return averages
 
 
 def split_words(sentence: str) -> list[str]:
-    """``sentence`` cut into words and punctuation marks, case kept."""
+    """The words and punctuation marks of a sentence, in order, with letter case kept."""
     return _WORD.findall(sentence)
 
 
@@ -65,7 +70,11 @@ def read_vectors(path: Path, wanted: Set[str]) -> dict[str, Float32s]:
 
 
 def _check_width(fields: list[bytes], size: int, where: str) -> None:
-    """Refuse a line of another width, unless its word has spaces, as a few in the largest GloVe file do."""
+    """Raise an ``InputError`` for a line with another number of values than the lines before.
+
+    A line with more fields is skipped if its second is no number: a few words of the largest GloVe file
+    contain spaces.
+    """
     if len(fields) - 1 > size and not _is_number(fields[1]):
         return
     raise InputError(

@@ -30,42 +30,45 @@ _HEADS: dict[HeadTask, tuple[str, str, str]] = {
     "masked language modelling": ("MODEL_FOR_MASKED_LM_MAPPING", "AutoModelForMaskedLM", "BERT, RoBERTa"),
     "token vectors": ("MODEL_MAPPING", "AutoModel", "BERT, RoBERTa"),
 }  # fmt: skip
-"""Names in transformers of a task's models by configuration and of their loader, and examples of models."""
+"""For each task: the name in transformers of the mapping from configurations to model classes, the name of
+the class that loads the model, and examples of models for messages."""
 
 _EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
-"""Messages of transformers about missing or random weights, which this module checks itself.
+"""Suppressed messages of transformers about missing or random weights, which this module checks itself.
 
-A decoder made from an encoder has no head yet. Models such as Flan-T5 have output embeddings of their own
-though their kind shares them with the input; both are loaded, so no action is needed.
+Two of them are expected: a decoder made from an encoder has no head yet; and models such as Flan-T5 have
+output embeddings of their own, although models of their type share them with the input embeddings.
 """
 
-_CONTEXT = 512  # for a model that states no longest input
+_CONTEXT = 512
+"""The number of positions of a model whose configuration does not give it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextModel:
-    """A model that reads texts, its tokenizer, and the longest input in tokens."""
+    """A model of transformers that reads texts, and its tokenizer."""
 
     model: Any
     tokenizer: Any
-    max_length: int
+    max_length: int  # the length of the longest input in tokens, including special tokens
 
     def features(self, *texts: Sequence[str]) -> Mapping[str, Tensor]:
-        """Model inputs for n texts, or n pairs given as two sequences: padded tensors ``(n, longest)``.
+        """Model inputs for n texts, or n pairs as two sequences: padded tensors, ``(n, longest)`` int64.
 
-        What is too long is cut off; in a pair the longer text is cut first.
+        Texts are truncated to ``max_length`` tokens. Of a pair the longer text is truncated first.
         """
         features: Mapping[str, Tensor] = self.tokenized(*texts, padding=True, return_tensors="pt")
         return features
 
     def token_counts(self, *texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text or pair, special tokens included."""
+        """The number of tokens of each text or pair after truncation, including special tokens."""
         return [len(ids) for ids in self.tokenized(*texts)["input_ids"]]
 
     def tokenized(self, *texts: Sequence[str], **options: Any) -> Any:
-        """What the tokenizer makes of texts or pairs, none longer than ``max_length``.
+        """The tokenizer's output for texts or pairs, truncated to ``max_length`` tokens.
 
-        Of a text of megabytes it gets the beginning, unless the windows of the whole text are wanted.
+        Only the beginning of a very long text is tokenized, unless ``options`` request the windows of the
+        whole text (``return_overflowing_tokens``).
         """
         sides = [list(side) for side in texts]
         if not options.get("return_overflowing_tokens"):
@@ -74,14 +77,14 @@ class TextModel:
             *sides,
             truncation=True,
             max_length=self.max_length,
-            split_special_tokens=True,  # a text may hold what looks like a special token
+            split_special_tokens=True,  # a special token's name within a text is ordinary text
             verbose=False,
             **options,
         )
 
 
 class Loading(TypedDict, total=False):
-    """How a model is loaded; see ``load_with_head``."""
+    """Options of loading a model; see ``load_with_head``."""
 
     device: str
     dtype: DtypeName
@@ -99,24 +102,26 @@ def load_with_head(
     seed: int = 0,
     max_length: int | None = None,
 ) -> tuple[Any, Any, int]:
-    """A model with a head for ``task``, its tokenizer, and the longest input in tokens.
+    """Load a model with a head for ``task``; returns model, tokenizer, and the longest input in tokens.
 
     Args:
         model: a folder or Hub id in the format of transformers; a GGUF file; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2`` or ``embedded:smollm2-135m-instruct``.
-        task: what the head is for; for ``summarization`` it is the language model head of an encoder-decoder,
-            which is random only where an encoder alone gets a decoder, see ``fresh_head``; for
-            ``continuation`` that of a decoder-only model. For ``token vectors`` there is no head. For
-            ``question answering`` and ``classification`` the tokenizer marks pairs, see ``mark_pairs``.
-        labels: outputs of the head for each text or token, in float32; None where the task has no choice.
+        task: the task of the head. For ``summarization`` it is the language model head of an encoder-decoder
+            model, for ``continuation`` that of a decoder-only model; for ``token vectors`` there is no head.
+            For ``question answering`` and ``classification`` the tokenizer separates the two texts of a pair,
+            see ``mark_pairs``.
+        labels: the number of the head's outputs for each text or token, which are computed in float32; None
+            if the task determines it.
         device: as for ``pick_device``.
         dtype: number format of the weights, as for ``pick_dtype``.
-        fresh_head: give a model without such a head a random one, to be trained. An existing head is kept.
-            For ``summarization`` an encoder such as BERT gets a decoder that starts from the encoder's
-            weights; what these lack, its cross-attention and its head, is random.
-        seed: seed of the random weights; all others are loaded.
-        max_length: longest input, special tokens included; never more than the model has positions for. The
-            default is the tokenizer's limit, which is that of its training for models trained here.
+        fresh_head: whether a model without such a head gets a random head, to be trained. An existing head is
+            kept. For ``summarization`` an encoder such as BERT gets a decoder with the encoder's weights; the
+            weights that an encoder lacks, of cross-attention and head, are random.
+        seed: random seed of the random weights.
+        max_length: the longest input in tokens, including special tokens; it is limited by the number of the
+            model's positions. None: the tokenizer's limit, which a model trained by pairsmith has from its
+            training.
     """
     from transformers import AutoConfig
 
@@ -129,7 +134,7 @@ def load_with_head(
     ):
         config = AutoConfig.from_pretrained(where, local_files_only=local)
         if labels is not None:
-            config.num_labels = labels  # the model's config may be that of another head
+            config.num_labels = labels  # the saved config may be that of a model with another head
         number_format = getattr(torch, dtype)
         if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
             network, tokenizer, missing = _with_decoder(where, number_format, local=local)
@@ -147,7 +152,7 @@ def load_with_head(
     pad_on_the_right(model, tokenizer, network.config)
     if task in {"question answering", "classification"}:
         mark_pairs(tokenizer)
-        _keep_no_states(network)
+        _disable_cache(network)
     if labels is not None and dtype != "float32":
         score_in_float32(network, labels)
     positions = positions_of(network)
@@ -156,10 +161,10 @@ def load_with_head(
 
 
 def score_in_float32(network: nn.Module, labels: int) -> None:
-    """Make the last layer of a head with ``labels`` outputs compute in float32, in place.
+    """Convert the last layer of a head with ``labels`` outputs to float32, in place.
 
-    bfloat16 has eight bits of precision: among thousands of pairs many would get the same score, and among
-    a text's tokens several would tie for its best start.
+    bfloat16 has eight bits of precision. With it, many of thousands of pairs would have equal scores, and
+    several tokens of a text would have the same, best score as a start.
     """
     for module in network.modules():
         if isinstance(module, nn.Linear) and module.out_features == labels:
@@ -167,8 +172,8 @@ def score_in_float32(network: nn.Module, labels: int) -> None:
             module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
 
 
-def _keep_no_states(network: Any) -> None:
-    """Have a decoder-only model keep no keys and values of its layers, which only generation needs."""
+def _disable_cache(network: Any) -> None:
+    """Turn off a decoder-only model's cache of keys and values, which only generation needs."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     if type(network.config) not in MODEL_FOR_CAUSAL_LM_MAPPING or written_by(network.config) != "decoder":
@@ -178,7 +183,7 @@ def _keep_no_states(network: Any) -> None:
 
 
 def load_tokenizer(model: str) -> Any:
-    """Load only the tokenizer of ``model``, which is quicker than loading the model."""
+    """Load only the tokenizer of ``model``, which is faster than loading the model."""
     from transformers import AutoTokenizer
 
     with opened(model, "its tokenizer cannot be loaded ({})") as (where, local):
@@ -194,22 +199,25 @@ def load_config(model: str) -> Any:
 
 
 def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
-    """How ``model`` generates texts, by its config: ``nothing`` means an encoder alone, such as BERT."""
+    """The part of ``model`` that generates texts, by its config; ``nothing`` for an encoder such as BERT."""
     return written_by(load_config(model))
 
 
 def written_by(config: Any) -> Literal["encoder-decoder", "decoder", "nothing"]:
-    """How a model with this transformers config generates texts; ``nothing`` means an encoder alone."""
+    """The part of a model with this config that generates texts; ``nothing`` for an encoder such as BERT."""
     if config.is_encoder_decoder:
         return "encoder-decoder"
-    alone = _lacks_only_a_decoder(config) and not getattr(config, "is_decoder", False)
-    return "nothing" if alone else "decoder"
+    is_encoder = _lacks_only_a_decoder(config) and not getattr(config, "is_decoder", False)
+    return "nothing" if is_encoder else "decoder"
 
 
 def _as_saved(
     name: str, where: str, task: HeadTask, config: Any, dtype: torch.dtype, *, local: bool, weights: bool
 ) -> tuple[Any, Any, list[str]]:
-    """The model, its tokenizer, and the names of the weights that its files lack, which are random."""
+    """Load a model and its tokenizer; returns also the names of the weights that are not in its files.
+
+    Those weights are random.
+    """
     import transformers
 
     kinds, loader, such_as = _HEADS[task]
@@ -232,7 +240,8 @@ def _as_saved(
     missing = {*report["missing_keys"], *other_sizes}
     prefix = f"{network.base_model_prefix}."
     body = {weight for weight, _ in network.named_parameters() if weight.startswith(prefix)}
-    if body and body <= missing:  # Llama's class for questions has another name for its body than its files
+    # Llama's class for question answering calls the model's body by another name than its files do.
+    if body and body <= missing:
         inner, report = transformers.AutoModel.from_pretrained(
             where, dtype=dtype, local_files_only=local, output_loading_info=True
         )
@@ -254,7 +263,7 @@ def _lacks_only_a_decoder(config: Any) -> bool:
 
 
 def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any, list[str]]:
-    """As ``_as_saved``, for an encoder that gets a decoder of the same weights."""
+    """As ``_as_saved``, for an encoder, which gets a decoder with the same weights."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
@@ -276,8 +285,9 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
 
 
 def _check_weights(name: str, network: Any, task: HeadTask, missing: list[str], *, fresh_head: bool) -> None:
+    """Raise a ``ModelError`` if a weight of the body is missing, or of the head unless it may be random."""
     prefix = f"{network.base_model_prefix}."
-    # A pooler sits between body and head, and belongs to the head that was trained with it.
+    # A pooler, between body and head, is trained with the head, and counts as a part of it.
     body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]
     if task in {"summarization", "continuation"}:
         body = missing
@@ -292,14 +302,14 @@ def _check_weights(name: str, network: Any, task: HeadTask, missing: list[str], 
 
 
 def positions_of(network: Any) -> int:
-    """The longest input in tokens that the model has positions for."""
-    # In a pair of models the encoder reads the input.
+    """The number of positions of a model: the length of its longest input in tokens."""
+    # In a model of encoder and decoder, the encoder reads the input.
     body = network.encoder if network.config.model_type == "encoder-decoder" else network.base_model
     positions = getattr(body.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
         positions = _CONTEXT
     table = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    if padding is not None:  # RoBERTa's family starts counting after padding's position
+    if padding is not None:  # models like RoBERTa count positions from the one after the padding's position
         positions -= padding + 1
     return positions

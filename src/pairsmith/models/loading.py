@@ -13,16 +13,20 @@ from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import check_model_folder, check_module_folder, quiet_loading
 from pairsmith.core.model_names import not_on_hub, resolve_model
 
-# Since 5.24 transformers calls this argument ``cache`` and takes both names; before, it knew this one only.
+# Since 5.24 transformers calls this argument ``cache`` and accepts both names; older versions know only this.
 warnings.filterwarnings("ignore", message="`past_key_values` is deprecated", category=FutureWarning)
 
 
 @contextmanager
 def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[str, bool]]:
-    """Where ``model`` is, a folder or a Hub id, and whether it is a folder; it is loaded inside the context.
+    """A context in which to load ``model``; yields its folder or Hub id, and whether it is a folder.
 
-    Loading is quiet there, and what a library raises becomes a ``ModelError``: ``fault``, with the first line
-    of the library's message for ``{}``. With ``modular``, a folder may be one of sentence-transformers.
+    Inside the context libraries show no progress bars, and their exceptions are converted to ``ModelError``.
+
+    Args:
+        model: the name of the model.
+        fault: the message of the ``ModelError``, with ``{}`` for the first line of the library's message.
+        modular: whether the model may be a folder of sentence-transformers with several modules.
     """
     where = resolve_model(model)
     local = Path(where).is_dir()
@@ -35,7 +39,7 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
             yield where, local
     except ModelError:
         raise
-    except Exception as error:  # whatever a library raises on damaged or unknown files
+    except Exception as error:  # libraries raise many types of exceptions for damaged or unknown files
         if not local:
             raise ModelError(not_on_hub(model, error)) from error
         raise ModelError(f"model {model}: {fault.format(first_line(error))}") from error
@@ -43,7 +47,7 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Make the weights that are random inside the context depend on ``seed`` alone."""
+    """A context in which random weights depend on ``seed`` alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
@@ -59,36 +63,37 @@ def refuse_missing(model: str, missing: list[str]) -> None:
 
 
 def pad_on_the_right(model: str, tokenizer: Any, config: Any) -> None:
-    """Pad on the right, with the end token where a causal model has no padding token.
+    """Have the tokenizer pad on the right; if it has no padding token, it pads with the end token.
 
-    Padding is masked out, so which token it is does not matter. The side does: models with learned
-    positions count them from the left end, and BART's decoder is not told where padding is.
+    Padding is masked, so it does not matter which token is used. The side matters: learned positions are
+    counted from the left, and BART's decoder has no mask of the padding.
     """
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
-        stand_in = tokenizer.eos_token or tokenizer.unk_token
-        if stand_in is None:
+        substitute = tokenizer.eos_token or tokenizer.unk_token
+        if substitute is None:
             raise ModelError(
                 f"model {model}: its tokenizer has neither a padding nor an end token; name one of them in "
                 "its tokenizer_config.json"
             )
-        tokenizer.pad_token = stand_in
+        tokenizer.pad_token = substitute
     config.pad_token_id = tokenizer.pad_token_id  # trainers warn of a different one
 
 
 def mark_pairs(tokenizer: Any) -> None:
-    """Have a tokenizer put a line break between two texts, in place, unless it puts special tokens there.
+    """Make a tokenizer put a line break between the two texts of a pair, if it puts no special token there.
 
-    Those of most decoder-only models put nothing there, so that nothing says where the second text begins.
-    The line break is saved with the tokenizer. It belongs to neither text, and is never cut off. A tokenizer
-    that knows no line breaks, as BERT's, is left as it is.
+    The tokenizers of most decoder-only models put nothing between them, so that a model could not tell where
+    the second text begins. The tokenizer is changed in place, and the line break is saved with it. It belongs
+    to neither text and is never truncated. A tokenizer without a token for line breaks, such as BERT's, is
+    not changed.
     """
     from tokenizers.processors import TemplateProcessing
 
     pair, line = tokenizer("a", "b"), tokenizer("\n", add_special_tokens=False)["input_ids"]
     parts, tokens = pair.sequence_ids(0), pair["input_ids"]
-    texts = [place for place, part in enumerate(parts) if part is not None]
-    begin, end = texts[0], texts[-1] + 1
+    in_texts = [index for index, part in enumerate(parts) if part is not None]
+    begin, end = in_texts[0], in_texts[-1] + 1
     if None in parts[begin:end] or not line or tokenizer.unk_token_id in line:
         return
     pieces = {"<start>": tokens[:begin], "<line>": line, "<end>": tokens[end:]}

@@ -1,4 +1,4 @@
-"""Free memory of a device, and how many rows and tokens it can process at once."""
+"""The free memory of a device, and limits for the numbers of rows and tokens in a batch."""
 
 import os
 from pathlib import Path
@@ -10,12 +10,12 @@ MOST_ROWS = {"cpu": 256, "other": 4096}
 """Largest number of rows in a batch of the decoder, by device; larger ones decode no faster per row."""
 
 CALL = 5e12
-"""Floating-point operations in 16 bits that a GPU can do in the time that Python needs to call a model."""
+"""Floating-point operations in 16 bits that a GPU computes in the time that Python needs to call a model."""
 
 MOST_TOKENS = 65_536
 """Largest result of ``call_tokens``."""
 
-_LIMITS = (  # a container's limit and usage, in the two versions of control groups
+_LIMITS = (  # the files with a container's memory limit and usage, in both versions of control groups
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
@@ -24,15 +24,15 @@ _UNKNOWN = 4 * 2**30
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on a device; a container's limit counts.
+    """The number of bytes that can still be allocated on a device, within the limit of a container.
 
-    Processes that ask at the same time are all told of the same free memory. On a GPU the memory that this
-    process keeps for its next tensors is free for them: without it, a decoder after the first would get few
-    rows on a GPU that others use too.
+    Several processes that call this at the same time get the same number, so they must not each use all of
+    it. On a GPU, memory that torch has reserved for this process and that no tensor uses counts as free.
+    Otherwise a second decoder in a process would get few rows on a GPU that is shared with other processes.
     """
     if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + kept
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
     sizes = [size for size in (_available(), *map(_below_limit, _LIMITS)) if size is not None]
     return max(0, min(sizes, default=_UNKNOWN))
 
@@ -40,9 +40,10 @@ def free_memory(device: torch.device) -> int:
 def call_tokens(model: Any, token: int) -> int:
     """How many tokens a model computes in the shortest time that a call takes; 0 on devices without CUDA.
 
-    To compute that many tokens more is no slower than to call the model once more. A model of 135 million
-    parameters computes 18,000 in that time, one of seven billion 360. ``token`` is the number of bytes that
-    the keys and values of one take; they and their computation get a quarter of the free memory.
+    To compute this many more tokens in a call is not slower than another call. A model of 135 million
+    parameters computes 18,000 tokens in that time, one of seven billion parameters 360. The number is limited
+    so that the tokens, their keys and values and their computation, take at most a quarter of the free
+    memory. ``token`` is the number of bytes of the keys and values of one token.
     """
     if model.device.type != "cuda":
         return 0
@@ -53,7 +54,7 @@ def call_tokens(model: Any, token: int) -> int:
 
 
 def _available() -> int | None:
-    """Free memory of the whole machine in bytes; None where it is unknown."""
+    """The free memory of the machine in bytes; None if it is unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
@@ -66,6 +67,7 @@ def _available() -> int | None:
 
 
 def _below_limit(files: tuple[str, str]) -> int | None:
+    """The bytes that a container may still use, from its files of limit and usage; None without a limit."""
     try:
         limit, used = (Path(file).read_text(encoding="ascii").strip() for file in files)
         return int(limit) - int(used)

@@ -1,4 +1,4 @@
-"""Question generators read a passage and write answer, separator and question in one sequence (Q2)."""
+"""Question generators, which read a passage and write an answer, a separator and a question (Q2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,44 +9,49 @@ from pairsmith.models.language.faults import TextFault
 from pairsmith.models.text_generator import TextGenerator
 
 SEPARATOR = "<sep>"
-"""Token between an answer and its question."""
+"""The token between an answer and its question."""
 
 GENERATED_QUESTION_TOKENS = 50
-"""Longest question in tokens (Q1)."""
+"""Largest number of tokens of a question (Q1)."""
 
 GENERATED_ANSWER_TOKENS = 30
-"""Longest answer in tokens."""
+"""Largest number of tokens of an answer."""
 
 LONG_QUESTION = (TOO_LONG, f"a question of more than {GENERATED_QUESTION_TOKENS} tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuestion:
-    """An answer and a question that a question generator wrote about a passage."""
+    """An answer and a question that a question generator wrote on a passage."""
 
     answer: str
     question: str
-    fault: TextFault | None  # why they are rejected
-    start: int | None = None  # where the answer starts in the passage; None if that has still to be found
+    fault: TextFault | None  # why they are rejected; None if they are kept
+    start: int | None = None  # the answer's offset in the passage, in characters; None if not yet searched
 
 
 def separator_of(generator: TextGenerator, separator: str = SEPARATOR) -> int:
-    """The id of the separator token."""
-    number = generator.tokenizer.convert_tokens_to_ids(separator)
-    if number is None or number == generator.tokenizer.unk_token_id:
+    """The id of the token ``separator``; a ``ModelError`` if the tokenizer has no such token."""
+    token = generator.tokenizer.convert_tokens_to_ids(separator)
+    if token is None or token == generator.tokenizer.unk_token_id:
         raise ModelError(
             f"the model knows no token {separator!r} to put between an answer and a question; train one with "
             "train-asker, or give its --separator"
         )
-    return int(number)
+    return int(token)
 
 
 def parse(
     generator: TextGenerator, tokens: Sequence[int], separator: int, end: int | Sequence[int]
 ) -> WrittenQuestion:
-    """Split a generated sequence, which ends with an ``end`` token if complete, into answer and question.
+    """Split a generated sequence into answer and question.
 
-    A second separator is a fault, and what follows it is ignored.
+    Args:
+        generator: the question generator, whose tokenizer decodes the tokens.
+        tokens: the generated tokens. A complete sequence ends with an end token. A second separator is a
+            fault; the tokens after it are ignored.
+        separator: the id of the separator token.
+        end: the ids of the end tokens.
     """
 
     def text(part: Sequence[int]) -> str:
@@ -59,13 +64,14 @@ def parse(
             parts.append([])
         else:
             parts[-1].append(token)
-    ends = {end} if isinstance(end, int) else set(end)
-    complete = bool(tokens) and tokens[-1] in ends
+    end_tokens = {end} if isinstance(end, int) else set(end)
+    complete = bool(tokens) and tokens[-1] in end_tokens
     answer, question = text(parts[0]), text(parts[1]) if len(parts) > 1 else ""
     return WrittenQuestion(answer, question, _fault(answer, question, parts, complete=complete))
 
 
 def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, complete: bool) -> TextFault | None:
+    """Why an answer and a question are rejected, or None; ``parts`` are the tokens between separators."""
     if len(parts) != 2:
         return "no separator", "not an answer, one separator and a question"
     if not complete:

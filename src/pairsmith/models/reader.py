@@ -1,4 +1,4 @@
-"""Readers: models that mark the answer to a question in a text (M9), and how they answer (Q7).
+"""Readers: models that predict the span of the answer to a question in a text (M9), and how they answer (Q7).
 
 A reader is any model with a question-answering head of transformers. BART reads question and text both in
 its encoder and in its decoder, and the head classifies the decoder's last states (M9). In an encoder such as
@@ -32,16 +32,16 @@ from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.models.token_vectors import load_token_encoder
 
 QUESTION_TOKENS = 64
-"""Longest question in tokens, or half of a window's room for question and text if that is less."""
+"""Largest number of tokens of a question; it is half of a window, without special tokens, if that is less."""
 
 OVERLAP = 128
-"""Tokens that neighbouring windows share: windows of 456 text tokens start 328 tokens apart (Q7)."""
+"""Number of tokens that consecutive windows share: windows of 456 text tokens start 328 tokens apart (Q7)."""
 
 ANSWER_TOKENS = 17
-"""Longest answer in tokens (Q7)."""
+"""Largest number of tokens of an answer (Q7)."""
 
-_SHORTEST = 16  # smallest max_length in tokens
-_AT_ONCE = 512  # questions that are encoded at once
+_SHORTEST = 16  # smallest maximum length of an input, in tokens
+_AT_ONCE = 512  # number of questions that are tokenized in one call
 
 
 class Reader(TextModel):
@@ -65,15 +65,15 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """An answer: ``text`` begins at character ``start`` of the context; ``score`` as in ``Spans``."""
+    """A predicted answer."""
 
     text: str
-    start: int
-    score: float
+    start: int  # the offset of its first character in the context
+    score: float  # its probability, in [0, 1], as in ``Spans``
 
     @classmethod
     def of(cls, context: str, score: float, start: int, end: int) -> "Prediction":
-        """The answer from character ``start`` to ``end``, without white space at its ends."""
+        """The answer from character ``start`` up to ``end`` (exclusive), stripped of white space."""
         text = context[start:end]
         return cls(text.strip(), start + len(text) - len(text.lstrip()), score)
 
@@ -81,9 +81,10 @@ class Prediction:
 def load_reader(
     model: str, *, fresh_head: bool = False, perceptrons: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> Reader:
-    """Load ``model`` as a reader; a ``fresh_head`` has a teacher's two ``perceptrons`` if that is set (Q3).
+    """Load ``model`` as a reader.
 
-    ``device``, ``dtype`` and ``max_length``, at least 16 tokens, are as for ``load_with_head``.
+    All arguments are as for ``load_with_head``; ``max_length`` is at least 16 tokens. With ``perceptrons``, a
+    fresh head has the two perceptrons of a teacher (Q3).
     """
     max_length = how.get("max_length")
     if max_length is not None and max_length < _SHORTEST:
@@ -111,14 +112,14 @@ def load_reader(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanScores:
-    """Output of a reader's model for a batch: two tensors ``(n, tokens)``, unnormalised."""
+    """The output of a reader's model for a batch: two tensors of unnormalised scores, ``(n, tokens)``."""
 
     start_logits: Tensor
     end_logits: Tensor
 
 
 class PerceptronReader(nn.Module):
-    """An encoder with two perceptrons that score each token, as a start and as an end (Q3)."""
+    """An encoder with two perceptrons, which score each token as an answer's start and as its end (Q3)."""
 
     def __init__(self, encoder: Any, heads: SpanHeads) -> None:
         super().__init__()
@@ -135,7 +136,7 @@ class PerceptronReader(nn.Module):
         return torch.device(self.encoder.device)
 
     def forward(self, **inputs: Tensor) -> SpanScores:
-        """Start and end scores, as from a transformers model with a question-answering head."""
+        """Start and end scores, with the names of a transformers model's question-answering output."""
         return SpanScores(*self.heads(self.encoder(**inputs).last_hidden_state))
 
 
@@ -158,13 +159,13 @@ def encode_questions(reader: Reader, questions: Sequence[str], contexts: Sequenc
 
 
 def rows_of_questions(features: Sequence[Feature]) -> list[list[int]]:
-    """The numbers of the features of each question, in order."""
+    """For each question, the indices of its features, in order."""
     rows = range(len(features))
     return [list(group) for _, group in groupby(rows, key=lambda row: features[row].question)]
 
 
 def collate(reader: TextModel, batch: Sequence[Feature]) -> dict[str, Tensor]:
-    """Model inputs for a batch, padded on the right: tensors of shape ``(n, longest)``, int64."""
+    """Model inputs for a batch of n features, padded on the right: tensors ``(n, longest)``, int64."""
     inputs = padded_inputs([feature.input_ids for feature in batch], reader.tokenizer.pad_token_id)
     types = [feature.token_types for feature in batch if feature.token_types is not None]
     return inputs | ({"token_type_ids": padded_tokens(types, 0)} if types else {})
@@ -179,11 +180,15 @@ def answer(
     batch_size: int = 32,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Prediction]:
-    """Answer each question by a span of its text (Q7); see ``whole_text``. Long windows are read first.
+    """Answer each question by a span of its text (Q7). The longest windows are read first.
 
-    Questions and texts are as for ``encode_questions``; a blank text gives an empty answer of score 0. The
-    reader is in evaluation mode during the call. A batch has ``batch_size`` windows; ``advance`` is called
-    with the number of questions that were finished.
+    Args:
+        reader: the reader; it is in evaluation mode during the call.
+        questions: n questions, as for ``encode_questions``.
+        contexts: the text of each question; if it is blank, the answer is empty and has score 0.
+        max_answer_tokens: the largest number of tokens of an answer.
+        batch_size: the number of windows in a batch.
+        advance: is called after each batch with the number of questions that were finished.
     """
     features = encode_questions(reader, questions, contexts)
     lengths = [len(feature.input_ids) for feature in features]
@@ -195,34 +200,34 @@ def answer(
             batch = [features[row] for row in rows]
             scores.update(zip(rows, read_windows(reader, batch), strict=True))
             numbers = {feature.question for feature in batch}
-            done = [number for number in numbers if all(row in scores for row in rows_of[number])]
-            for number in done:
+            finished = [number for number in numbers if all(row in scores for row in rows_of[number])]
+            for number in finished:
                 question_rows = rows_of[number]
                 text = whole_text(
                     [features[row] for row in question_rows], [scores.pop(row) for row in question_rows]
                 )
                 predictions[number] = text.best(contexts[number], max_answer_tokens)
-            advance(len(done))
+            advance(len(finished))
     return [predictions[number] for number in range(len(contexts))]
 
 
 def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
-    """Start and end scores of each window by a reader's model: ``(2, tokens)`` float32."""
+    """Start and end scores of the tokens of each window: ``(2, tokens)`` float32, unnormalised."""
     with torch.inference_mode():
         output = reader.model(**moved(collate(reader, batch), reader.model.device))
-        both = torch.stack([output.start_logits, output.end_logits], dim=1).float().cpu()
-    return [scores[:, : len(feature.input_ids)] for scores, feature in zip(both, batch, strict=True)]
+        logits = torch.stack([output.start_logits, output.end_logits], dim=1).float().cpu()
+    return [scores[:, : len(feature.input_ids)] for scores, feature in zip(logits, batch, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextScores:
-    """A reader's scores over the whole text of a question.
+    """A reader's scores for the tokens of a question's whole text.
 
-    An answer may not start or end at a token of white space alone, which only counts towards its length.
+    An answer does not start or end at a token of white space, but such a token counts towards its length.
     """
 
-    scores: Tensor  # (2, tokens) float32, of starts and ends, unnormalised
-    offsets: Tensor  # (tokens, 2) int64, where the tokens begin and end in the text, in characters
+    scores: Tensor  # (2, tokens) float32, unnormalised scores of starts and of ends
+    offsets: Tensor  # (tokens, 2) int64, start and end of each token in the text, in characters
     allowed: Tensor  # (tokens,) bool, where an answer may start and end
 
     def best(self, context: str, max_tokens: int) -> Prediction:
@@ -235,15 +240,15 @@ class TextScores:
 
 
 def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScores:
-    """Combine the scores of a question's windows into scores over its whole text (Q7).
+    """Combine the scores of a question's windows into scores for its whole text (Q7).
 
     The scores of a token are those in the window with the most context around the token. ``windows`` are all
     windows of the text, in order, and ``scores`` their scores from ``read_windows``.
     """
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
-    places = [mask.nonzero().flatten().tolist() for mask in kept]
-    owned = [slice(of_window[0], of_window[-1] + 1) if of_window else slice(0, 0) for of_window in places]
+    kept_tokens = [mask.nonzero().flatten().tolist() for mask in kept]
+    owned = [slice(tokens[0], tokens[-1] + 1) if tokens else slice(0, 0) for tokens in kept_tokens]
     text = TextScores(
         torch.cat(
             [window_scores[:, tokens] for window_scores, tokens in zip(scores, owned, strict=True)], dim=1
@@ -262,31 +267,33 @@ def keep_max_context(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
     A token then counts only in the window with the most context around it.
 
     Args:
-        offsets: for each window of a text, in order: ``(tokens, 2)`` int64, where its tokens begin and end.
-        kept: for each window, ``(tokens,)`` bool, true for tokens of the text; changed in place.
+        offsets: for each window of a text, in order, the start and end of its tokens: ``(tokens, 2)`` int64.
+        kept: for each window, ``(tokens,)`` bool, True for the tokens of the text. It is changed in place, to
+            True for the tokens that the window keeps.
     """
-    for one, other in pairwise(range(len(kept))):
-        if not kept[other].any():
+    for earlier, later in pairwise(range(len(kept))):
+        if not kept[later].any():
             continue
-        first = offsets[other][kept[other]][0, 0]
-        shared = (kept[one] & (offsets[one][:, 0] >= first)).nonzero().squeeze(1)
+        first = offsets[later][kept[later]][0, 0]
+        shared = (kept[earlier] & (offsets[earlier][:, 0] >= first)).nonzero().squeeze(1)
         if len(shared):
-            half = offsets[one][shared[len(shared) // 2], 0]  # keeps a character's tokens together
-            kept[other][offsets[other][:, 0] < half] = False
-            kept[one][offsets[one][:, 0] >= half] = False
+            # The limit is a character, as several tokens may belong to one character.
+            half = offsets[earlier][shared[len(shared) // 2], 0]
+            kept[later][offsets[later][:, 0] < half] = False
+            kept[earlier][offsets[earlier][:, 0] >= half] = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
     """The best span of each of n windows."""
 
-    starts: Tensor  # (n,) int64, the span's first token
-    ends: Tensor  # (n,) int64, its last
-    scores: Tensor  # (n,) float32 in [0, 1]
+    starts: Tensor  # (n,) int64, the first token of the span
+    ends: Tensor  # (n,) int64, the last token of the span
+    scores: Tensor  # (n,) float32 in [0, 1], the product of start and end probability
 
 
 def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tokens: int) -> Spans:
-    """The span of each window with the largest product of start and end probability (Q7).
+    """The span of each of n windows with the largest product of start and end probability (Q7).
 
     ``start_logits`` and ``end_logits`` are ``(n, tokens)``. ``allowed``, ``(n, tokens)`` bool, are the tokens
     at which a span may start and end; the softmaxes are over these, where logits are finite. Spans have
@@ -299,7 +306,7 @@ def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tok
             "expected three (n, tokens) with one token or more and max_tokens >= 1, got "
             f"{tuple(start_logits.shape)}, {tuple(end_logits.shape)}, {tuple(allowed.shape)}, {max_tokens}"
         )
-    # Sums of logarithms: products of small probabilities would underflow to 0 and tie.
+    # Logarithms are added, as the products of small probabilities would all underflow to 0.
     starts, ends = (_log_softmax(logits, allowed) for logits in (start_logits, end_logits))
     longest = min(max_tokens, starts.shape[1])
     beyond = ends.new_full((len(ends), longest - 1), -torch.inf)
@@ -310,9 +317,9 @@ def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tok
 
 
 def _log_softmax(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Logarithms of the softmax over the allowed tokens in float32; minus infinity elsewhere."""
+    """The logarithm of the softmax over the allowed tokens, in float32; minus infinity at other tokens."""
     masked = logits.float().masked_fill(~allowed, -torch.inf)
-    # Masked again, as a row without allowed tokens became NaN.
+    # Masked a second time, as the softmax of a row without allowed tokens is NaN.
     return masked.log_softmax(dim=1).masked_fill(~allowed, -torch.inf)
 
 
@@ -327,7 +334,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], first: int) -> list[Feature]:
-    """``encode_questions`` for some of the questions, numbered from ``first`` on."""
+    """``encode_questions`` for some of the questions; ``first`` is the number of the first of them."""
     room = reader.max_length - reader.tokenizer.num_special_tokens_to_add(pair=True)
     longest = min(QUESTION_TOKENS, room // 2)
     encoded = reader.tokenizer(
@@ -335,7 +342,8 @@ def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], f
         list(contexts),
         truncation="only_second",
         max_length=reader.max_length,
-        # Independent of the given questions, so that one question's windows do not depend on the others.
+        # The stride does not depend on the questions, so a question's windows do not depend on other
+        # questions.
         stride=min(OVERLAP, (room - longest) // 2),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
@@ -345,16 +353,17 @@ def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], f
 
 
 def features_of(encoded: Any, texts: Sequence[str], part: int, first: int = 0) -> list[Feature]:
-    """The windows that a tokenizer cut texts to: part 0 of its input, or part 1 after a question.
+    """The windows of texts in a tokenizer's output, which has overflowing tokens and offsets.
 
-    ``first`` is the number of the first text.
+    ``part`` is the position of a text in an input: 0, or 1 after a question. ``first`` is the number of the
+    first text.
     """
     features = []
     for row, text in enumerate(encoded["overflow_to_sample_mapping"]):
         offsets = encoded["offset_mapping"][row]
         tokens = zip(encoded.sequence_ids(row), offsets, strict=True)
         is_context = torch.tensor(
-            [of == part and bool(texts[text][start:end].strip()) for of, (start, end) in tokens]
+            [side == part and bool(texts[text][start:end].strip()) for side, (start, end) in tokens]
         )
         features.append(
             Feature(
@@ -369,7 +378,7 @@ def features_of(encoded: Any, texts: Sequence[str], part: int, first: int = 0) -
 
 
 def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
-    """The questions, each cut off after its first ``longest`` tokens."""
+    """The questions, each truncated to its first ``longest`` tokens."""
     encoded = tokenizer(
         [beginning(tokenizer, question, longest) for question in questions],
         add_special_tokens=False,
@@ -382,9 +391,9 @@ def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
 
 
 def _has_token_types(reader: Reader) -> bool:
-    """Whether the model has token type embeddings and its tokenizer gives token types.
+    """Whether the model has token type embeddings, and its tokenizer returns token types.
 
-    GPT-2 accepts token types too, but takes them for tokens of its vocabulary.
+    GPT-2 has no such embeddings: it accepts token types, but looks them up in its vocabulary.
     """
     kinds = getattr(reader.model.config, "type_vocab_size", None) or 0
     return kinds > 1 and "token_type_ids" in reader.tokenizer.model_input_names

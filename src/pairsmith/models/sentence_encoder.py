@@ -32,19 +32,22 @@ def load_sentence_encoder(
     layers: int | None = None,
     bidirectional: bool = False,
 ) -> SentenceTransformer:
-    """Load ``model`` as a ``SentenceTransformer`` whose ``encode`` gives vectors of shape (n, d).
+    """Load ``model`` as a ``SentenceTransformer``, whose ``encode`` returns vectors ``(n, d)``.
 
     Args:
         model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
             causal language model; a GGUF file; ``pairsmith:tiny``; ``embedded:all-minilm-l6-v2`` or
             ``embedded:smollm2-135m-instruct``.
-        pooling: ``default`` takes a sentence-transformers model as it was saved, and the mean of the last
-            layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
-            layer, whatever was saved on top of it (the baselines of D12).
-        device: as for ``pick_device``; ``dtype``: as for ``pick_dtype``.
-        max_length: longest input in tokens, special tokens included; never more than the model's context.
-        layers: keep only this many of the transformer's first layers; its final norm stays.
-        bidirectional: let the tokens of a causal language model attend to later tokens too.
+        pooling: ``default`` loads a sentence-transformers model as it was saved, and averages the last
+            layer's token vectors of any other model. ``mean`` and ``cls`` pool the last layer of the
+            transformer, and ignore the modules that were saved after it (the baselines of D12).
+        device: as for ``pick_device``.
+        dtype: as for ``pick_dtype``.
+        max_length: the longest input in tokens, including special tokens; it is limited by the model's
+            context.
+        layers: the number of the transformer's first layers that are kept; the final norm is kept, too. None:
+            all layers.
+        bidirectional: whether the tokens of a causal language model attend to later tokens, too.
     """
     if model.startswith(GLOVE):
         raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
@@ -62,14 +65,14 @@ def load_sentence_encoder(
 
 
 _OLD_MODULES = {"Transformer", "Pooling", "Normalize", "Dense"}
-"""Modules of the library that its versions before 6 have, too."""
+"""Modules of sentence-transformers that its versions before 6 have, too."""
 
 
 def save_sentence_encoder(encoder: SentenceTransformer, out: Path) -> None:
     """Save an encoder in the folder ``out``, so that ``SentenceTransformer(out)`` opens it.
 
-    The library names its own modules by where they stand since version 6; by the names of before, which all
-    versions know, programs with an older one open the folder, too, such as its export to ONNX.
+    Since version 6 the library saves new import paths of its modules. They are replaced by the old import
+    paths, which all versions know, so that programs with an older version can open the folder, too.
     """
     with quiet_loading():
         encoder.save(str(out), create_model_card=False)
@@ -83,12 +86,16 @@ def save_sentence_encoder(encoder: SentenceTransformer, out: Path) -> None:
 
 
 def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int = 2_000) -> None:
-    """Append a linear layer that subtracts the mean vector of ``texts``.
+    """Append a linear layer that subtracts the mean vector of ``texts`` from each vector, in place.
 
-    The layer has the identity as its weights, so before training it changes nothing else. The mean vectors
-    of a language model's tokens share one large component: with SmolLM2's first six layers, the cosines of
-    STSb's pairs are 0.94 on average, and 0.53 without that component. Of the texts, none of them blank, at
-    most ``most`` distinct ones are used, evenly spaced in alphabetical order.
+    The weights of the layer are the identity matrix, so that it changes nothing else before it is trained.
+    The sentence vectors of a language model have a large component in common: with the first six layers of
+    SmolLM2, the mean cosine of STSb's pairs is 0.94, and 0.53 without this component.
+
+    Args:
+        encoder: the sentence encoder.
+        texts: the texts, none of which is blank.
+        most: the largest number of distinct texts that are used; they are evenly spaced in sorted order.
     """
     distinct = sorted(set(texts))
     chosen = np.linspace(0, len(distinct) - 1, min(most, len(distinct))).round().astype(int)
@@ -97,7 +104,7 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
             f"this base gives only the first {encoder.truncate_dim} numbers of its vectors, which cannot be "
             "centred; leave centre out, or remove truncate_dim from its config_sentence_transformers.json"
         )
-    mean = torch.from_numpy(encode_texts(encoder, [distinct[place] for place in chosen]).mean(axis=0))
+    mean = torch.from_numpy(encode_texts(encoder, [distinct[index] for index in chosen]).mean(axis=0))
     width = len(mean)
     layer = Dense(
         width,
@@ -108,7 +115,7 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
     )
     normalized = any(isinstance(module, Normalize) for module in encoder)
     encoder.append(layer.to(encoder.device, next(encoder.parameters()).dtype))
-    if normalized:  # vectors of such a base have length 1, and keep it
+    if normalized:  # the base's vectors have length 1, so the centred vectors are scaled to it again
         encoder.append(Normalize())
 
 
@@ -136,8 +143,8 @@ def _load(
             where,
             model_kwargs={"dtype": dtype},
             transformer_task="feature-extraction",
-            # By default the library would put each text into the chat template of an instruct model: three
-            # times as many tokens, most of which all texts share.
+            # By default the library applies the chat template of an instruct model to each text, which makes
+            # inputs three times as long with tokens that are equal for all texts.
             modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
             module_output_name="token_embeddings",
         )
@@ -154,7 +161,7 @@ def _load(
 
 
 def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
-    """Remove the transformer's layers after the first ``count``, in its configuration too."""
+    """Remove all layers of the transformer after the first ``count``, also in its configuration."""
     network, config = _network(encoder, model)
     total = int(config.num_hidden_layers)
     if count > total:
@@ -179,23 +186,23 @@ def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
 
 
 def _context(encoder: SentenceTransformer) -> int | None:
-    """The longest input in tokens that the model has positions for; None if its config does not say."""
+    """The number of positions of the model, in tokens; None if its configuration does not give it."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
     return positions if isinstance(positions, int) and positions > 0 else None
 
 
 @contextmanager
 def _complete(model: str) -> Iterator[None]:
-    """Refuse a model whose weights, loaded inside the context, are not all in its files.
+    """A context that raises a ``ModelError`` if weights of the model loaded in it are missing from its files.
 
-    The libraries print a table of a checkpoint's missing and superfluous weights, which is read here instead.
-    Superfluous ones (a language model's head) are of no interest; a missing one means a model that is partly
-    random. The exception is the pooler of BERT's family, which no pooling here uses. It is made with a fixed
-    seed, so that training twice saves the same file.
+    Missing weights would be random. transformers logs a table of missing and superfluous weights, which is
+    read and not shown. Superfluous weights, such as a language model's head, do not matter. Neither does a
+    missing pooler of BERT and similar models, which no pooling here uses; it is initialised with a fixed
+    seed, so that two trainings save equal files.
     """
     missing: list[str] = []
 
-    def read(record: logging.LogRecord) -> bool:
+    def read_report(record: logging.LogRecord) -> bool:
         report = record.getMessage()
         if "LOAD REPORT" not in report:
             return True
@@ -206,9 +213,9 @@ def _complete(model: str) -> Iterator[None]:
         return False
 
     logger = logging.getLogger("transformers.modeling_utils")
-    logger.addFilter(read)
+    logger.addFilter(read_report)
     try:
         yield
     finally:
-        logger.removeFilter(read)
+        logger.removeFilter(read_report)
     refuse_missing(model, missing)

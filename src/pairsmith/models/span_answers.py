@@ -30,7 +30,7 @@ _AT_ONCE = 64
 
 
 def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
-    """Cut texts into windows that the encoder can read (Q7), text by text and in order.
+    """Cut texts into windows that fit into the encoder, in the order of the texts (Q7).
 
     Neighbouring windows share ``OVERLAP`` tokens, at most half of a window. ``is_context`` of a shared token
     is true only in the window with the most context around it. In the window of a blank text it is false
@@ -54,15 +54,15 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
 class TextVectors:
     """The token vectors of a text; tokens of white space alone count as special tokens."""
 
-    vectors: Tensor  # (tokens, d), without special tokens
-    offsets: Tensor  # (tokens, 2) int64, where the tokens begin and end in the text, in characters
-    special: Tensor  # (special tokens of all windows, d)
+    vectors: Tensor  # (tokens, d), the vectors of all tokens that are not special
+    offsets: Tensor  # (tokens, 2) int64, start and end of these tokens in the text, in characters
+    special: Tensor  # (special tokens of all windows, d), the vectors of the special tokens
 
 
 def text_vectors(
     encoder: SpanEncoder, texts: Sequence[str], *, batch_tokens: int | None = None
 ) -> list[TextVectors]:
-    """The token vectors r(c) of each text; long windows are encoded first, see ``text_windows``."""
+    """The token vectors r(c) of each text (Q4), from its ``text_windows``; the longest are encoded first."""
     windows = text_windows(encoder.tokens, texts)
     lengths = [len(window.input_ids) for window in windows]
     by_window: dict[int, tuple[Tensor, Tensor]] = {}
@@ -72,7 +72,8 @@ def text_vectors(
         for row, vectors in zip(rows, encoder.token_vectors(features), strict=True):
             window = windows[row]
             own = vectors[: len(window.is_context)]
-            masks = window.is_context, ~window.offsets.any(dim=1)  # neighbouring windows share other tokens
+            # Tokens with offsets that are not context are those that the next or previous window has.
+            masks = window.is_context, ~window.offsets.any(dim=1)
             by_window[row] = own[masks[0].to(own.device)], own[masks[1].to(own.device)]
     return [
         TextVectors(
@@ -92,27 +93,31 @@ def answer_with_span_encoder(
     max_answer_tokens: int = ANSWER_TOKENS,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Prediction]:
-    """Answer each question by a span of its text (Q7); the softmax is over all tokens of the text.
+    """Answer each question by a span of its text; probabilities are softmaxes over the whole text (Q7).
 
     Args:
         encoder: a student, as ``load_student`` loads it; it is put into evaluation mode.
-        questions: n questions; each is cut off after 64 tokens.
-        contexts: the text of each question; a blank one gives an empty answer of score 0.
-        max_answer_tokens: longest answer in tokens.
-        advance: called with numbers of questions that were answered.
+        questions: n questions; each is truncated to 64 tokens.
+        contexts: the text of each question; if it is blank, the answer is empty and has score 0.
+        max_answer_tokens: the largest number of tokens of an answer.
+        advance: is called with the number of questions on a text after they were answered.
 
     Returns:
-        n answers: their text, the position of its first character in the context, and its probability.
+        The answer to each question: its text, the offset of its first character in the context, and its
+        probability.
 
     Raises:
-        InputError: ``questions`` or ``contexts`` is no list of texts, or one is longer than the other.
-        ModelError: the encoder gives vectors that are not finite.
-        SettingsError: the encoder is not loaded.
+        InputError: ``questions`` or ``contexts`` is not a list of texts, or their lengths differ.
+        ModelError: the encoder's vectors are not finite.
+        SettingsError: ``encoder`` is not a loaded student.
     """
     check_loaded(encoder, "encoder", "question_vectors", "load_student")
     questions, contexts = checked_texts(questions, "questions"), checked_texts(contexts, "contexts")
     if len(questions) != len(contexts):
-        raise InputError(f"there are {len(questions):,} questions and {len(contexts):,} contexts")
+        raise InputError(
+            f"there are {len(questions):,} questions and {len(contexts):,} contexts; give one context for "
+            "each question"
+        )
     encoder.tokens.model.eval()
     numbers_of: dict[str, list[int]] = {}
     for number, context in enumerate(contexts):
@@ -122,39 +127,44 @@ def answer_with_span_encoder(
     with torch.inference_mode():
         for batch in in_batches(texts, _AT_ONCE):
             numbers = [number for text in batch for number in numbers_of[text]]
-            sides = question_vectors(encoder, [questions[number] for number in numbers])
-            starts, ends = (torch.split(side, [len(numbers_of[text]) for text in batch]) for side in sides)
-            for text, read, start, end in zip(batch, text_vectors(encoder, batch), starts, ends, strict=True):
-                answers = _answers(text, read, start, end, max_answer_tokens)
+            start_end = question_vectors(encoder, [questions[number] for number in numbers])
+            counts = [len(numbers_of[text]) for text in batch]
+            starts, ends = (torch.split(vectors, counts) for vectors in start_end)
+            encoded = text_vectors(encoder, batch)
+            for text, tokens, start, end in zip(batch, encoded, starts, ends, strict=True):
+                answers = _answers(text, tokens, start, end, max_answer_tokens)
                 predictions.update(zip(numbers_of[text], answers, strict=True))
                 advance(len(answers))
     return [predictions[number] for number in range(len(contexts))]
 
 
 def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """f_start and f_end of each question, ``(questions, d)``; long questions are encoded first."""
-    short = encoder.cut(QUESTION_TOKENS)
-    counts = short.tokens.token_counts(questions)
+    """f_start and f_end of each question (Q4): two tensors, ``(questions, d)``, in the given order."""
+    question_encoder = encoder.cut(QUESTION_TOKENS)
+    counts = question_encoder.tokens.token_counts(questions)
     order: list[int] = []
     vectors: list[tuple[Tensor, Tensor]] = []
     for rows in batches_by_length(counts, batch_tokens=tokens_at_once(encoder.tokens.model.device)):
         order += rows
-        vectors.append(short.question_vectors(short.tokens.features([questions[row] for row in rows])))
-    back = torch.tensor(order).argsort()
-    starts, ends = (torch.cat(parts)[back] for parts in zip(*vectors, strict=True))
+        features = question_encoder.tokens.features([questions[row] for row in rows])
+        vectors.append(question_encoder.question_vectors(features))
+    positions = torch.tensor(order).argsort()  # where each question stands in the batches
+    starts, ends = (torch.cat(parts)[positions] for parts in zip(*vectors, strict=True))
     return starts, ends
 
 
-def _answers(text: str, read: TextVectors, starts: Tensor, ends: Tensor, max_tokens: int) -> list[Prediction]:
-    """Answers to the questions about one text, given f_start and f_end of each."""
-    if not len(read.offsets):
+def _answers(
+    text: str, tokens: TextVectors, starts: Tensor, ends: Tensor, max_tokens: int
+) -> list[Prediction]:
+    """The answers to the questions on one text, from f_start and f_end of each, ``(questions, d)``."""
+    if not len(tokens.offsets):
         return [Prediction("", 0, 0.0)] * len(starts)
-    start, end = span_logits(read.vectors[None], starts, ends, [len(starts)])
+    start, end = span_logits(tokens.vectors[None], starts, ends, [len(starts)])
     if not (torch.isfinite(start).all() and torch.isfinite(end).all()):
         raise not_finite("the encoder gives vectors")
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), max_tokens)
     answers = zip(spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
     return [
-        Prediction.of(text, score, int(read.offsets[one, 0]), int(read.offsets[other, 1]))
-        for score, one, other in answers
+        Prediction.of(text, score, int(tokens.offsets[first, 0]), int(tokens.offsets[last, 1]))
+        for score, first, last in answers
     ]

@@ -1,7 +1,8 @@
 """Span encoders: bi-encoders for question answering, which encode question and passage separately (Q4).
 
-The start head turns the vector of a question's first token into f_start, the end head into f_end. The inner
-product of f_start with a token's vector scores an answer that starts there; f_end scores where it ends.
+Two heads map the vector of a question's first token to the vectors f_start and f_end. The inner product of
+f_start with the vector of a passage's token is the score of an answer that starts at this token; the inner
+product with f_end is the score of an answer that ends there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,20 +28,20 @@ class SpanEncoder:
     heads: SpanHeads
 
     def cut(self, tokens: int) -> "SpanEncoder":
-        """The same encoder, which reads at most ``tokens`` tokens of a text."""
+        """The same encoder with texts truncated to ``tokens`` tokens."""
         return SpanEncoder(replace(self.tokens, max_length=min(tokens, self.tokens.max_length)), self.heads)
 
     def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
-        """r(c) of Q4: the vectors of the last layer, ``(n, longest, d)``, in the model's dtype.
+        """The token vectors r(c) of n texts (Q4): ``(n, longest, d)`` in the model's dtype.
 
-        ``features`` are those of n texts, as ``TextModel.features`` makes them.
+        ``features`` are the result of ``TextModel.features`` for the texts.
         """
         inputs = moved(features, self.tokens.model.device)
         vectors: Tensor = self.tokens.model(**inputs).last_hidden_state
         return vectors
 
     def question_vectors(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """f_start and f_end of n questions (Q4), each ``(n, d)``, in the heads' dtype."""
+        """f_start and f_end of n questions (Q4), each ``(n, d)`` in the heads' dtype."""
         starts, ends = self.heads(self.token_vectors(features)[:, 0])
         return starts, ends
 
@@ -48,10 +49,11 @@ class SpanEncoder:
 def load_span_encoder(
     model: str, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
-    """Load ``model``, written by ``infuse``, as a span encoder.
+    """Load ``model``, which ``infuse`` wrote, as a span encoder.
 
-    With ``fresh_heads``, any encoder of transformers gets random heads for questions, to be trained; existing
-    heads are kept. ``device``, ``dtype`` and ``max_length`` are as for ``load_with_head``.
+    With ``fresh_heads``, ``model`` may be any encoder of transformers: if it has no heads for questions, it
+    gets random heads, with the random seed ``seed``, to be trained. ``device``, ``dtype`` and ``max_length``
+    are as for ``load_with_head``.
     """
     tokens = load_token_encoder(model, bidirectional=True, **how)
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)
@@ -63,15 +65,17 @@ def load_span_encoder(
 def span_logits(
     vectors: Tensor, starts: Tensor, ends: Tensor, counts: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """How well an answer starts, and ends, at each token of its question's passage (Q4).
+    """Start and end scores of each token of a question's passage (Q4).
 
-    Both are ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with
-    all its questions, in float32: with bfloat16's eight bits of precision many tokens would tie.
+    The result is two tensors, ``(questions, tokens)`` float32, unnormalised. The vectors of a passage are
+    multiplied with all its questions at once. The products are computed in float32, as with bfloat16's eight
+    bits of precision many tokens would have equal scores.
 
     Args:
-        vectors: ``(passages, tokens, d)``, of any floating dtype.
-        starts: ``(questions, d)``, f_start of the questions, passage by passage; ``ends``: f_end.
-        counts: number of questions of each passage, at least 1; the sum is ``questions``.
+        vectors: ``(passages, tokens, d)`` of any floating dtype, the token vectors of each passage.
+        starts: ``(questions, d)``, f_start of the questions, passage by passage.
+        ends: ``(questions, d)``, f_end of the questions, in the same order.
+        counts: the number of questions on each passage, at least 1; their sum is the number of questions.
     """
     if len(counts) != len(vectors) or sum(counts) != len(starts) or min(counts, default=1) < 1:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""Heads that turn an encoder into a cross-encoder (Q3) or bi-encoder (Q4) for question answering.
+"""Heads with which an encoder is a cross-encoder (Q3) or a bi-encoder (Q4) for question answering.
 
-They are saved in a file of their own beside the model, so that ``AutoModel`` still opens the folder.
+They are saved in a separate file in the model's folder, so that ``AutoModel`` can open the folder.
 """
 
 from pathlib import Path
@@ -17,19 +17,20 @@ from pairsmith.models.loading import seeded
 HEADS_FILE = "heads.safetensors"
 
 HeadKind = Literal["tokens", "questions"]
-"""What the heads read: each token of a question and its text, or only the first token of a question."""
+"""What the heads read: the vector of each token of a question and its text, or of a question alone."""
 
 HEAD_KINDS: tuple[HeadKind, ...] = ("tokens", "questions")
 
 
 class SpanHeads(nn.Module):
-    """Two perceptrons, for starts and for ends, each of two layers with tanh between them (Q3, Q4)."""
+    """Two perceptrons, for starts and for ends, each with two layers and tanh between them (Q3, Q4)."""
 
     def __init__(self, width: int, kind: HeadKind, seed: int = 0) -> None:
-        """Heads with random weights, for vectors of this width, which is also the hidden layer's.
+        """Make heads with random weights, which depend on ``seed`` alone.
 
-        Heads of kind ``tokens`` map each token's vector to a number, those of kind ``questions`` map a
-        question's vector to one of the same width.
+        Vectors and the hidden layer have ``width`` numbers. Heads of kind ``tokens`` map the vector of each
+        token to a score; heads of kind ``questions`` map the vector of a question to a vector of the same
+        width.
         """
         super().__init__()
         self.kind = kind
@@ -38,9 +39,9 @@ class SpanHeads(nn.Module):
             self.end = _perceptron(width, 1 if kind == "tokens" else width)
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Map vectors ``(…, d)``, of the heads' dtype, to two tensors of it, for starts and for ends.
+        """Map vectors, ``(…, d)`` in the heads' dtype, to two tensors of this dtype, for starts and for ends.
 
-        Heads of kind ``tokens`` give scores, ``(…)``, unbounded (Q3); those of kind ``questions`` give
+        Heads of kind ``tokens`` return scores, ``(…)``, unbounded (Q3). Heads of kind ``questions`` return
         f_start and f_end, ``(…, d)`` (Q4).
         """
         start, end = self.start(vectors), self.end(vectors)
@@ -52,14 +53,14 @@ def _perceptron(width: int, out: int) -> nn.Sequential:
 
 
 def save_heads(heads: SpanHeads, folder: Path) -> None:
-    """Save heads beside the model in ``folder``."""
+    """Save heads in the folder of their model."""
     weights = {name: value.contiguous() for name, value in heads.state_dict().items()}
-    # Only one entry: the order of several in the file would differ from process to process.
+    # The metadata have only one entry, as the order of several would differ from process to process.
     save_file(weights, folder / HEADS_FILE, metadata={"kind": heads.kind})
 
 
 def heads_kind(where: str) -> HeadKind | None:
-    """The kind of the heads saved beside the model at ``where``; None where there are none."""
+    """The kind of the heads saved with the model ``where``, a folder or Hub id; None if it has no heads."""
     path = file_of(where, HEADS_FILE)
     if path is None:
         return None
@@ -71,11 +72,18 @@ def heads_kind(where: str) -> HeadKind | None:
     for name in HEAD_KINDS:
         if kind == name:
             return name
-    raise ModelError(f"{path} does not say whether its heads read tokens or questions")
+    raise ModelError(
+        f"{path} does not say whether its heads read tokens or questions; give a model that train-teacher or "
+        "infuse wrote"
+    )
 
 
 def load_heads(where: str, width: int, kind: HeadKind) -> SpanHeads:
-    """Load the heads saved beside a model whose vectors have this width, and check their kind."""
+    """Load the heads saved with a model whose vectors have ``width`` numbers.
+
+    Raises:
+        ModelError: the model has no heads, or heads of another kind or width.
+    """
     saved_kind = heads_kind(where)
     if saved_kind != kind:
         present = "there are none" if saved_kind is None else f"the heads there read {saved_kind}"

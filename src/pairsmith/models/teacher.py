@@ -1,4 +1,4 @@
-"""A teacher's span distributions: the probabilities of where an answer starts and ends (Q3)."""
+"""A teacher's span distributions: the probabilities of an answer's start and of its end (Q3)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ TOP = 8
 
 @dataclass(frozen=True, slots=True)
 class SpanDistributions:
-    """A teacher's predictions for a question, the likeliest positions first, and the best span (Q7)."""
+    """A teacher's predictions for a question; the positions are in order of decreasing probability."""
 
-    starts: Distribution  # where the answer's first token begins
-    ends: Distribution  # where its last token ends (exclusive)
-    best: Prediction
+    starts: Distribution  # of the position of the answer's first character
+    ends: Distribution  # of the position after the answer's last character
+    best: Prediction  # the span with the largest product of start and end probability (Q7)
 
 
 def predict_spans(
@@ -44,7 +44,7 @@ def predict_spans(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[SpanDistributions]:
-    """A teacher's sparse distributions over starts and ends, and its answers (Q3).
+    """A teacher's sparse distributions of starts and of ends, and its answer, for each question (Q3).
 
     The softmax is over all tokens of a text (see ``whole_text``). Only the ``top`` likeliest starts and ends
     are kept; the probabilities of the others become 0. A blank text has no starts and ends, and an empty
@@ -66,7 +66,7 @@ def predict_spans(
 def window_scores(
     reader: Reader, windows: Sequence[Feature], batch_tokens: int | None = None
 ) -> list[Tensor]:
-    """Start and end scores of each window (Q3), ``(2, tokens)`` float32 on the CPU, unnormalised.
+    """Start and end scores of the tokens of each window: ``(2, tokens)`` float32, unnormalised (Q3).
 
     There are scores for all tokens of a window, special ones included; ``whole_text`` joins windows (Q7).
     """
@@ -78,21 +78,24 @@ def window_scores(
         reader.model.device,
         batch_tokens=batch_tokens,
     ):
-        for row, both in zip(rows, results, strict=True):
-            scores[row] = both
+        for row, window_result in zip(rows, results, strict=True):
+            scores[row] = window_result
     return scores
 
 
 def _span_distributions(context: str, text: TextScores, top: int, max_tokens: int) -> SpanDistributions:
-    """The predictions for one question, from the scores over its text."""
+    """The predictions for one question, from the scores of the tokens of its text."""
     offsets = text.offsets[text.allowed]
-    likely, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)
-    pieces = [context[begin:end] for begin, end in offsets.tolist()]
+    probabilities, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)
+    surfaces = [context[begin:end] for begin, end in offsets.tolist()]
     # Byte-level tokens may begin with the space before a word.
-    spaces = torch.tensor([len(piece) - len(piece.lstrip()) for piece in pieces], dtype=torch.int64)
+    spaces = torch.tensor([len(surface) - len(surface.lstrip()) for surface in surfaces], dtype=torch.int64)
     begins = offsets[:, 0] + spaces
     starts, ends = (
-        Distribution(tuple(at[shares > 0].tolist()), tuple(shares[shares > 0].tolist()))
-        for at, shares in ((begins[tokens[0]], likely[0]), (offsets[tokens[1], 1], likely[1]))
+        Distribution(tuple(positions[likely > 0].tolist()), tuple(likely[likely > 0].tolist()))
+        for positions, likely in (
+            (begins[tokens[0]], probabilities[0]),
+            (offsets[tokens[1], 1], probabilities[1]),
+        )
     )
     return SpanDistributions(starts, ends, text.best(context, max_tokens))

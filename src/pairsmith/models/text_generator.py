@@ -1,13 +1,13 @@
-"""Text generators: models that write a summary of a document, or a question (M9), by beam search.
+"""Text generators: models that write a summary of a document, or a question, by beam search (M9).
 
-In the paper the encoder of BART reads the document and its decoder writes the summary. A decoder-only model
-reads the document and a cue, and writes the summary after them. The cue is ``TL;DR:`` on a line of its own,
-or ``Question:`` where a question is to be written.
+In the paper, the encoder of BART reads the document and its decoder writes the summary. A decoder-only model
+reads the document and a cue, and continues with the summary. The cue is ``TL;DR:`` on a line of its own, or
+``Question:`` if a question is to be written.
 
-The paper uses beam search without giving its settings. Here they are those of BART's authors for XSum:
-6 beams, length penalty 1.0, no repeated trigrams, at least 11 and at most 62 tokens, early stopping as soon
-as 6 summaries are complete. Token counts include the end token, and the start token that a decoder has after
-an encoder.
+The paper uses beam search and does not give its settings. Here they are those of BART's authors for XSum: 6
+beams, length penalty 1.0, no repeated trigrams, at least 11 and at most 62 tokens, and early stopping as soon
+as 6 summaries are complete. Numbers of tokens include the end token and, for encoder-decoder models, the
+decoder's start token.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,18 +23,18 @@ from pairsmith.models.heads import Loading, TextModel, load_with_head, positions
 
 BEAMS = 6
 SUMMARY_TOKENS = 62
-"""Longest summary in tokens."""
+"""Default largest number of tokens of a summary."""
 
 SHORTEST = 11
-"""Shortest summary in tokens."""
+"""Smallest number of tokens of a summary."""
 
 CUES = {"summaries": "\nTL;DR:", "reading": "\nQuestion:"}
 """The cue that a decoder-only model reads after a document, or after an answer in a passage."""
 
-_NGRAM = 3  # no so many tokens occur twice in a summary
-_LEAST_READ = 8  # fewest tokens of a document that a decoder-only model has to have room for
+_NGRAM = 3  # no sequence of this many tokens occurs twice in a summary
+_LEAST_READ = 8  # the number of a document's tokens for which a decoder-only model must at least have room
 
-# Generation settings that are taken from the model: its special tokens, but nothing about the search.
+# The generation settings that are kept from the model: those about its special tokens, none about the search.
 _TOKENS = (
     "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
     "forced_eos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens",
@@ -42,20 +42,16 @@ _TOKENS = (
 
 
 def shortest_of(kind: str) -> int:
-    """The shortest output in tokens: of a summary, or, for kind ``reading``, of a question."""
+    """The smallest number of tokens of an output: 1 for questions (kind ``reading``), else ``SHORTEST``."""
     return 1 if kind == "reading" else SHORTEST
 
 
 @dataclass(frozen=True, slots=True)
 class TextGenerator(TextModel):
-    """A model that reads a text, its input, and writes another: a summary, or a question.
+    """A model that reads an input text and writes an output text: a summary, or a question."""
 
-    ``context`` is the longest text that it could read or write. A decoder-only model has a ``cue``, one of
-    ``CUES``, and its context holds input, cue and output together.
-    """
-
-    context: int
-    cue: str | None = None
+    context: int  # its number of positions; of a decoder-only model for input, cue and output together
+    cue: str | None = None  # one of ``CUES`` for a decoder-only model
 
 
 def load_text_generator(
@@ -66,11 +62,11 @@ def load_text_generator(
     seed: int = 0,
     **how: Unpack[Loading],
 ) -> TextGenerator:
-    """Load ``model``, which has an encoder and a decoder as BART has, or a decoder only.
+    """Load ``model``, an encoder-decoder model such as BART or a decoder-only model, as a text generator.
 
-    ``kind`` is what a decoder-only model writes: summaries, or questions to answers in passages. With
-    ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained. The other arguments are as for
-    ``load_with_head``.
+    ``kind`` is the output, which decides the cue of a decoder-only model: summaries, or (``reading``)
+    questions to answers in passages. With ``fresh_decoder``, an encoder such as BERT gets a decoder, to be
+    trained. The other arguments are as for ``load_with_head``.
     """
     from transformers import GenerationConfig
 
@@ -82,12 +78,16 @@ def load_text_generator(
         seed=seed,
         **how,
     )
-    own = network.generation_config
-    network.generation_config = GenerationConfig(**{name: getattr(own, name, None) for name in _TOKENS})
+    saved_config = network.generation_config
+    network.generation_config = GenerationConfig(
+        **{name: getattr(saved_config, name, None) for name in _TOKENS}
+    )
     network.generation_config.pad_token_id = tokenizer.pad_token_id
     if continues:
-        network.generation_config.eos_token_id = _ends(model, own.eos_token_id, tokenizer.eos_token_id)
-    elif own.decoder_start_token_id is None and own.bos_token_id is None:
+        network.generation_config.eos_token_id = _end_tokens(
+            model, saved_config.eos_token_id, tokenizer.eos_token_id
+        )
+    elif saved_config.decoder_start_token_id is None and saved_config.bos_token_id is None:
         raise ModelError(
             f"model {model}: does not say which token a summary starts from; add decoder_start_token_id "
             "to its config.json"
@@ -97,23 +97,23 @@ def load_text_generator(
     )
 
 
-def _ends(model: str, own: int | list[int] | None, taught: int | None) -> list[int]:
-    """The tokens that end a text: those that the model knows, and the tokenizer's, which is trained."""
-    if taught is None:
+def _end_tokens(model: str, own: int | list[int] | None, trained: int | None) -> list[int]:
+    """The tokens that end a text: the tokenizer's, which training uses, and the model's ``own``."""
+    if trained is None:
         raise ModelError(
             f"model {model}: its tokenizer has no end token, which is to end a summary; name one as "
             "eos_token in its tokenizer_config.json"
         )
-    ends = [own] if isinstance(own, int) else own or []
-    return [taught, *(token for token in ends if token != taught)]
+    own_tokens = [own] if isinstance(own, int) else own or []
+    return [trained, *(token for token in own_tokens if token != trained)]
 
 
 def add_marker(generator: TextGenerator, marker: str, *, written: bool = False) -> None:
-    """Make ``marker`` a special token of its own, in place (M9).
+    """Add ``marker`` to the vocabulary as a special token, in place (M9).
 
-    Its embeddings are the mean of all others, so that nothing is random and no text becomes more likely by
-    it. An existing marker is left as it is. In a pair of models, an encoder and a decoder, the decoder gets
-    the marker only if it is ``written`` as well as read.
+    Its embeddings are the mean of all others, so that they are not random and the marker does not make any
+    text more likely. An existing token is not changed. In a model of an encoder and a decoder with separate
+    vocabularies, the decoder gets the marker only if it is ``written``, and not only read.
     """
     model = generator.model
     models = [model]
@@ -125,15 +125,15 @@ def add_marker(generator: TextGenerator, marker: str, *, written: bool = False) 
 
 
 def _grow(model: Any, count: int) -> None:
-    """Enlarge a model's vocabulary to ``count`` tokens; new embeddings are the mean of the others."""
+    """Enlarge a model's vocabulary to ``count`` tokens; new embeddings are the mean of the existing ones."""
     before = [table.weight.detach() for table in _tables(model)]
     size = len(before[0])
-    if count <= size:  # the token was known, or the table has rows to spare
+    if count <= size:  # the token exists, or the table has unused rows
         return
     shared = len({id(table.weight) for table in _tables(model)}) == 1
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         model.resize_token_embeddings(count, mean_resizing=False)
-        if not shared:  # resizing ties the two tables where most models of the kind tie them
+        if not shared:  # resizing ties the two tables if most models of this type tie them
             model.get_output_embeddings().weight = nn.Parameter(model.get_input_embeddings().weight.clone())
         for table, rows in zip(_tables(model), before, strict=True):
             table.weight[:size] = rows
@@ -141,7 +141,7 @@ def _grow(model: Any, count: int) -> None:
 
 
 def _tables(model: Any) -> list[Any]:
-    """The input embeddings and, if there are any, the output embeddings; often the same table."""
+    """The input embeddings and, if the model has them, the output embeddings; both are often one table."""
     tables = (model.get_input_embeddings(), model.get_output_embeddings())
     return [table for table in tables if table is not None]
 
@@ -149,10 +149,10 @@ def _tables(model: Any) -> list[Any]:
 def encode_inputs(
     generator: TextGenerator, inputs: Sequence[str], written: int = SUMMARY_TOKENS
 ) -> list[list[int]]:
-    """The tokens of each input, special tokens included, cut off after ``max_length``.
+    """The tokens of each input, including special tokens, truncated to ``longest_input`` tokens.
 
-    For a decoder-only model the cue follows each input, and the context keeps room for an output of
-    ``written`` tokens; the tokens of the cue do not count as the input's.
+    For a decoder-only model the tokens of the cue are appended; they are not counted. ``written`` is the
+    largest number of tokens of an output, for which its context needs room.
     """
     if not inputs:
         return []
@@ -167,7 +167,11 @@ def encode_inputs(
 def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> int:
     """The longest input in tokens that is read if an output may have ``written`` tokens.
 
-    That is ``max_length``, and never more than cue and output leave of a decoder-only model's context.
+    It is ``max_length``, or less if a decoder-only model's context has no room for such an input, the cue and
+    the output.
+
+    Raises:
+        ModelError: the context has room for fewer than 8 tokens of an input.
     """
     if generator.cue is None:
         return generator.max_length
@@ -175,17 +179,16 @@ def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> in
     room = generator.context - cue - written
     if room < _LEAST_READ:
         raise ModelError(
-            f"the model reads {generator.context} tokens, of which its cue takes {cue} and what it "
-            f"writes {written}; have it write fewer tokens, or give a model that reads more"
+            f"the model reads {generator.context} tokens, of which its cue takes {cue} and its output "
+            f"{written}; have it write fewer tokens, or give a model that reads more"
         )
     return min(generator.max_length, room)
 
 
 def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int) -> list[list[int]]:
-    """The tokens that a decoder has to write for each target text, at most ``tokens`` with the end token.
+    """The tokens that the decoder is trained to write for each target, at most ``tokens`` with the end token.
 
-    A decoder-only model has to write a space first, in the same token as the first word where its tokenizer
-    puts them together.
+    For a decoder-only model a space is put before the text; it may be in one token with the first word.
     """
     longest = min(tokens, generator.context)
     if generator.cue is None:
@@ -204,24 +207,25 @@ def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int
 
 
 def _encode(generator: TextGenerator, *, max_length: int, **texts: list[str]) -> list[list[int]]:
-    cut = {
+    """The tokens of texts, truncated to ``max_length``; ``texts`` is the tokenizer's argument for them."""
+    beginnings = {
         name: [beginning(generator.tokenizer, text, max_length) for text in side]
         for name, side in texts.items()
     }
-    encoded = generator.tokenizer(**cut, truncation=True, max_length=max_length, verbose=False)
+    encoded = generator.tokenizer(**beginnings, truncation=True, max_length=max_length, verbose=False)
     return list(encoded["input_ids"])
 
 
 def input_features(generator: TextGenerator, inputs: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Model features of the inputs from ``encode_inputs``: tensors ``(n, longest)``, int64.
+    """Model inputs for the n inputs from ``encode_inputs``: tensors ``(n, longest)``, int64.
 
-    They are padded on the right, but for a decoder-only model, which goes on at the end, on the left.
+    They are padded on the right; for a decoder-only model, which continues its input, on the left.
     """
     filler = generator.tokenizer.pad_token_id
     if generator.cue is None:
         return padded_inputs(inputs, filler)
-    turned = padded_inputs([list(reversed(tokens)) for tokens in inputs], filler)
-    return {name: values.flip(1) for name, values in turned.items()}
+    reversed_inputs = padded_inputs([list(reversed(tokens)) for tokens in inputs], filler)
+    return {name: values.flip(1) for name, values in reversed_inputs.items()}
 
 
 def generate_outputs(
@@ -234,36 +238,43 @@ def generate_outputs(
     batch_size: int = 8,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
-    """The text that the model writes for each input, by beam search, see the module (M9).
+    """The text that the model writes for each input by beam search, stripped of white space (M9).
 
-    Long inputs go first. The model is put into evaluation mode. Outputs lose white space at their ends.
+    For the search, see the module's docstring. The longest inputs are processed first.
 
-    Inputs are cut off after ``max_length`` tokens. One beam is greedy search. An output has ``shortest`` to
-    ``output_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called with
-    the number of inputs that were finished.
+    Args:
+        generator: the text generator; it is put into evaluation mode.
+        inputs: the input texts; each is truncated to ``longest_input`` tokens.
+        beams: the number of beams; 1 is greedy search.
+        output_tokens: the largest number of tokens of an output, at least 2; it is limited by the context.
+        shortest: the smallest number of tokens of an output.
+        batch_size: the largest number of inputs in a batch.
+        advance: is called after each batch with the number of its inputs.
     """
     # Imported here because it imports transformers, which takes seconds.
     from pairsmith.models.language.shared_beams import can_share_beams, search_shared_beams
 
     generator.model.eval()
     device = generator.model.device
-    how = search_settings(generator, beams, output_tokens, shortest)
+    settings = search_settings(generator, beams, output_tokens, shortest)
     input_tokens = encode_inputs(generator, inputs, output_tokens)
     outputs = [""] * len(inputs)
 
-    def written(features: dict[str, Tensor]) -> Tensor:
-        read = 0 if generator.cue is None else features["input_ids"].shape[1]
-        arguments, rules = moved(features, device), _rules(read)
-        if beams > 1 and read > 1 and can_share_beams(generator.model):
-            return search_shared_beams(generator.model, arguments, how, rules)[:, read:].cpu()
+    def output_ids(features: dict[str, Tensor]) -> Tensor:
+        prompt = 0 if generator.cue is None else features["input_ids"].shape[1]  # its length in tokens
+        arguments, rules = moved(features, device), _rules(prompt)
+        if beams > 1 and prompt > 1 and can_share_beams(generator.model):
+            return search_shared_beams(generator.model, arguments, settings, rules)[:, prompt:].cpu()
         with torch.inference_mode():
-            ids: Tensor = generator.model.generate(**arguments, generation_config=how, logits_processor=rules)
-            return ids[:, read:].cpu()
+            ids: Tensor = generator.model.generate(
+                **arguments, generation_config=settings, logits_processor=rules
+            )
+            return ids[:, prompt:].cpu()
 
     for rows, ids in results_by_length(
         list(map(len, input_tokens)),
         lambda rows: input_features(generator, [input_tokens[row] for row in rows]),
-        written,
+        output_ids,
         device,
         batch_size=batch_size,
         batch_tokens=batch_size * generator.max_length,
@@ -278,43 +289,43 @@ def generate_outputs(
 def search_settings(
     generator: TextGenerator, beams: int, output_tokens: int, shortest: int = SHORTEST
 ) -> Any:
-    """The generation config of ``generate_outputs``, which can also be saved in a model folder."""
+    """The transformers generation config of ``generate_outputs``; it is also saved with trained models."""
     from transformers import GenerationConfig
 
     longest = min(output_tokens, generator.context)
     least = min(shortest, longest)
-    own = {name: getattr(generator.model.generation_config, name) for name in _TOKENS}
-    of_beams = {"early_stopping": True, "length_penalty": 1.0} if beams > 1 else {}
+    token_settings = {name: getattr(generator.model.generation_config, name) for name in _TOKENS}
+    beam_settings = {"early_stopping": True, "length_penalty": 1.0} if beams > 1 else {}
     if generator.cue is None:
         lengths = {"max_length": longest, "min_length": least, "no_repeat_ngram_size": _NGRAM}
-    else:  # the library would not have the output repeat the input either: see ``_rules``
+    else:  # the library's rule against repetition would count trigrams of the input, too: see ``_rules``
         lengths = {"max_new_tokens": longest, "min_new_tokens": least - 1}
-        # Until its shortest length a model may not end, and would begin the next message of a chat instead.
+        # A chat model that may not end yet would begin the next message of a chat, with a special token.
         added = generator.tokenizer.added_tokens_decoder.items()
-        special = {number for number, token in added if token.special} - set(own["eos_token_id"])
-        own["suppress_tokens"] = sorted(special) or None
-    return GenerationConfig(**own, num_beams=beams, **lengths, **of_beams)
+        special = {number for number, token in added if token.special} - set(token_settings["eos_token_id"])
+        token_settings["suppress_tokens"] = sorted(special) or None
+    return GenerationConfig(**token_settings, num_beams=beams, **lengths, **beam_settings)
 
 
-def _rules(read: int) -> Any:
+def _rules(prompt: int) -> Any:
     """Logits processors for next tokens, in addition to those of the generation config.
 
-    The first ``read`` tokens are those of the input, if these stand before the output: only those after
-    them may not repeat three tokens.
+    ``prompt`` is the number of tokens before the output, 0 for encoder-decoder models. Only in the tokens
+    after them, no trigram may be repeated.
     """
     from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor
 
-    if not read:
+    if not prompt:
         return LogitsProcessorList([_check_numbers])
-    unrepeated = NoRepeatNGramLogitsProcessor(_NGRAM)
-    return LogitsProcessorList([_check_numbers, lambda ids, scores: unrepeated(ids[:, read:], scores)])
+    no_repeat = NoRepeatNGramLogitsProcessor(_NGRAM)
+    return LogitsProcessorList([_check_numbers, lambda ids, scores: no_repeat(ids[:, prompt:], scores)])
 
 
 def _check_numbers(_: Tensor, scores: Tensor) -> Tensor:
     """Raise an error if a score is NaN, as any token could then count as the best."""
     if torch.isnan(scores).any():
         raise ModelError(
-            "the summariser's scores are not numbers; its weights are damaged, the training diverged (try a "
-            "lower learning rate), or its number format is too narrow (try float32)"
+            "the text generator's scores are not numbers; its weights are damaged, its training diverged "
+            "(try a lower learning rate), or its number format is too narrow (try float32)"
         )
     return scores

@@ -1,4 +1,4 @@
-"""Encoders that give each token of a text a vector, from any of their layers (Q4, Q8)."""
+"""Token encoders, which compute a vector for each token of a text, at any of their layers (Q4, Q8)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class TokenEncoder(TextModel):
 
     @property
     def layers(self) -> int:
-        """The number of layers; the vectors of layer 0 are the input of the first layer."""
+        """The number of layers. The vectors of layer 0 are the input of the first layer."""
         return int(self.model.config.num_hidden_layers)
 
     def text_tokens(self, texts: Sequence[str]) -> list["TextTokens"]:
-        """The positions in each text of the tokens of ``features``."""
+        """For each text, the tokens of its ``features`` that are ordinary text, and their offsets."""
         encoded = self.tokenized(texts, return_offsets_mapping=True)
         return [
             _text_tokens(text, encoded.sequence_ids(row), encoded["offset_mapping"][row])
@@ -33,16 +33,16 @@ class TokenEncoder(TextModel):
         ]
 
     def states(self, features: Mapping[str, Tensor]) -> Sequence[Tensor]:
-        """The vectors of each layer from 0 on (Q8), each ``(n, longest, d)`` in the model's dtype.
+        """The token vectors of n texts at each layer (Q8): tensors ``(n, longest, d)`` in the model's dtype.
 
-        ``features`` are those of n texts; there is a tensor more than ``layers``.
+        There are ``layers`` + 1 tensors, for the layers from 0 on. ``features`` are those of the texts.
         """
         inputs = moved(features, self.model.device)
         states: Sequence[Tensor] = self.model(**inputs, output_hidden_states=True).hidden_states
         return states
 
     def is_special(self, features: Mapping[str, Tensor]) -> Tensor:
-        """``(n, longest)`` bool, true for tokens that mark a text's start or end, and for padding."""
+        """Whether each token marks the start or end of a text, or is padding: ``(n, longest)`` bool."""
         names = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
         ids = [getattr(self.tokenizer, name) for name in names]
         return torch.isin(features["input_ids"], torch.tensor([token for token in ids if token is not None]))
@@ -50,10 +50,10 @@ class TokenEncoder(TextModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTokens:
-    """The tokens of a text that are neither special nor white space alone."""
+    """The tokens of a text that are neither special tokens nor white space."""
 
-    numbers: Ints  # (tokens,), their indices among all tokens of the text
-    offsets: Ints  # (tokens, 2), where they begin and end in the text, in characters
+    numbers: Ints  # (tokens,) int64, their indices among all tokens of the text
+    offsets: Ints  # (tokens, 2) int64, their starts and ends in the text, in characters
 
 
 def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple[int, int]]) -> TextTokens:
@@ -67,11 +67,11 @@ def start_tokens(offsets: Ints, positions: Ints) -> Ints:
     """The token that contains each position; the next token if the position lies between two (Q5).
 
     Args:
-        offsets: ``(tokens, 2)`` int64, where the tokens, none of them empty, begin and end, in characters.
-        positions: ``(n,)`` int64, characters at which something starts.
+        offsets: ``(tokens, 2)`` int64, start and end of each token in characters; no token is empty.
+        positions: ``(n,)`` int64, the offsets of first characters.
 
     Returns:
-        rows of ``offsets``, ``(n,)`` int64; -1 for a position after the last token.
+        The indices of the tokens, ``(n,)`` int64; -1 for a position after the last token.
     """
     tokens: Ints = np.searchsorted(offsets[:, 1], positions, side="right").astype(np.int64)
     tokens[tokens == len(offsets)] = -1
@@ -83,11 +83,11 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
 
     Args:
         offsets: ``(tokens, 2)`` int64, as for ``start_tokens``.
-        positions: ``(n,)`` int64, characters before which something ends.
+        positions: ``(n,)`` int64, the offsets after last characters.
 
     Returns:
-        rows of ``offsets``, ``(n,)`` int64; -1 for a position before the first token, or after the last one,
-        where the text was cut off.
+        The indices of the tokens, ``(n,)`` int64; -1 for a position before the first token, or after the last
+        token of a truncated text.
     """
     tokens: Ints = np.searchsorted(offsets[:, 0], positions, side="left").astype(np.int64) - 1
     if len(offsets):
@@ -98,10 +98,14 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
 def load_token_encoder(
     model: str, *, encoder_only: bool = False, bidirectional: bool = False, **how: Unpack[Loading]
 ) -> TokenEncoder:
-    """Load ``model``, or the encoder of an encoder-decoder, as a token encoder, as ``load_with_head`` loads.
+    """Load ``model``, or the encoder of an encoder-decoder model, as a token encoder.
 
-    With ``encoder_only`` an encoder-decoder is refused. With ``bidirectional``, too, and the tokens of a
-    causal language model attend to later ones: its mask is removed.
+    Args:
+        model: as for ``load_with_head``.
+        encoder_only: whether an encoder-decoder model is an error.
+        bidirectional: whether, in addition, the causal mask of a language model is removed, so that its
+            tokens attend to later tokens, too.
+        how: ``device``, ``dtype`` and ``max_length`` as for ``load_with_head``.
     """
     network, tokenizer, longest = load_with_head(model, "token vectors", **how)
     if network.config.is_encoder_decoder:
@@ -117,11 +121,16 @@ def load_token_encoder(
 
 
 def see_both_ways(network: Any, model: str) -> None:
-    """Remove the causal mask of a language model, in place; its saved configuration records it."""
+    """Remove the causal mask of a language model, in place. Its configuration records this, and is saved.
+
+    Raises:
+        ModelError: the model attends only to earlier tokens, whatever its configuration.
+    """
     network.config.is_causal = False
-    two = torch.tensor([[0, 1], [0, 2]], device=network.device)
+    # The state of the first token has to depend on the second token.
+    ids = torch.tensor([[0, 1], [0, 2]], device=network.device)
     with torch.inference_mode():
-        first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
+        first = network.eval()(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[:, 0]
     if torch.equal(first[0], first[1]):
         raise ModelError(
             f"model {model}: models of type {network.config.model_type} cannot attend to later tokens; turn "

@@ -15,7 +15,7 @@ TRAINED_ON = "trained-on.txt"
 
 
 def fingerprint_of(*texts: str) -> str:
-    """16 hexadecimal digits of a text, or of a pair in either order.
+    """The fingerprint of a text, or of a pair of texts in either order: 16 hexadecimal digits.
 
     Texts that differ only in case, spaces and punctuation have the same fingerprint.
     """

@@ -1,4 +1,4 @@
-"""Distinct texts and their vectors of length 1, as searches by cosine need them."""
+"""Distinct texts and their unit vectors, the input of searches by cosine similarity."""
 
 from collections.abc import Iterable
 from itertools import compress
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def distinct_unit_vectors(
     encoder: "SentenceTransformer", texts: Iterable[str], side: Side, name: str
 ) -> tuple[list[str], Tensor]:
-    """The distinct texts with a nonzero vector, n of them, and their vectors of length 1, ``(n, d)`` float32.
+    """The n distinct texts whose vectors are not zero, and their unit vectors, ``(n, d)`` float32.
 
-    ``name`` is the name of the argument with the texts, for messages.
+    ``name`` is the name of the caller's argument with the texts, for messages.
 
     Raises:
         InputError: no text has a nonzero vector.
@@ -29,8 +29,8 @@ def distinct_unit_vectors(
     """
     distinct = list(dict.fromkeys(texts))
     vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
-    if (place := first_not_finite(vectors)) is not None:
-        raise ModelError(f"the encoder gives a vector that is not finite for {distinct[place]!r}")
+    if (index := first_not_finite(vectors)) is not None:
+        raise ModelError(f"the encoder gives a vector that is not finite for {distinct[index]!r}")
     lengths = np.linalg.norm(vectors, axis=1)
     nonzero = lengths > 0
     if not nonzero.any():
@@ -40,6 +40,6 @@ def distinct_unit_vectors(
 
 
 def first_not_finite(vectors: Float32s) -> int | None:
-    """The number of the first of n vectors, ``(n, d)``, that is not finite; None where all are."""
-    places = np.flatnonzero(~np.isfinite(np.linalg.norm(vectors, axis=1)))
-    return int(places[0]) if len(places) else None
+    """The index of the first of n vectors, ``(n, d)``, that is not finite; None if all are finite."""
+    indices = np.flatnonzero(~np.isfinite(np.linalg.norm(vectors, axis=1)))
+    return int(indices[0]) if len(indices) else None

@@ -116,7 +116,7 @@ def test_an_unknown_name_lists_the_built_in_tasks_and_the_nearest():
     assert str(caught.value) == (
         "no built-in task is called 'paraphrases'; did you mean 'paraphrase'? "
         "known: movie-reviews, movie-sentences, nli, paraphrase, sts, sts-x1, subjectivity, topic. "
-        "A task of your own is given by the path of its YAML file."
+        "To use a task of your own, give the path of its YAML file."
     )
 
 

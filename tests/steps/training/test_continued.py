@@ -306,9 +306,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_llama, tmp_path, mo
 def test_a_context_too_short_for_a_document_is_an_error(tmp_path):
     folder = make_llama(tmp_path / "short", max_position_embeddings=40)
     model = load_text_generator(str(folder), device="cpu")
-    with pytest.raises(
-        ModelError, match=r"reads 40 tokens, of which its cue takes \d and what it writes 62; "
-    ):
+    with pytest.raises(ModelError, match=r"reads 40 tokens, of which its cue takes \d and its output 62; "):
         generate_outputs(model, [document(0)])
     with pytest.raises(ModelError, match="have it write fewer tokens, or give a model that reads more"):
         train_summarizer(settings(folder, tmp_path), Run(tmp_path / "out", Silent()))

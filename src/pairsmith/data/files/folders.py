@@ -1,4 +1,4 @@
-"""Tells folders of rows from folders of documents, and makes names of files printable."""
+"""Distinguishes folders of rows from folders of documents, and makes file names printable."""
 
 import json
 import re
@@ -23,13 +23,13 @@ _BYTE = re.compile("[\udc80-\udcff]")
 
 
 def printable_name(name: str) -> str:
-    """A name that can be written: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
+    """A file name that can be encoded: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
     escaped = _BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", name)
     return escaped.encode("utf-8", "backslashreplace").decode()
 
 
 def written_by_pairsmith(folder: Place) -> bool:
-    """Whether a folder has a manifest of pairsmith; a web app's file of the same name is none."""
+    """Whether a folder has a manifest of pairsmith, and not a web app's file of the same name."""
     manifest = folder / MANIFEST
     if size_of(manifest) is None:
         return False
@@ -37,28 +37,29 @@ def written_by_pairsmith(folder: Place) -> bool:
         content = json.loads(manifest.read_bytes())
     except (ValueError, RecursionError):
         return False
-    # Of all steps and versions, this is the key by which the rows of a folder are read or refused.
+    # The manifests of all steps and versions have this key, which decides whether a folder's rows are read.
     return isinstance(content, dict) and isinstance(content.get("complete"), bool)
 
 
 def own_folder(source: str) -> Place | None:
-    """The folder of pairsmith that a source names, with or without a split; None for any other source."""
+    """The folder, written by pairsmith, that a source names, with or without a split; else None."""
     folder = place(split_of(source)[0])
     with reaching(folder, InputError):
         return folder if is_folder(folder) and written_by_pairsmith(folder) else None
 
 
 def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place]:
-    """The files in a folder of documents, by their paths in it; hidden files are left out.
+    """The files in a folder of documents, by their relative paths; hidden files are left out.
 
-    Empty where the folder is a data set, with a manifest of pairsmith or with Parquet files in ``data``.
+    The result is empty if the folder is a dataset folder: if it has a manifest of pairsmith, or Parquet files
+    in ``data``.
 
     Args:
         folder: an existing folder.
-        kinds: the ends of the names of documents, such as ``.txt``.
+        kinds: the suffixes of document files, such as ``.txt``.
 
     Raises:
-        InputError: the folder is empty, or it has rows and documents, so that one of these would be lost.
+        InputError: the folder is empty; or it has both rows and documents, of which only one can be read.
     """
     if written_by_pairsmith(folder):
         return {}
@@ -74,8 +75,8 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
         if not files:
             raise InputError(f"{folder} holds no files; give a folder of documents, or files")
         return files
-    if beside := [name for name in files if _is_document(name, kinds)]:
-        named = ", ".join(map(printable_name, beside[:3])) + (", …" if len(beside) > 3 else "")
+    if documents := [name for name in files if _is_document(name, kinds)]:
+        named = ", ".join(map(printable_name, documents[:3])) + (", …" if len(documents) > 3 else "")
         raise InputError(
             f"{folder} holds rows (data/{printable_name(rows[0])}) and documents ({named}), and only one can "
             "be read\n"

@@ -1,6 +1,7 @@
-"""Turns HTML and Markdown into sections: headings become titles, and what is no text is left out.
+"""Converts HTML and Markdown to sections: headings become titles; scripts, navigation and forms are left out.
 
-Markdown is turned into HTML by ``markdown-it-py`` first. ``lxml`` reads HTML, also where it is faulty.
+Markdown is first converted to HTML by ``markdown-it-py``. HTML is parsed by ``lxml``, which accepts faulty
+HTML.
 """
 
 import codecs
@@ -19,35 +20,35 @@ _LEFT_OUT = frozenset({
     "script", "style", "noscript", "template", "nav", "head", "svg", "math", "iframe", "object", "button",
     "select", "textarea",
 })  # fmt: skip
-"""What is not read as text: programs, navigation, and forms."""
+"""Elements that are not read as text: scripts, navigation, and forms."""
 _BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "body", "br", "caption", "center", "dd", "details", "dialog",
     "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "legend", "li",
     "main", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul",
 })  # fmt: skip
-"""What begins and ends a line."""
+"""Elements that begin and end a line of text."""
 _CELLS = frozenset({"td", "th"})
 TITLE_WORDS = 40
-"""A heading of more words than this is a paragraph."""
+"""Largest number of words of a title; a longer heading is read as a paragraph."""
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 _OF_PYTHON = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
 )
-"""Encodings of Python that no web page is written in."""
+"""Encodings that Python knows and no web page uses."""
 _FRONT = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 def read_html(data: bytes) -> Parsed:
     """The sections of an HTML page.
 
-    Its encoding is that of its byte order mark, else what it declares, else UTF-8. Of a page with one
-    ``<main>`` only that is read.
+    The encoding is that of the byte order mark, else the declared one, else UTF-8. If the page has exactly
+    one ``<main>`` element, only this element is read.
     """
     return parse_html(decode(data, _declared(data)))
 
 
 def read_markdown(data: bytes) -> Parsed:
-    """The sections of a Markdown file (CommonMark, with tables); a title in its front matter is used."""
+    """The sections of a Markdown file (CommonMark, with tables); the front matter may give its title."""
     try:
         from markdown_it import MarkdownIt
     except ImportError:
@@ -57,7 +58,9 @@ def read_markdown(data: bytes) -> Parsed:
     front = _FRONT.match(text)
     if front:
         text, properties = text[front.end() :], _properties(front[1])
-        if properties is None:  # prose between two rules; Markdown would take the second for a heading's line
+        # Text between two horizontal rules is no front matter. The rules are removed, because Markdown would
+        # take the second for the underline of a heading.
+        if properties is None:
             text = f"{front[1]}\n{text}"
         else:
             title = properties.get("title", "")
@@ -65,11 +68,11 @@ def read_markdown(data: bytes) -> Parsed:
 
 
 def _properties(text: str) -> Mapping[str, str] | None:
-    """The properties in YAML that are single values, as they are written; None if it is no mapping.
+    """The properties in a YAML mapping, with scalar values as text; None if the YAML is not a mapping.
 
-    Nothing is made of the values: a date that no calendar has, or lists in lists in lists, would fail.
+    Values are not converted to Python objects, which fails for impossible dates and deeply nested lists.
     """
-    nodes: list[str] | None = None  # the mapping's keys and values in turn
+    nodes: list[str] | None = None  # the mapping's keys and values, alternating
     depth = 0
     try:
         for event in yaml.parse(text, yaml.SafeLoader):
@@ -80,13 +83,13 @@ def _properties(text: str) -> Mapping[str, str] | None:
             elif isinstance(event, yaml.NodeEvent) and depth == 1 and nodes is not None:
                 nodes.append(_value(event))
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-    except Exception:  # besides its own errors, PyYAML raises those of the numbers in escapes
+    except Exception:  # PyYAML raises errors besides its own, such as for numbers in escape sequences
         return None
     return None if nodes is None else dict(zip(nodes[::2], nodes[1::2], strict=True))
 
 
 def _value(node: Any) -> str:
-    """A single value as it is written; empty for null, and for lists and mappings."""
+    """A scalar value as text, unconverted; empty for null, lists and mappings."""
     if not isinstance(node, yaml.ScalarEvent):
         return ""
     value = str(node.value)
@@ -94,7 +97,7 @@ def _value(node: Any) -> str:
 
 
 def _declared(data: bytes) -> str | None:
-    """The encoding that the first bytes of a page declare, if it is known."""
+    """The encoding that a page declares in its first 2,048 bytes; None if it declares none that is known."""
     declaration = _DECLARED.search(data[:2_048])
     if declaration is None:
         return None
@@ -102,18 +105,19 @@ def _declared(data: bytes) -> str | None:
         codec = codecs.lookup(declaration[1].decode("ascii", "replace"))
     except LookupError:
         return None
-    # A declaration in ASCII letters cannot be true of a page in UTF-16; browsers read such pages as UTF-8.
+    # The declaration was found in ASCII bytes, so the page is not UTF-16; browsers read it as UTF-8.
     if not codec._is_text_encoding or codec.name in _OF_PYTHON or codec.name.startswith(("utf-16", "utf-32")):
         return None
-    # Browsers too read what calls itself Latin-1 as Windows' superset of it.
+    # Like browsers, read pages that declare Latin-1 or ASCII as Windows-1252, a superset of both.
     return {"iso8859-1": "cp1252", "ascii": "cp1252"}.get(codec.name, codec.name)
 
 
 def parse_html(page: str, title: str = "") -> Parsed:
-    """The sections of an HTML page, in order; a page that is nested too deep is read up to there.
+    """The sections of an HTML page, in order.
 
-    The document's title is its only ``<h1>``; where there are several or none, it is ``title``, or else that
-    of the page's head.
+    The document's title is its only ``<h1>``. If there are several or none, it is ``title`` or, if this is
+    empty, the ``<title>`` of the page's head. A page that is nested too deep for the parser is read up to
+    that point, and has a fault.
     """
     try:
         from lxml import etree, html
@@ -125,12 +129,12 @@ def parse_html(page: str, title: str = "") -> Parsed:
         root = html.document_fromstring(page.encode(), parser=parser)
     except etree.ParserError:  # a page without anything
         return Parsed([])
-    tops = root.findall(".//h1")
+    top_headings = root.findall(".//h1")
     page_title = title or " ".join((root.findtext(".//head/title") or "").split())
-    first = _text_of(tops[0]) if len(tops) == 1 else ""
-    document = first if 0 < len(first.split()) <= TITLE_WORDS else page_title
+    heading = _text_of(top_headings[0]) if len(top_headings) == 1 else ""
+    document_title = heading if 0 < len(heading.split()) <= TITLE_WORDS else page_title
     mains = root.findall(".//main")
-    reader = _Page(document)
+    reader = _Page(document_title)
     top = mains[0] if len(mains) == 1 else root
     walk: Any = etree.iterwalk(top, events=("start", "end"))
     for event, element in walk:
@@ -148,6 +152,7 @@ def parse_html(page: str, title: str = "") -> Parsed:
 
 
 def _text_of(heading: Any) -> str:
+    """The text of a heading's element, on one line."""
     from lxml import etree
 
     parts: list[str] = []
@@ -163,19 +168,19 @@ def _text_of(heading: Any) -> str:
 
 
 class _Page:
-    """A page while it is read: its sections so far, and the line that is being read."""
+    """The state of reading a page: the completed sections, and the section and the line being read."""
 
-    def __init__(self, document: str) -> None:
-        self._document = document
-        self._headings: list[tuple[int, str]] = []  # those above the line, by level
+    def __init__(self, document_title: str) -> None:
+        self._document_title = document_title
+        self._headings: list[tuple[int, str]] = []  # level and text of the headings above the current section
         self._sections: list[Section] = []
-        self._lines: list[str] = []
-        self._line: list[str] = []
-        self._heading = 0  # how many headings the line stands in
-        self._verbatim = 0  # how many <pre> the line stands in
+        self._lines: list[str] = []  # the lines of the current section
+        self._line: list[str] = []  # the parts of the current line
+        self._heading = 0  # the number of heading elements that are open
+        self._verbatim = 0  # the number of <pre> elements that are open
 
     def begin(self, tag: str, text: str) -> None:
-        """Go into an element with this text before its first child."""
+        """Enter an element; ``text`` is the text before its first child."""
         self._heading += tag in _HEADINGS
         if tag == "br" and self._heading:
             self._add(" ")
@@ -187,7 +192,7 @@ class _Page:
         self._add(text)
 
     def end(self, tag: str, tail: str) -> None:
-        """Leave an element with this text behind it."""
+        """Leave an element; ``tail`` is the text between its end and the next element."""
         self._heading -= tag in _HEADINGS
         if tag in _HEADINGS:
             self._end_heading(_HEADINGS[tag])
@@ -197,7 +202,7 @@ class _Page:
         self._add(tail)
 
     def sections(self) -> Sequence[Section]:
-        """All sections that have text."""
+        """Complete the current section; returns all sections that have text."""
         self._end_section()
         return self._sections
 
@@ -227,6 +232,6 @@ class _Page:
     def _end_section(self) -> None:
         self._end_line()
         if self._lines:
-            title = joined_titles([self._document, *(heading for _, heading in self._headings)])
+            title = joined_titles([self._document_title, *(heading for _, heading in self._headings)])
             self._sections.append(Section(title, "\n".join(self._lines)))
         self._lines = []

@@ -1,19 +1,19 @@
-"""The content of a document file: sections with titles, and faults that say what could not be read."""
+"""The content of a document file: its sections, and the faults of parts that could not be read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from unicodedata import category
 
 BETWEEN = " › "
-"""Stands between the titles of a document, a section and its subsections."""
+"""The separator between the titles of a document, of a section and of its subsections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of a document under one heading.
 
-    ``title`` has the titles of the document and of all headings above, from the outermost on; it may be
-    empty. Each line of ``text`` is a paragraph, an item of a list or a row of a table.
+    ``title`` joins the title of the document and all headings above the text, from the outermost to the
+    innermost; it may be empty. Each line of ``text`` is a paragraph, a list item or a row of a table.
     """
 
     title: str
@@ -24,8 +24,8 @@ class Section:
 class DocumentFault:
     """Why a document, or a part of it, was left out.
 
-    ``filter`` and ``reason`` are as in a reject, and the same for all documents with this fault; ``details``
-    say where it is in this one.
+    ``filter`` and ``reason`` are as in ``Reject``, and the same for all documents with this fault.
+    ``details`` says where in this document the fault is.
     """
 
     filter: str
@@ -43,16 +43,16 @@ class Unreadable(Exception):  # noqa: N818 - it becomes a reject, and is no erro
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The sections of a document in order, and what of it could not be read."""
+    """The sections of a document, in order, and the faults of the parts that could not be read."""
 
     sections: Sequence[Section]
     faults: Sequence[DocumentFault] = ()
 
 
 def joined_titles(titles: Sequence[str]) -> str:
-    """Titles from the outermost on as one; blank ones, and those equal to the one before, count once.
+    """Join titles, from the outermost to the innermost, with ``BETWEEN``.
 
-    Control characters and halves of characters are left out.
+    Blank titles, titles equal to the one before, control characters and unpaired surrogates are left out.
     """
     kept: list[str] = []
     for title in titles:
@@ -63,13 +63,13 @@ def joined_titles(titles: Sequence[str]) -> str:
 
 
 def _paired(text: str) -> str:
-    """The text with each pair of surrogates, as YAML and PDF write some characters, as one character.
+    """The text with each surrogate pair, as YAML and PDF encode some characters, as one character.
 
-    Surrogates without a partner are dropped.
+    Unpaired surrogates are dropped.
     """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
 
 
 def _printed(letter: str) -> str:
-    """The letter, or nothing for what no font draws; letters that Python does not know yet stay."""
+    """The character, or "" for control characters and others without a glyph; unassigned ones are kept."""
     return letter if letter.isspace() or category(letter) not in ("Cc", "Co", "Cs") else ""

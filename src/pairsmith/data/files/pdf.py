@@ -1,4 +1,4 @@
-"""The text of PDF files, by ``pypdf``. There is no OCR of scanned pages."""
+"""Extracts the text of PDF files with ``pypdf``. Scanned pages are not recognised (no OCR)."""
 
 import logging
 import re
@@ -13,26 +13,29 @@ from pairsmith.data.files.plain import unwrapped
 from pairsmith.data.filters import EMPTY
 
 NARROWER = 0.8
-"""Lines of this share of a page's widest ones are full, as letters differ in width."""
+"""A line counts as full from this share of the longest lines' length, as letters differ in width."""
 _REPEATED = 3
-"""A first or last line that recurs on so many pages, and on half of all, is a header or a footer."""
+"""A first or last line that recurs on at least this many pages, and on half of all, is a header or footer."""
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
 _DIGITS = re.compile(r"\d+")
 
 
 def read_pdf(data: bytes) -> Parsed:
-    """A PDF file as one section, whose title is that in the file's properties.
+    """A PDF file as one section, whose title is the title in the file's properties.
 
-    Lines are joined to paragraphs, words that were divided at a line's end too, and headers and footers are
-    left out. Pages without text are a fault; a file without any, an encrypted or a damaged one is
-    ``Unreadable``.
+    Lines are joined to paragraphs, and the parts of words that were hyphenated at the end of a line to words.
+    Headers and footers are left out. Pages without text, and damaged pages, are reported as faults.
+
+    Raises:
+        Unreadable: the file has no text, is damaged, or needs a password.
     """
     try:
         import pypdf
     except ImportError:
         raise MissingExtra("pypdf", "documents") from None
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it logs whatever it mends
+    # pypdf logs each defect of a file that it works around.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = pypdf.PdfReader(BytesIO(data))
         # Many files are encrypted with an empty password, only to forbid printing.
@@ -42,7 +45,7 @@ def read_pdf(data: bytes) -> Parsed:
         title = _title(reader)
     except Unreadable:
         raise
-    except Exception as error:  # pypdf raises whatever a damaged file leads it to
+    except Exception as error:  # a damaged file may make pypdf raise any exception
         raise Unreadable(
             DocumentFault("damaged PDF", "it cannot be read", {"error": first_line(error)})
         ) from error
@@ -53,17 +56,17 @@ def read_pdf(data: bytes) -> Parsed:
 
 
 def _pages(reader: Any) -> tuple[list[list[str]], list[DocumentFault]]:
-    """The lines of each page, and the pages without text or with damage, by their numbers from 1."""
+    """The lines of each page, and faults that name the damaged pages and those without text, from 1."""
     pages: list[list[str]] = []
     blank: list[int] = []
     damaged: list[int] = []
     for number, page in enumerate(reader.pages, start=1):
         try:
             text = page.extract_text()
-        except Exception:  # as above; other pages may be whole
+        except Exception:  # as above; the other pages may be readable
             damaged.append(number)
             text = ""
-        # A font without a table of its letters gives NUL characters or half ones.
+        # If a font has no table of its characters, pypdf returns NUL characters or unpaired surrogates.
         text = text.replace("\x00", "").encode("utf-8", "ignore").decode()
         pages.append([plain for line in text.splitlines() if (plain := " ".join(line.split()))])
         if not pages[-1] and number not in damaged:
@@ -84,16 +87,19 @@ def _title(reader: Any) -> str:
 
 
 def _without_margins(pages: Sequence[list[str]]) -> list[list[str]]:
-    """The pages without headers, footers and page numbers: outer lines that recur but for their digits."""
-    full = [page for page in pages if page]
-    trimmed = full
+    """The pages that have text, without their headers, footers and page numbers.
+
+    These are first and last lines that recur on other pages, apart from their digits.
+    """
+    with_text = [page for page in pages if page]
+    least = max(_REPEATED, len(with_text) / 2)
+    trimmed = with_text
     for place in (0, -1):
-        for _ in range(2):  # a header, or a footer, of at most two lines
+        for _ in range(2):  # a header or a footer has at most two lines
             keys = [_DIGITS.sub("#", page[place]) if page else "" for page in trimmed]
-            often = Counter(key for key in keys if key)
-            least = max(_REPEATED, len(full) / 2)
+            counts = Counter(key for key in keys if key)
             trimmed = [
-                page[1:] if place == 0 and often[key] >= least else page[:-1] if often[key] >= least else page
+                page if counts[key] < least else page[1:] if place == 0 else page[:-1]
                 for page, key in zip(trimmed, keys, strict=True)
             ]
     return trimmed

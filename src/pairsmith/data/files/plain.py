@@ -1,4 +1,4 @@
-"""Decodes bytes to text, and joins lines that were broken to fit a page."""
+"""Decodes the bytes of text files, and joins lines that were broken to fit a page."""
 
 import codecs
 import re
@@ -18,17 +18,19 @@ _MARKS = (
 )
 """Byte order marks, and the encodings that they announce."""
 NARROWEST = 40
-"""Lines whose longest have fewer characters than this are verses, entries of a list or a program's."""
+"""Texts whose longest lines have fewer characters than this are not joined: verse, lists or programs."""
 PAGE_WIDTH = 120
-"""Longest line in characters that counts as broken to fit a page."""
+"""Texts whose longest lines have more characters than this are not joined: no line was broken."""
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
 def decode(data: bytes, declared: str | None = None) -> str:
-    """The text of a file: in the encoding of its byte order mark, else the declared one, else UTF-8.
+    """Decode a file in the encoding of its byte order mark, else the encoding ``declared``, else UTF-8.
 
-    Lines end with ``\\n``. Raises ``Unreadable`` for bytes that are none of this encoding, and for NUL
-    characters, which no text holds.
+    All line ends are converted to ``\\n``.
+
+    Raises:
+        Unreadable: the bytes are not valid in this encoding, or the text has a NUL character.
     """
     mark, encoding = next((pair for pair in _MARKS if data.startswith(pair[0])), (b"", declared or "utf-8"))
     try:
@@ -49,6 +51,7 @@ def decode(data: bytes, declared: str | None = None) -> str:
 
 
 def _line(data: bytes, at: int) -> int:
+    """The number, from 1, of the line that contains byte ``at``."""
     return data.count(b"\n", 0, at) + 1
 
 
@@ -58,27 +61,32 @@ def read_text(data: bytes) -> Parsed:
 
 
 def unwrapped(text: str, slack: float = 1.0) -> str:
-    """The text with lines joined that were broken to fit a page; other line ends stay.
+    """Join the lines that were broken to fit a page; all other line breaks are kept.
 
-    A line was broken if the first word of the next would have made it longer than the page is wide. Where
-    that is so of fewer than half of the lines that are followed by another, or where the longest lines have
-    fewer than ``NARROWEST`` or more than ``PAGE_WIDTH`` characters, nothing is joined. ``slack`` below 1
-    takes a page to be narrower than its longest lines, as lines of a proportional font have different numbers
-    of characters.
+    A line counts as broken if the first word of the next line would not have fitted on it. Nothing is joined
+    if fewer than half of the lines that are followed by another were broken, or if the longest lines have
+    fewer than ``NARROWEST`` or more than ``PAGE_WIDTH`` characters.
+
+    Args:
+        text: the text, with lines that end with ``\\n``.
+        slack: the width of the page as a share of the length of the longest lines, both in characters. It is
+            below 1 for proportional fonts, in which full lines have different numbers of characters.
     """
     lines = text.split("\n")
-    followed = [pair for pair in pairwise(lines) if pair[0].strip() and pair[1].strip()]
-    if not followed:
+    pairs = [pair for pair in pairwise(lines) if pair[0].strip() and pair[1].strip()]
+    if not pairs:
         return text
-    longest = float(np.quantile([len(one.rstrip()) for one, _ in followed], 0.95))  # but for a few odd ones
+    # The 95 % quantile, so that a few lines that are too long do not count.
+    longest = float(np.quantile([len(line.rstrip()) for line, _ in pairs], 0.95))
     width = slack * longest
-    broken = sum(_is_broken(one, other, width) for one, other in followed)
-    if longest < NARROWEST or width > PAGE_WIDTH or 2 * broken < len(followed):
+    broken = sum(_is_broken(line, following, width) for line, following in pairs)
+    if longest < NARROWEST or width > PAGE_WIDTH or 2 * broken < len(pairs):
         return text
     return "\n".join(_joined(lines, width))
 
 
 def _is_broken(line: str, following: str, width: float) -> bool:
+    """Whether the first word of the following line would not have fitted on this line."""
     return len(line.rstrip()) + 1 + len(following.split(maxsplit=1)[0]) > width
 
 

@@ -1,4 +1,4 @@
-"""Finds documents in folders, files and rows of tables, and reads each by its kind."""
+"""Lists the documents in folders, files and tables, and reads each with the reader of its kind."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ READERS: Mapping[str, Callable[[bytes], Parsed]] = {
     ".htm": read_html,
     ".pdf": read_pdf,
 }
-"""How files are read, by the ends of their names."""
+"""The reader of each kind of files, by the suffix of the file's name."""
 _TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 UNKNOWN_KIND = "unknown kind"
 NO_TEXT = DocumentFault(EMPTY, "it has no text")
@@ -37,25 +37,24 @@ NO_TEXT = DocumentFault(EMPTY, "it has no text")
 class SourceDocument:
     """A document before it is read: a file, or a row of a table with its title and text.
 
-    ``name`` is the file's path relative to the folder that was given, or the row's id; ``where`` is its
-    location, for messages. Both can be stored, whatever bytes the file's name is made of.
+    ``name`` and ``where`` are valid Unicode, even if the file's name is not valid UTF-8.
     """
 
-    name: str
-    where: str
-    file: Place | None = None
+    name: str  # the path of the file relative to the source's folder, or the id of the row
+    where: str  # the location of the document, for messages
+    file: Place | None = None  # None for a row of a table
     title: str = ""
     text: str = ""
 
     @property
     def kind(self) -> str:
-        """The end of the file's name, such as ``.pdf``; empty for a row of a table."""
+        """The suffix of the file's name, such as ``.pdf``; empty for a row of a table."""
         return (
             printable_name(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
         )
 
     def read(self) -> Parsed:
-        """The document's sections; raises ``Unreadable`` where nothing of it can be read."""
+        """Read the document; raises ``Unreadable`` if none of its text can be read."""
         if self.file is None:
             parsed = Parsed([Section(self.title, self.text)])
         elif self.kind not in READERS:
@@ -63,7 +62,7 @@ class SourceDocument:
         else:
             try:
                 data = self.file.read_bytes()
-            except Exception as error:  # a store's client raises many kinds
+            except Exception as error:  # the client of a store may raise any exception
                 raise Unreadable(
                     DocumentFault("unreadable file", "it cannot be opened", {"error": first_line(error)})
                 ) from error
@@ -78,7 +77,7 @@ def _parsed(kind: str, data: bytes) -> Parsed:
         return READERS[kind](data)
     except (Unreadable, PairsmithError):
         raise
-    except Exception as error:  # one file that a library does not expect must not stop the others
+    except Exception as error:  # a file that makes a library fail must not stop the run
         raise Unreadable(
             DocumentFault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
         ) from error
@@ -95,11 +94,11 @@ def source_documents(
     """All documents of the sources, one at a time, in a fixed order.
 
     Args:
-        sources: folders, whose files are read sorted by their paths, hidden ones left out; files; and
-            tables: JSON Lines, CSV, TSV and Parquet files, dataset folders and Hub data sets. Where there are
-            several, each name of a document begins with that of its source.
-        column: of tables, the column with the texts; by default ``text`` or another usual name.
-        title_column: the column with the titles; by default ``title``, if it exists.
+        sources: folders, whose files are sorted by their paths and hidden files left out; document files;
+            and tables: JSON Lines, CSV, TSV and Parquet files, dataset folders and Hub data sets. If there
+            are several sources, the name of each document begins with the name of its source.
+        column: the column of tables with the texts; by default ``text`` or another usual name.
+        title_column: the column of tables with the titles; by default ``title``, if it exists.
     """
     names = _names(sources) if len(sources) > 1 else [""] * len(sources)
     for source, name in zip(sources, names, strict=True):
@@ -116,20 +115,21 @@ def source_documents(
 
 
 def _under(name: str, path: str, source: str) -> str:
+    """The name of the document at ``path`` in the source called ``name``, which may be empty."""
     if not name:
         return path
     return f"{name}/{path}" if is_folder(place(source)) else name
 
 
 def source_names(sources: Sequence[str]) -> list[str]:
-    """What names of documents have of the names of their sources; empty where they have nothing of them."""
+    """The names of the sources that are part of the names of their documents; empty if there are none."""
     if len(sources) > 1:
         return _names(sources)
     return [printable_name(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
 
 
 def _names(sources: Sequence[str]) -> list[str]:
-    """A name for each source, numbered where several have the same."""
+    """A distinct name for each source; if several have the same name, a number is appended."""
     names: list[str] = []
     for source in sources:
         name = printable_name(source if is_hub_data(source) else display_name(place(source)) or "documents")
@@ -139,7 +139,7 @@ def _names(sources: Sequence[str]) -> list[str]:
 
 
 def _files(source: str) -> Mapping[str, Place]:
-    """The files of a folder by their relative paths, or the one file; empty where the source is a table."""
+    """The document files of a source by their relative paths; empty if the source is a table."""
     if split_of(source)[1]:
         return {}
     path = place(source)
@@ -155,10 +155,10 @@ def _files(source: str) -> Mapping[str, Place]:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCounts:
-    """How many documents there are, and how many files of each unknown kind among them."""
+    """The number of documents, and among them the number of files of each unknown kind."""
 
     documents: int
-    unknown: Mapping[str, int]
+    unknown: Mapping[str, int]  # for each unknown suffix, the number of files
 
     @property
     def of_unknown_kind(self) -> int:
@@ -166,30 +166,30 @@ class DocumentCounts:
         return sum(self.unknown.values())
 
     def named(self) -> str:
-        """The unknown kinds, the most frequent first, such as ``2 .docx, 1 .png``."""
+        """The unknown kinds and their numbers of files, the most frequent first: ``2 .docx, 1 .png``."""
         order = sorted(self.unknown.items(), key=lambda entry: (-entry[1], entry[0]))
         return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in order)
 
 
 def count_documents(documents: Iterator[SourceDocument]) -> DocumentCounts:
-    """Count documents, and check that what reads them is installed.
+    """Count documents, and check that the packages that their readers need are installed.
 
     Raises:
         InputError: no document is of a known kind.
-        MissingExtra: a package is missing that a kind of files needs.
+        MissingExtra: a reader needs a package that is not installed.
     """
     total, kinds = 0, Counter[str]()
     for document in documents:
         total += 1
         if document.file is not None:
             kinds[document.kind] += 1
-    counted = DocumentCounts(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
-    if counted.of_unknown_kind == total:
+    counts = DocumentCounts(total, {kind: count for kind, count in kinds.items() if kind not in READERS})
+    if counts.of_unknown_kind == total:
         raise InputError(
-            f"no document can be read: {counted.named() or 'there are none'}; known are the files "
+            f"no document can be read: {counts.named() or 'there are none'}; known are the files "
             f"{', '.join(READERS)}, and tables: {', '.join(_TABLES)}"
         )
     for kind in sorted(READERS.keys() & kinds.keys()):
         with suppress(Unreadable):
             _parsed(kind, b"")
-    return counted
+    return counts

@@ -1,4 +1,4 @@
-"""Loads tasks by name or from a file, and reports all faults of a file at once, with their lines."""
+"""Loads tasks by name or from a file. All faults of a file are reported in one error, with their lines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ _BUILTIN = Path(__file__).parent / "builtin"
 
 
 def builtin_tasks() -> tuple[str, ...]:
-    """Names of the tasks that ship with pairsmith, sorted."""
+    """The sorted names of the tasks that are part of pairsmith."""
     return tuple(sorted(path.stem for path in _BUILTIN.glob("*.yaml")))
 
 
@@ -26,13 +26,17 @@ def builtin_path(name: str) -> Path:
     if name not in builtin_tasks():
         raise TaskError(
             f"no built-in task is called {name!r}; {known_names_hint(name, builtin_tasks())}. "
-            "A task of your own is given by the path of its YAML file."
+            "To use a task of your own, give the path of its YAML file."
         )
     return _BUILTIN / f"{name}.yaml"
 
 
 def load_task(name_or_path: str | Path) -> TaskSpec:
-    """The built-in task of that name, or the one in that YAML file (``.yaml``, ``.yml``, or with a ``/``)."""
+    """The built-in task with this name, or the task in the YAML file at this path.
+
+    A text that is not the name of a built-in task is a path if it ends with ``.yaml`` or ``.yml``, contains a
+    ``/``, or is the path of an existing file.
+    """
     name = str(name_or_path)
     is_path = name.endswith((".yaml", ".yml")) or "/" in name or len(Path(name).parts) > 1
     if name in builtin_tasks() or not (is_path or _is_file(name)):
@@ -41,7 +45,7 @@ def load_task(name_or_path: str | Path) -> TaskSpec:
 
 
 def _is_file(name: str) -> bool:
-    """Whether a name is that of a file."""
+    """Whether ``name`` is the path of an existing file."""
     try:
         return Path(name).is_file()
     except OSError:  # a text that is too long for a path
@@ -50,7 +54,7 @@ def _is_file(name: str) -> bool:
 
 def read_task(path: Path) -> TaskSpec:
     """The task in the YAML file at ``path``."""
-    from pairsmith.core.yamlfile import read_yaml  # here, so that `pairsmith --help` does not wait for PyYAML
+    from pairsmith.core.yamlfile import read_yaml  # so that `pairsmith --help` need not import PyYAML
 
     file = read_yaml(path, TaskError)
     task_faults = _faults_between(file)
@@ -58,9 +62,9 @@ def read_task(path: Path) -> TaskSpec:
         spec = TaskSpec.model_validate(file.data)
     except ValidationError as error:
         task_faults += [
-            ValidationFault(_named(fault.where, file.data.get("labels")), fault.text)
+            ValidationFault(_with_label_key(fault.where, file.data.get("labels")), fault.text)
             for fault in errors_of(error, TaskSpec)
-            if fault.where  # faults without a place are those between values, found above
+            if fault.where  # a fault without a location is between several values, see ``_faults_between``
         ]
     if task_faults or file.duplicates:
         raise TaskError(file.report(task_faults))
@@ -68,7 +72,7 @@ def read_task(path: Path) -> TaskSpec:
 
 
 def _faults_between(file: "YamlFile") -> list[ValidationFault]:
-    """Faults between the values of the file, as far as the values themselves are valid."""
+    """The faults between several values of the file, among the values that are valid by themselves."""
     labels = file.data.get("labels")
     if isinstance(labels, list):
         return [
@@ -84,8 +88,8 @@ def _faults_between(file: "YamlFile") -> list[ValidationFault]:
     ]
 
 
-def _named(where: KeyPath, labels: object) -> KeyPath:
-    """``where`` with the label's position, which pydantic gives, replaced by its key."""
+def _with_label_key(where: KeyPath, labels: object) -> KeyPath:
+    """``where`` with a label's index, as pydantic reports it, replaced by the label's key in the file."""
     if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
         return where
     return ("labels", label_key(list(labels)[where[1]]), *where[2:])

@@ -1,7 +1,7 @@
-"""What a task is: labels, one instruction for each, and how texts are sampled.
+"""The specification of a task: its labels, an instruction for each label, and how texts are sampled.
 
-The fields of the model check single values; ``faults`` checks that several values fit together. The two
-are separate so that the reader of task files can report both kinds of fault at once.
+The fields of ``TaskSpec`` validate single values; ``faults`` validates combinations of values. The two are
+separate so that the reader of task files can report both kinds of faults in one error.
 """
 
 import math
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 def label_text(name: str | float) -> str:
-    """A label's name as text: ``1.0`` becomes ``1``, ``0.5`` and words stay as they are."""
+    """A label's name as text: 1.0 becomes ``1``, 0.5 becomes ``0.5``, and names are unchanged."""
     return repr(name).removesuffix(".0") if isinstance(name, float) else name
 
 
 def parse_label(value: object) -> str | float:
-    """Parse a label from a file: a finite number or a name; raises ``ValueError`` for anything else."""
+    """Parse a label of a task file: a finite number or a name; raises ``ValueError`` for anything else."""
     if isinstance(value, bool) or value is None:
         word = {True: "true", False: "false", None: "null"}[value]
         raise ValueError(
@@ -56,7 +56,7 @@ def parse_label(value: object) -> str | float:
 
 
 def parse_counter_labels(value: object) -> tuple[str | float, ...] | Literal["higher", "others"]:
-    """Parse counter-labels from a file: a list, `higher` or `others`; else raises ``ValueError``."""
+    """Parse the counter-labels of a task file: a list, `higher` or `others`; else raises ``ValueError``."""
     if value == "higher":
         return "higher"
     if value == "others":
@@ -102,7 +102,7 @@ class Label(Settings):
 
     @property
     def wordings(self) -> tuple[str, ...]:
-        """The instruction followed by its other wordings."""
+        """All wordings of the instruction: ``instruction``, then ``more_instructions``."""
         return (self.instruction, *self.more_instructions)
 
 
@@ -161,13 +161,13 @@ class Decoding(Settings):
 
     @property
     def steering(self) -> str:
-        """The rule and its strength in words, such as ``self-debiasing with decay 100``."""
+        """The rule and its strength, such as ``self-debiasing with decay 100``, for messages and cards."""
         name = {"self-debiasing": "decay", "guidance": "scale", "contrast": "strength"}[self.rule]
         return f"{self.rule} with {name} {getattr(self, name):g}"
 
     @property
     def steers(self) -> bool:
-        """Whether the rule changes any distribution."""
+        """Whether the rule can change a token distribution: False only for self-debiasing with decay 0."""
         return self.rule != "self-debiasing" or self.decay > 0
 
 
@@ -258,7 +258,7 @@ class TaskSpec(Settings):
         return tuple(name for name in self.label_names if name in (self.written or self.label_names))
 
     def writing(self, names: Sequence[str]) -> Self:
-        """The task limited to writing texts for these labels; unchanged if ``names`` is empty or complete."""
+        """The task with ``written`` set to ``names``; unchanged if these are no labels or all labels."""
         chosen = {label_text(self.label(name).name) for name in names}
         written = tuple(name for name in self.label_names if name in chosen)
         return self.model_copy(update={"written": written}) if 0 < len(written) < len(self.labels) else self
@@ -280,14 +280,12 @@ class TaskSpec(Settings):
         )
 
     def instruction(self, name: str, number: int = 0) -> str:
-        """The wording ``number``, modulo their number, of the label ``name``, with the placeholder still in
-        it.
-        """
+        """Wording ``number``, modulo their number, of the label ``name``; the placeholder is not replaced."""
         wordings = self.label(name).wordings
         return wordings[number % len(wordings)]
 
     def counters(self, name: str) -> tuple[str, ...]:
-        """The counter-labels of ``name``, CL(y) of D2, with `higher` and `others` resolved, in task order."""
+        """The counter-labels CL(y) (D2) of ``name``, `higher` and `others` resolved, in the task's order."""
         label = self.label(name)
         if label.counter_labels == "others":
             return tuple(other for other in self.label_names if other != name)
@@ -303,10 +301,10 @@ class TaskSpec(Settings):
 
 
 def faults(kind: object, labels: Iterable[tuple[object, object]], *, chat: bool) -> Iterator[ValidationFault]:
-    """Faults between the values of a task of this ``kind``, as far as the values themselves are valid.
+    """The faults between several values of a task, among the values that are valid by themselves.
 
-    ``labels`` are each label's name and its other values, as they stand in a file. The places of faults are
-    paths from the task's root: ``("labels", key, "instruction")``.
+    ``labels`` has, for each label, its key in the file and its other values. The location of a fault is a
+    path of keys such as ``("labels", key, "instruction")``.
     """
     drafts = [
         (label_key(key), _valid(parse_label, key), body if isinstance(body, Mapping) else {})
@@ -344,12 +342,12 @@ def faults(kind: object, labels: Iterable[tuple[object, object]], *, chat: bool)
 
 
 def label_key(key: object) -> str | int | float:
-    """A label's key in a file, as a part of a path."""
+    """A label's key in a file, as a part of the path of a fault."""
     return key if isinstance(key, str | int | float) else str(key)
 
 
 def _valid(parse: Callable[[object], T], value: object) -> T | None:
-    """``value`` as ``parse`` returns it, or None if it is invalid, which pydantic reports."""
+    """The parsed value, or None if it is invalid, which pydantic reports separately."""
     try:
         return parse(value)
     except ValueError:
@@ -381,13 +379,13 @@ def _instruction_faults(kind: object, instruction: str, chat: bool) -> Iterator[
 
 
 def _counter_faults(
-    name: str | None, stated: tuple[str | float, ...] | str | None, names: Sequence[str], numeric: bool
+    name: str | None, declared: tuple[str | float, ...] | str | None, names: Sequence[str], numeric: bool
 ) -> Iterator[str]:
-    if stated == "higher" and not numeric:
+    if declared == "higher" and not numeric:
         yield "`higher` needs labels that are numbers; use `others` or a list"
-    if stated is None or isinstance(stated, str):
+    if declared is None or isinstance(declared, str):
         return
-    counters = [label_text(counter) for counter in stated]
+    counters = [label_text(counter) for counter in declared]
     for counter in dict.fromkeys(counters):
         if counter == name:
             yield f"the label {counter} cannot be a counter-label of itself; remove it"

@@ -1,4 +1,4 @@
-"""Splitting plain text: sentences, windows of whole sentences, and the names and numbers in it."""
+"""Splits plain text into sentences and windows of whole sentences, and finds candidate answers in it."""
 
 from pairsmith.data.text.entities import Entity, entities_of_texts, entity_finder, finder_revision
 from pairsmith.data.text.windows import Sentence, Window, count_words, split_sentences, windows

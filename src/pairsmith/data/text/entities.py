@@ -1,10 +1,10 @@
-"""Candidate answers of a passage (M7): its names, numbers, dates and terms.
+"""Finds the candidate answers in a passage (M7): names, numbers, dates and terms.
 
-The mining paper takes the named entities that spaCy finds; ``spacy:MODEL`` does so. The built-in rule needs
-no model: it reads English spelling (capital letters, digits, number words, quotation marks) by regular
-expressions. They take linear time on any text, because their repetitions are bounded or do not backtrack:
-``++`` after a character, ``(?>…)`` around groups, since ``++`` after a group matches wrongly before
-Python 3.11.5.
+The mining paper uses the named entities that spaCy finds, as does the finder ``spacy:MODEL``. The built-in
+rule needs no model: regular expressions recognise candidates in English text by capital letters, digits,
+number words and quotation marks. They take linear time on any text, because every repetition is bounded or
+does not backtrack: ``++`` after a character, and ``(?>…)`` around a group, as ``++`` after a group matches
+wrongly before Python 3.11.5.
 """
 
 import re
@@ -25,25 +25,26 @@ SPACY = "spacy:"
 
 Span = tuple[int, int]
 _PASSAGES = 64
-"""Passages that spaCy reads at once."""
+"""Number of passages in a batch of spaCy."""
 LONGEST_ANSWER = 100
-"""Longest candidate of the rule in characters; anything longer answers no question."""
+"""Length in characters of the rule's longest candidates; longer texts are no plausible answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A candidate answer, and the offset of its first character in the passage."""
+    """A candidate answer, and the offset of its first character in the passage, in characters."""
 
     text: str
     start: int
 
 
 def entity_finder(name: str) -> Callable[[str], list[Entity]]:
-    """The function that finds candidate answers in a passage, by its name.
+    """The function with this name that finds the candidate answers in a passage.
 
-    ``rule`` is the built-in rule, ``spacy:MODEL`` the named entities of a spaCy model, either an installed
-    one (``spacy:en_core_web_sm``) or a folder. The candidates come each text once, at its first place, sorted
-    by start and then by length; ``passage[start : start + len(entity.text)]`` is the candidate.
+    ``rule`` is the built-in rule. ``spacy:MODEL`` returns the named entities of a spaCy model, which is
+    installed (``spacy:en_core_web_sm``) or in a folder. The function returns each distinct text once, at its
+    first occurrence, sorted by start and then by length; ``passage[start : start + len(entity.text)]`` is the
+    candidate.
     """
     if name == RULE:
         return find_entities
@@ -52,7 +53,10 @@ def entity_finder(name: str) -> Callable[[str], list[Entity]]:
 
 
 def entities_of_texts(name: str) -> Callable[[Iterable[str]], Iterator[list[Entity]]]:
-    """As ``entity_finder``, for many passages, which spaCy reads in batches; one list for each, in order."""
+    """As ``entity_finder``, for many passages, which spaCy reads in batches.
+
+    The function yields one list of candidates per passage, in the order of the passages.
+    """
     if name == RULE:
         return partial(map, find_entities)
     model = name.removeprefix(SPACY)
@@ -63,10 +67,10 @@ def entities_of_texts(name: str) -> Callable[[Iterable[str]], Iterator[list[Enti
 
 
 def finder_revision(name: str) -> dict[str, str]:
-    """The revision of the spaCy model, for the record of the models that were used; empty for the rule.
+    """The revision of the spaCy model under the key ``answers``, for the manifest; empty for the rule.
 
-    It is the version of an installed model, or a hash of a folder's files; empty where the model is missing,
-    which is an error when it is loaded.
+    It is the version of an installed model, or a hash of the files in the model's folder. The result is empty
+    if the model is missing, which is reported when it is loaded.
     """
     model = name.removeprefix(SPACY)
     if model == name:
@@ -86,7 +90,7 @@ def _spacy_finder(model: str) -> Callable[[Iterable[str]], Iterator[list[Entity]
     except ImportError:
         raise MissingExtra("spacy", "spacy") from None
     try:
-        pipeline: Any = spacy.load(model, exclude=["parser", "lemmatizer"])  # slow, not needed for entities
+        pipeline: Any = spacy.load(model, exclude=["parser", "lemmatizer"])  # slow and not used for entities
     except (ImportError, OSError, ValueError) as error:
         raise ModelError(
             f"spaCy model {model} cannot be loaded ({first_line(error)}); "
@@ -109,27 +113,27 @@ def find_entities(text: str) -> list[Entity]:
     """The candidates of the built-in rule, in the order of ``entity_finder``.
 
     Names are runs of capitalised words (``Bank of England``, ``J. K. Rowling``, ``Levi's Stadium``), also
-    followed by a noun (``Tesla coil``) or joined (``Sui and Tang``). A function word that only begins a
-    sentence (``The``, ``However``) is not a name. Numbers, in digits or words, come with and without unit and
-    bounds (``over $2.5 million``, ``15 km``, ``1368–1644``, ``early 1990s``). The rest are dates, quoted and
-    bracketed texts, hyphenated words, what something is ``called`` or ``known as``, and long words, which are
-    mostly technical terms. On SQuAD 1.1 dev 60 % of the questions have an answer among the candidates, of
-    which a passage has 24 on average.
+    followed by a noun (``Tesla coil``) or joined (``Sui and Tang``). A function word at the beginning of a
+    sentence (``The``, ``However``) is not a name. Numbers, in digits or words, are candidates with and
+    without their units and bounds (``over $2.5 million``, ``15 km``, ``1368–1644``, ``early 1990s``). Other
+    candidates are dates, texts in quotation marks or brackets, hyphenated words, terms after ``called`` or
+    ``known as``, and long words, which are mostly technical terms. On the development set of SQuAD 1.1 a
+    passage has 24 candidates on average, and 60 % of the questions have an answer among them.
     """
     spans = [span for kind in _KINDS for span in kind(text)]
     return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST_ANSWER))
 
 
 def _distinct(text: str, spans: Iterable[Span]) -> list[Entity]:
-    """Each distinct text once, at its first place."""
-    first: dict[str, int] = {}
+    """Each distinct text of the spans once, at its first occurrence."""
+    first_start: dict[str, int] = {}
     for start, end in sorted(spans):
-        first.setdefault(text[start:end], start)
-    return [Entity(surface, start) for surface, start in first.items()]
+        first_start.setdefault(text[start:end], start)
+    return [Entity(surface, start) for surface, start in first_start.items()]
 
 
 def _any_of(words: str) -> str:
-    """A pattern for any of these words, grouped by first letter so that it fails faster."""
+    """A pattern that matches any of these words, grouped by first letter so that it fails faster."""
     groups = groupby(sorted(set(words.split())), key=lambda word: word[0])
     branches = (f"{letter}(?:{'|'.join(word[1:] for word in group)})" for letter, group in groups)
     return f"(?:{'|'.join(branches)})"
@@ -198,7 +202,7 @@ def _names(text: str) -> Iterator[Span]:
 
 
 def _divided(by: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
-    """The parts before, between and after the matches of ``by``."""
+    """The spans before, between and after the matches of ``by``."""
     for match in by.finditer(text, start, end):
         yield start, match.start()
         start = match.end()
@@ -275,7 +279,10 @@ def _number_words(text: str) -> Iterator[Span]:
 
 
 def _matches(pattern: str) -> Callable[[str], Iterator[Span]]:
-    """A kind of candidate: the last group of ``pattern``, or all of it where it has none."""
+    """A function that yields the spans of a kind of candidates: the last group of each match of ``pattern``.
+
+    If the pattern has no group, the span is that of the whole match.
+    """
     compiled = re.compile(pattern)
     return lambda text: (match.span(compiled.groups) for match in compiled.finditer(text))
 

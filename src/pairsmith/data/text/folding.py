@@ -1,4 +1,4 @@
-"""Normalises texts so that near-copies compare equal."""
+"""Normalises texts so that near-copies become equal."""
 
 import re
 import unicodedata
@@ -8,13 +8,13 @@ _BETWEEN_NO_DIGITS = re.compile(f"(?<![0-9])[{re.escape(_PUNCTUATION)}]|[{re.esc
 
 
 def folded(text: str) -> str:
-    """``text`` without case, spaces and punctuation, in which near-copies differ.
+    """``text`` in lower case and NFKC, without spaces and punctuation: equal for near-copies.
 
-    Punctuation between digits stays (1.5 is not 15), and so does a text of nothing but punctuation.
+    Punctuation between two digits is kept, so that 1.5 is not 15. A text of nothing but punctuation is kept.
     """
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    spaceless = "".join(plain.split())
-    if spaceless.isascii():  # the same, in less than half the time
+    lower = unicodedata.normalize("NFKC", text).casefold()
+    spaceless = "".join(lower.split())
+    if spaceless.isascii():  # the same result as below in less than half the time
         return _BETWEEN_NO_DIGITS.sub("", spaceless) or spaceless
     kept = [
         c

@@ -1,4 +1,4 @@
-"""The prompt for a causal language model to ask about a passage, and the form of its output (Q2)."""
+"""The prompt for a causal language model to write a question on a passage, and its output's form (Q2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 INSTRUCTION = (
     "Text: {passage}\nTask: Take an answer from the text, and write the question to which it is the answer."
 )
-"""The default instruction, with which ``train-asker`` trains question generators."""
+"""The default instruction; ``train-asker`` trains question generators with it."""
 
 ANSWER_CUE = 'Answer: "'
-"""The beginning of the model's output."""
+"""The beginning of the output, before the answer."""
 
 QUESTION_CUE = '"\nQuestion: "'
-"""The text between answer and question."""
+"""The text between the answer and the question."""
 
 CLOSING_QUOTE = '"'
-"""The end of an answer, and of a question."""
+"""The text after an answer and after a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A passage with an answer that stands in it, and the question to this answer, as an example."""
+    """An example for a prompt: a passage, an answer that occurs in it, and the question to this answer."""
 
     passage: str
     answer: str
@@ -28,12 +28,12 @@ class QuestionExample:
 
 
 def instructed_prompt(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
-    """The prompt: the instruction with a passage, and the beginning of the model's output."""
+    """The prompt: the instruction with a passage filled in, followed by ``begun``, the output so far."""
     return f"{instruction.replace('{passage}', passage)}\n{begun}"
 
 
 def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = INSTRUCTION) -> str:
-    """What stands before a prompt: the examples, each as a prompt with the whole output."""
+    """The text before a few-shot prompt: each example as a prompt with its complete output."""
     parts = (
         instructed_prompt(
             example.passage,
@@ -46,19 +46,22 @@ def prompt_of_examples(examples: Sequence[QuestionExample], instruction: str = I
 
 
 def room_for_passage(context: int, around: int, written: int, instruction: str = INSTRUCTION) -> int:
-    """The longest passage in tokens; less than 1 where there is no room for one.
+    """The length in tokens of the longest passage that fits into a model's context; below 1 if none does.
 
-    A model's ``context`` in tokens has to hold the ``around`` tokens of the instruction without a passage and
-    of the beginning of the output, at most ``written`` tokens of an answer, a question and the text between
-    them, and the passage as often as the instruction has it.
+    Args:
+        context: the number of tokens of the model's context.
+        around: the number of tokens of the instruction without a passage and of the output's beginning.
+        written: the largest number of tokens of the rest of the output.
+        instruction: the instruction; it may contain the passage several times.
     """
     return (context - around - written) // instruction.count("{passage}")
 
 
 def quotable(text: str) -> str:
-    """A text that can stand between quotation marks in a prompt, on one line.
+    """The text in a form that can be put between quotation marks in a prompt, on one line.
 
-    A straight double quotation mark would end the text for the model, a line break or tab would break the
-    layout of the instruction. The prompt gets ``'`` and single spaces instead; rows keep the text as it is.
+    A straight double quotation mark would end the quotation, and a line break or tab would change the layout
+    of the instruction. They are replaced by ``'`` and by single spaces. Only prompts contain this form; rows
+    have the original text.
     """
     return " ".join(text.replace('"', "'").split())

@@ -1,8 +1,8 @@
-"""Splitting a text into sentences, and into windows: runs of sentences that a model can read at once (Q1).
+"""Splits a text into sentences, and into windows: runs of sentences that fit into a model's context (Q1).
 
-``nupunkt`` finds the ends of sentences: it knows English abbreviations, initials and quotation marks, is
-plain Python, and takes linear time. A line break always ends a sentence, because in news corpora it ends a
-paragraph or a heading, and a heading has no full stop to go by.
+``nupunkt`` finds the ends of sentences. It knows English abbreviations, initials and quotation marks, is
+written in Python, and takes linear time. A line break always ends a sentence, because in news corpora it ends
+a paragraph or a heading, and headings have no full stop.
 """
 
 import re
@@ -14,21 +14,22 @@ from typing import Any
 from nupunkt import sentence_spans
 
 PASSAGE_TOKENS = 456
-"""Longest passage in tokens, without special tokens."""
+"""Default length in tokens, without special tokens, of the longest passage."""
 
 _CHARACTERS = 100
-"""Of a token or a word. A text with more of them, for each that is allowed, is measured by its beginning."""
+"""The beginning of a text is measured first if the text has more characters than this times the limit, in
+tokens or words."""
 _KEPT_LENGTHS = 2**16
-"""Words of a text whose lengths are kept, as most of them occur often."""
+"""Number of words whose lengths are cached, as most words of a text occur often."""
 
 _WORD = re.compile(r"\S+")
-# Form feed, next line and the two Unicode separators end a line as well.
+# Form feed, next line and the two Unicode separators end a line, too.
 _LINE = re.compile(r"[^\n\r\v\f\x85\u2028\u2029]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence without surrounding white space, and the offset of its first character in the whole text."""
+    """A sentence without surrounding white space, and the offset of its first character in the text."""
 
     text: str
     start: int
@@ -37,9 +38,9 @@ class Sentence:
 def split_sentences(text: str) -> list[Sentence]:
     """The sentences of an English text, in order.
 
-    Lines that were broken to fit a page have to be joined first. The sentences do not overlap;
-    ``text[start : start + len(sentence.text)]`` is the sentence, and there is only white space between two. A
-    text of white space has no sentences.
+    Lines that were broken to fit a page have to be joined before. The sentences do not overlap, and there is
+    only white space between them; ``text[start : start + len(sentence.text)]`` is the sentence. A blank text
+    has no sentences.
     """
     return [
         Sentence(line[0][start:end], line.start() + start)
@@ -50,26 +51,29 @@ def split_sentences(text: str) -> list[Sentence]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of a text, and the offset of its first character there."""
+    """A part of a text, and the offset of its first character in the text."""
 
     text: str
     start: int
 
 
 def count_words(text: str) -> int:
-    """The number of words in ``text``, separated by white space: a ``length`` for ``windows``."""
+    """The number of words in ``text``, separated by white space; it may be the ``length`` of ``windows``."""
     return len(text.split())
 
 
 def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]:
     """Cut a text, from its beginning on, into the longest runs of whole sentences within a limit (Q1).
 
-    ``length`` gives the length of a text in the unit of ``limit``, e.g. ``count_words`` or the number of
-    tokens without special tokens; a longer text must never count less. ``limit`` is 1 or more.
-
-    The windows come in order and do not overlap; there is only white space between two, and
+    The windows are in order and do not overlap. There is only white space between them, and
     ``text[start : start + len(window.text)]`` is the window. A sentence above the limit is cut at spaces into
     windows of its own. Only a window of a single word can be above the limit.
+
+    Args:
+        text: the text.
+        limit: the largest length of a window, 1 or more, in words or tokens.
+        length: returns the length of a text in the unit of ``limit``, such as ``count_words`` or the number
+            of tokens without special tokens. The length must not decrease when a text is extended.
     """
     if limit < 1:
         raise ValueError(f"a window needs a limit of 1 or more, got {limit}")
@@ -81,16 +85,15 @@ def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]
 
 
 def is_within(text: str, limit: int, length: Callable[[str], int]) -> bool:
-    """Whether the length of a text is within a limit; of ``length``, see ``windows``."""
+    """Whether the length of a text is within a limit; for ``length`` see ``windows``."""
     return _measured(text, limit, length) <= limit
 
 
 def _measured(text: str, limit: int, length: Callable[[str], int]) -> int:
-    """The length of a text, or of its beginning if that is above the limit already.
+    """The length of a text, or of its beginning if the beginning alone is above the limit.
 
-    Tokenizers take minutes for a text of megabytes, and a longer text never counts less. The beginning is one
-    of whole words, as a part of a word may have more tokens than the word, which WordPiece gives up if it is
-    long.
+    This is faster: tokenizers take minutes for a text of megabytes. The beginning consists of whole words, as
+    a part of a long word may have more tokens than the word, which WordPiece replaces by one unknown token.
     """
     end = _CHARACTERS * limit
     while end < len(text):
@@ -103,15 +106,15 @@ def _measured(text: str, limit: int, length: Callable[[str], int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A sentence or a word: where it begins and ends, and its own length, see ``_measured``."""
+    """A sentence or a word of a text."""
 
-    start: int
-    end: int
-    length: int
+    start: int  # the offset of its first character
+    end: int  # the offset after its last character
+    length: int  # its length by itself, as ``_measured`` returns it
 
 
 def _runs(text: str, limit: int, length: Callable[[str], int]) -> Iterator[Sequence[_Piece]]:
-    """Runs of sentences within the limit, and the words of each sentence above it."""
+    """Runs of sentences of which each is within the limit, and the words of each sentence above the limit."""
     length_of_word = lru_cache(_KEPT_LENGTHS)(partial(_measured, limit=limit, length=length))
     run: list[_Piece] = []
     for sentence in split_sentences(text):
@@ -123,7 +126,7 @@ def _runs(text: str, limit: int, length: Callable[[str], int]) -> Iterator[Seque
         yield run
         run = []
         words = _WORD.finditer(text, piece.start, piece.end)
-        # With the space before it a word has the tokens that it has behind another word.
+        # With a space before it, a word has the same tokens as after another word.
         yield [_Piece(word.start(), word.end(), length_of_word(f" {word[0]}")) for word in words]
     yield run
 
@@ -131,14 +134,14 @@ def _runs(text: str, limit: int, length: Callable[[str], int]) -> Iterator[Seque
 def _packed(
     pieces: Sequence[_Piece], text: str, limit: int, length: Callable[[str], int]
 ) -> Iterator[tuple[int, int]]:
-    """Begin and end of the longest runs of pieces within the limit; each holds at least one piece."""
+    """Start and end of each of the longest runs of pieces within the limit; a run has at least one piece."""
 
     def fits(first: int, last: int) -> bool:
         return is_within(text[pieces[first].start : pieces[last].end], limit, length)
 
     first, end = 0, len(pieces)
     while first < end:
-        # The sum of the lengths is near the length of the whole, so that few calls of ``length`` are needed.
+        # The sum of the pieces' lengths approximates the run's length, so few calls of ``length`` follow.
         last, total = first, pieces[first].length
         while last + 1 < end and total + pieces[last + 1].length <= limit:
             last += 1
@@ -152,10 +155,14 @@ def _packed(
 
 
 def passage_limit(tokenizer: Any, max_length: int | None, context: int | None = None) -> int:
-    """The longest passage in tokens, without special tokens: the length wanted, within a model's context.
+    """The length in tokens, without special tokens, of the longest passage that a model is given.
 
-    ``max_length`` is the length wanted, or ``PASSAGE_TOKENS`` if it is not given; ``context`` is the model's
-    in tokens, special tokens included, by default that of its tokenizer.
+    Args:
+        tokenizer: the model's tokenizer, of transformers.
+        max_length: the requested length in tokens without special tokens; None: ``PASSAGE_TOKENS``. The
+            result is smaller if the model's context is.
+        context: the number of tokens of the model's context, with special tokens; None: the tokenizer's
+            ``model_max_length``.
     """
     room = (context or int(tokenizer.model_max_length)) - int(tokenizer.num_special_tokens_to_add())
     return max(1, min(max_length or PASSAGE_TOKENS, room))
@@ -164,8 +171,8 @@ def passage_limit(tokenizer: Any, max_length: int | None, context: int | None = 
 def passages(text: str, limit: int, tokenizer: Any) -> list[Window]:
     """Cut a text into the longest runs of whole sentences that have at most ``limit`` tokens (Q1).
 
-    ``limit``, 1 or more, and the tokens of ``tokenizer``, one of transformers, are without special tokens.
-    See ``windows`` for what becomes of longer sentences.
+    ``limit``, 1 or more, does not include special tokens; ``tokenizer`` is one of transformers. Sentences
+    above the limit are cut as by ``windows``.
     """
     return windows(text, limit, lambda part: token_count(part, tokenizer))
 
