@@ -4,8 +4,9 @@ The method is ``methods/dino/training_set.py``. The step reads the rows, commits
 rejects, and writes the card.
 """
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,9 @@ from pairsmith.data.schemas import (
     SCORED_PAIR,
     LabelledPair,
     LabelledText,
+    Reject,
     ScoredPair,
+    as_columns,
     from_table,
     to_table,
 )
@@ -84,7 +87,23 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     if generated.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = training_set.negatives
     run.progress.say(_account(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
+    for line in _too_few(generated.rows, rejects, settings.per_label):
+        run.progress.say(line)
     return finished(writer, _card(settings, generated, counts), run)
+
+
+def _too_few(rows: Sequence[GeneratedRow], rejects: Sequence[Reject], per_label: int | None) -> Iterator[str]:
+    """A line for each label of which fewer than ``per_label`` rows are kept."""
+    columns = [*map(as_columns, rows)]
+    dropped = Counter(map(_label, (json.loads(reject.row) for reject in rejects)))
+    for label, count in Counter(map(_label, columns)).items():
+        if per_label and (kept := count - dropped[label]) < per_label:
+            yield f"label {label} has {kept:,} rows, fewer than the {per_label:,} of --per-label"
+
+
+def _label(columns: Mapping[str, Any]) -> str:
+    """The label of a row in the words of its task, such as ``0.5``."""
+    return f"{columns['score']:g}" if "score" in columns else str(columns["label"])
 
 
 def _account(training_set: TrainingSet, given: int, *, sampled: bool) -> str:
