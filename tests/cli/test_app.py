@@ -293,7 +293,9 @@ def test_a_mistake_in_a_task_is_told_before_libraries_are_loaded(tmp_path):
         "try:\n    main(sys.argv[1:])\nfinally:\n    print([name for name in ('torch', 'pyarrow') if name in sys.modules])"
     )
     command = ["generate", "--task", f"{tmp_path}/task.yaml", "--model", "pairsmith:tiny", "--out", "o"]
-    ran = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *command], capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stdout) == (2, "[]\n")
     assert "task.yaml:2: kind: should be 'pair' or 'text', not 'texts'" in ran.stderr
 

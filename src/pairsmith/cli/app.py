@@ -152,7 +152,7 @@ def step_command(step: Step) -> Callable[..., None]:
             value = getattr(settings, name)
             if isinstance(value, str) and value != CLOZE:
                 (check_model if check is check_name else check)(value)
-        from pairsmith.runs import Run  # and the step's own libraries: seconds that a mistake need not wait for
+        from pairsmith.runs import Run  # takes seconds, which a mistake need not wait for
 
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))

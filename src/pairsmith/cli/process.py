@@ -85,8 +85,8 @@ def stop_on_sigterm() -> None:
 def stop_at_once() -> None:
     """End the process without a word on one more Ctrl-C or SIGTERM.
 
-    For a command that was stopped and is over: else the second signal interrupts Python's own end, which prints
-    a traceback. Handlers of a program that called the command stay.
+    For a command that was stopped and is over: else the second signal interrupts Python's own end, which
+    prints a traceback. Handlers of a program that called the command stay.
     """
     if threading.current_thread() is threading.main_thread():
         for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, _stop)):
