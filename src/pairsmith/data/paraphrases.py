@@ -16,7 +16,8 @@ from pairsmith.data.sources import Columns, Source, data_suffix, open_source, op
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
-_LABELS = ("label", "is_duplicate", "Quality")
+LABELS = ("label", "is_duplicate", "Quality")
+"""Names of the column that says whether a pair is one of paraphrases."""
 _NEAR = 50
 """Number of most similar texts from which a negative is drawn."""
 _AT_ONCE = 100
@@ -61,7 +62,7 @@ def _paraphrases(source: Source) -> Iterator[Paraphrase]:
     label: str | None = None
     for number, (where, row, names) in enumerate(with_names(source, _FIRST, _SECOND)):
         if not number:
-            label = find_column(row, _LABELS)
+            label = find_column(row, LABELS)
         texts = two_texts(row, names, where)
         is_paraphrase = None if label is None else _label(row, label, where)
         yield Paraphrase(*texts, is_paraphrase, given_id(row, where))
