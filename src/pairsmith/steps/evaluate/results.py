@@ -1,7 +1,7 @@
 """Result folders of evaluations: ``results.json`` with its provenance, and ``predictions.jsonl``."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.metrics.bootstrap import mean_and_error
+from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs import DatasetFolder, Manifest, Run, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
@@ -200,14 +201,41 @@ def write_results(
 
 
 def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:
-    """The mean ``f1`` over the splits, its standard ``error``, and the figure of each of the ``splits``."""
+    """The mean ``f1`` over the splits, its standard ``error``, and the figure of each of the ``splits``.
+
+    One split alone has no error (None).
+    """
     mean, error = mean_and_error(list(f1.values()))
     return {"f1": mean, "error": error, "splits": {str(n): round(value, 4) for n, value in f1.items()}}
 
 
-def mean_line(name: str, mean: float, error: float, figures: Iterable[float]) -> str:
+def mean_line(name: str, mean: float, error: float | None, figures: Iterable[float]) -> str:
     """A line of a table: the mean, its error, and the figures that it was made from."""
-    return f"{name:<12}{f'{mean:.2f} ± {error:.2f}':<18}{' '.join(f'{value:.1f}' for value in figures)}"
+    return f"{name:<12}{with_error(mean, error):<18}{' '.join(f'{value:.1f}' for value in figures)}"
+
+
+def with_error(mean: float, error: float | None) -> str:
+    """A mean and its standard error, for a table; None is that of a single figure."""
+    return f"{mean:.2f}" if error is None else f"{mean:.2f} ± {error:.2f}"
+
+
+def learned_texts(trained: Iterable[Sequence[str]], tested: Iterable[Sequence[str]]) -> int:
+    """How many of the ``tested`` rows, each by its texts, are among the ``trained`` ones.
+
+    Case, spaces, punctuation and the order of the texts do not matter.
+    """
+    known = {fingerprint_of(*texts) for texts in trained}
+    return sum(fingerprint_of(*texts) in known for texts in tested)
+
+
+def learned_line(results: Mapping[str, Any], rows: str) -> list[str]:
+    """A line of a table on test rows that were trained on, of results with ``trained_on``; none without."""
+    if not (known := results.get("trained_on")):
+        return []
+    return [
+        f"{known:,} of the {results['count']:,} {rows} are trained on by a split: F1 is better than it would "
+        "be on others"
+    ]
 
 
 def hash_rows(rows: JSON) -> str:
