@@ -15,6 +15,9 @@ BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 """For a field that says where the work runs or how fast, and changes nothing that comes of it."""
 
+KEPT: dict[str, JsonValue] = {"decides_rows": False, "kept": True}
+"""For a folder in which steps keep work for each other: nothing that comes of a step depends on it."""
+
 MOST_ITEMS = 2**63 - 1
 """The largest number of items that Python can take from a stream; more are refused as a setting."""
 
@@ -34,9 +37,18 @@ class Settings(BaseModel):
         return self.model_dump(mode="json", include=self._not_deciding())
 
     @classmethod
+    def kept_folders(cls) -> set[str]:
+        """The names of the settings that are marked ``KEPT``."""
+        return cls._marked("kept")
+
+    @classmethod
     def _not_deciding(cls) -> set[str]:
+        return cls._marked("decides_rows")
+
+    @classmethod
+    def _marked(cls, mark: str) -> set[str]:
         extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
-        return {name for name, extra in extras.items() if isinstance(extra, dict) and "decides_rows" in extra}
+        return {name for name, extra in extras.items() if isinstance(extra, dict) and mark in extra}
 
 
 class NoEffectError(ValueError):

@@ -56,8 +56,7 @@ class RetrievalSet:
 
     Attributes:
         name: for messages.
-        documents: title and text of each document, as one text, by id. The ids are in descending order of
-            their bytes, in which trec_eval ranks documents of equal score.
+        documents: title and text of each document, as one text, by id, in the order of the corpus.
         queries: the text of each query that is evaluated, by id.
         relevance: for each of these queries the relevance of its judged documents, by id; at least one is
             above 0, which means relevant.
@@ -129,7 +128,7 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
     faults[BLANK_DOCUMENTS] = [document for document, text in documents.items() if not text]
     return RetrievalSet(
         data,
-        {document: documents[document] for document in sorted(documents, reverse=True)},
+        documents,
         {query: query_texts[query] for query in used},
         {query: grades_of[query] for query in used},
         {fault: ids for fault, ids in faults.items() if ids},
