@@ -205,7 +205,7 @@ def test_a_corpus_is_encoded_once_for_all_steps(world, encoded, tmp_path):
         said = f"the vectors of 40 of 40 texts are in {kept} already"
         assert (said in heard.lines) == (number > 0)
     assert len(list((tmp_path / "kept").iterdir())) == 3
-    assert not (tmp_path / "shared evaluate retrieval" / "vectors").exists()
+    assert not (tmp_path / "shared evaluate retrieval" / "vectors-so-far").exists()
 
 
 @pytest.mark.slow

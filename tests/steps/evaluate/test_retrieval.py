@@ -195,7 +195,10 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_encoded(
     for name in ("results.json", "predictions.jsonl"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert {file.name for file in out.iterdir()} == {"results.json", "predictions.jsonl"}
-    file = next((tmp_path / "damaged" / "vectors").iterdir())
+    monkeypatch.setattr("pairsmith.steps.kept_vectors.pick_device", lambda _: pytest.fail("needs a device"))
+    assert evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent())) == whole
+    monkeypatch.setattr("pairsmith.steps.kept_vectors.pick_device", str)
+    file = next((tmp_path / "damaged" / "vectors-so-far").iterdir())
     file.write_bytes(file.read_bytes()[:100])
     encoded.clear()
     assert evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "damaged", Silent())) == whole

@@ -38,8 +38,11 @@ from pairsmith.steps.evaluate.results import (
 )
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
-from pairsmith.steps.kept_vectors import KeptVectors, remove_vectors
+from pairsmith.steps.kept_vectors import remove_vectors
 from pairsmith.steps.planning import counted, first_passages, has_no_sample
+
+OWN_VECTORS = "vectors-so-far"
+"""Folder of an evaluation that is not finished, with the documents' vectors."""
 
 
 def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
     could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
     documents that were retrieved first. The documents' vectors are kept in the folder ``vectors`` of the
-    settings, or else in one of this name in the run's folder until the evaluation is finished. With
+    settings, or else in ``OWN_VECTORS`` of the run's folder until the evaluation is finished. With
     ``against`` the results have what ``retrieval_differences`` returns under this name.
     """
     settings = resolve_dtype(settings, run)
@@ -67,21 +70,18 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     if settings.against is not None:
         refuse_source(run, against=settings.against)
     earlier = earlier_retrieval(settings, data, digest)
-    own = run.out / "vectors"
-    folder = place(settings.vectors) if settings.vectors else own
-    vectors = None if settings.model == BM25 else kept_vectors(settings, folder, revision)
     results = evaluate_once(
         run,
         "evaluate retrieval",
         settings,
         inputs={"data": digest},
         models={"model": revision},
-        compute=partial(_compute, settings, data, run, vectors),
+        compute=partial(_compute, settings, data, run, revision),
         table=retrieval_table,
-        goes_on=vectors is not None,
+        goes_on=settings.model != BM25,
         compare=partial(_compared_with, earlier, settings, data, run),
     )
-    remove_vectors(own)
+    remove_vectors(run.out / OWN_VECTORS)
     return results
 
 
@@ -93,12 +93,9 @@ def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> R
     return read_retrieval(settings.data, settings.split, progress.say)
 
 
-def _compute(
-    settings: EvaluateRetrievalSettings,
-    data: RetrievalSet,
-    run: Run,
-    vectors: KeptVectors | None,
-) -> Evaluated:
+def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, revision: str) -> Evaluated:
+    folder = place(settings.vectors) if settings.vectors else run.out / OWN_VECTORS
+    vectors = None if settings.model == BM25 else kept_vectors(settings, folder, revision)
     rankings = retrieve(settings, data.documents, data.queries, run.progress, vectors)
     by_measure = figures_of_queries(data, rankings)
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in by_measure.items()}
