@@ -37,8 +37,8 @@ class SearchSettings(Settings):
     keep_vectors: bool = Field(
         default=True,
         description="Keep the documents' vectors for the next search of the same documents with the same "
-        "model, without --vectors in the folder search of $PAIRSMITH_CACHE, which is ~/.cache/pairsmith if "
-        "unset. What lies there may be deleted at any time.",
+        "model: in --vectors, or else in the folder search of $PAIRSMITH_CACHE, which is ~/.cache/pairsmith "
+        "if unset. What lies there may be deleted at any time.",
     )
     vectors: VectorFolder = None
     query_prompt: OfQueries = None
