@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
-from pairsmith.core.settings import NO_EFFECT, Settings, refuse
+from pairsmith.core.settings import KEPT, NO_EFFECT, Settings, refuse
 
 Device = Annotated[
     DeviceName,
@@ -69,6 +69,15 @@ EncodedLength = Annotated[
         ge=3,
         description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
         "limit.",
+    ),
+]
+VectorFolder = Annotated[
+    str | None,
+    Field(
+        description="Folder in which the vectors of --corpus are kept and looked up, so that filter-queries, "
+        "negatives, evaluate retrieval and search, given the same folder, encode the same texts with the "
+        "same encoder once.",
+        json_schema_extra=KEPT,
     ),
 ]
 IndexRows = Annotated[

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -69,16 +69,6 @@ def written_by_program(source: str, *steps: str) -> bool:
     return folder.manifest.step in steps
 
 
-class Kept(Protocol):
-    """Parts of an evaluation's work that are kept in its folder."""
-
-    def is_empty(self) -> bool:
-        """Whether nothing is kept."""
-
-    def remove(self) -> None:
-        """Remove what was kept."""
-
-
 class EvaluationRecord(Manifest):
     """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
 
@@ -94,7 +84,7 @@ def evaluate_once(
     models: Mapping[str, str],
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
-    kept: Kept | None = None,
+    goes_on: bool = False,
     compare: Callable[[], Figures | None] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
@@ -107,7 +97,8 @@ def evaluate_once(
         models: revisions of the models, by name.
         compute: returns the figures and the predictions, see ``Evaluated``.
         table: makes of the results what is shown to the user.
-        kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
+        goes_on: whether ``compute`` keeps parts of its work in the folder, which therefore says at once whose
+            it is. With other settings a stopped evaluation goes on with those parts that are the same.
         compare: for a step whose results may hold a comparison of the finished folder with something else,
             under ``AGAINST``: returns it, None for no comparison. It does not identify the evaluation, and
             replaces an earlier one.
@@ -117,21 +108,14 @@ def evaluate_once(
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
     earlier = claim(
-        run,
-        identity,
-        RESULTS,
-        read_about,
-        # Nothing is lost by other settings as long as nothing is kept.
-        extends=lambda earlier: kept is not None and not earlier.complete and kept.is_empty(),
+        run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )
     results = read_finished(run, earlier)
     if results is None:
         if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
-        if kept:
-            if run.fresh:
-                kept.remove()
+        if goes_on:
             begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
