@@ -91,8 +91,18 @@ IndexRows = Annotated[
 IndexRecall = Annotated[
     float, Field(gt=0, le=1, description="Share of the true neighbours that an index is tuned to find.")
 ]
-InputColumn = Annotated[str | None, Field(description="Column of --inputs that holds the texts.")]
-OutputColumn = Annotated[str | None, Field(description="Column of --outputs that holds the texts.")]
+InputColumn = Annotated[
+    str | None,
+    Field(
+        description="Column of --inputs that holds the texts. Unset: text, document, or another usual name."
+    ),
+]
+OutputColumn = Annotated[
+    str | None,
+    Field(
+        description="Column of --outputs that holds the texts. Unset: text, document, or another usual name."
+    ),
+]
 TextColumn = Annotated[
     str | None,
     Field(description="Column that holds the texts. Unset: text, sentence, or another usual name."),
