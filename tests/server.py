@@ -46,7 +46,8 @@ class Server(ThreadingHTTPServer):
         self.seen: list[str] = []
         self.most = 20
         self.refuses_longer = False
-        self.hold = threading.Event()
+        self.hold = threading.Event()  # ends what "timeout" began
+        self.held = threading.Event()  # set by the first "timeout"
         self.lock = threading.Lock()
 
     @property
@@ -83,7 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.seen.append(self.path)
             fault = self.server.faults.popleft() if self.server.faults else ""
         if fault == "timeout":
-            self.server.hold.wait(5)
+            self.server.held.set()
+            self.server.hold.wait()
             fault = "cut"
         if fault == "cut":
             self.close_connection = True

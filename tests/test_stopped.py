@@ -86,6 +86,43 @@ def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, wor
         assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(server, tmp_path, workers):
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(4)))
+
+    def command(out):
+        options = ["--inputs", tmp_path / "in.txt", "--shard-size", "1", "--decay", "0", "--per-input", "1"]
+        options += ["--tries", "1", "--max-tokens", "8", "--workers", str(workers), "--out", tmp_path / out]
+        return [*map(str, ["generate", "--model", server.name, *options])]
+
+    server.faults.extend([""] * (3 * workers + 1) + ["timeout"] * 20)  # the first shards have three requests
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *command("out")],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ) as process,
+        ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        assert server.held.wait(2 * SECONDS)
+        sent = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert time.monotonic() - sent < SECONDS  # half of what a response may take
+    assert "stopped; finished parts are kept" in said
+    assert "Traceback" not in said
+    if workers == 1:
+        assert len(files(tmp_path / "out")) == 2  # the rows and rejects of a shard
+    server.faults.clear()
+    main_quietly(command("out"))
+    main_quietly(command("whole"))
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
 def main_quietly(arguments):
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as end:

@@ -1,4 +1,4 @@
-"""Public functions for use from Python besides those of the methods; ``pairsmith.__all__`` lists all."""
+"""The public functions that are no part of a method; ``pairsmith.__all__`` lists all public functions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,14 +14,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import options_of, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts
-from pairsmith.data.schemas import (
-    SCORED_PAIR,
-    GradedPair,
-    LabelledPair,
-    LabelledText,
-    ScoredPair,
-    to_table,
-)
+from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.classifier import train_classifier_on
@@ -48,14 +41,15 @@ def make_training_set(
     """Clean generated rows, smooth their scores, add sampled negatives and split (D6-D9), as ``postprocess``.
 
     Args:
-        rows: of one class, such as the rows that ``generate_pairs`` or ``generate_texts`` gives. Only scored
-            pairs are smoothed and get sampled negatives.
-        task: the task that they were written for. Scores are smoothed towards the mean of its labels, and it
-            says which labels keep near-copies; without it the labels are the scores that occur.
-        options: those of the command ``postprocess`` by name, such as ``smoothing=0.1`` or ``validation=0``.
+        rows: rows of one class, such as those that ``generate_pairs`` or ``generate_texts`` returns. Only
+            scored pairs are smoothed and get sampled negatives.
+        task: the task that the rows were written for. Scores are smoothed towards the mean of its labels, and
+            it says which labels keep near-copies. None: the labels are the scores that occur.
+        options: options of the command ``postprocess`` by name, such as ``smoothing=0.1`` or
+            ``validation=0``.
 
     Returns:
-        the rows to train on, those that are held back for validation, and the rejects.
+        the rows to train on, the rows that are held back for validation, and the rejects.
 
     Raises:
         InputError: ``rows`` holds something else than rows, or rows of several classes.
@@ -84,12 +78,12 @@ def train_encoder(
 
     Args:
         encoder: the encoder to train, in place.
-        pairs: with scores from -1 to 1, such as the rows that ``generate_pairs`` gives.
-        validation: pairs by which the best step is chosen; without them the last step is kept.
+        pairs: pairs with scores from -1 to 1, such as the rows that ``generate_pairs`` returns.
+        validation: pairs that choose the best step; without any, the last step is kept.
         progress: shows how far the training is; by default nothing is shown.
-        options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
-            ``learning_rate=1e-4``. What concerns the encoder itself (layers,
-            attention, pooling, device, longest input) is given to ``load_encoder``.
+        options: fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
+            ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
+            input) are arguments of ``load_encoder``.
 
     Returns:
         how the training went: steps, losses and the figures on the validation pairs.
@@ -124,14 +118,15 @@ def train_classifier(
 
     Args:
         encoder: the encoder whose vectors are classified; it is not changed.
-        texts: none blank, of at least two labels, such as the rows that ``generate_texts`` gives.
-        validation: texts by which the best of several values of ``c`` is chosen; without them,
-            cross-validation chooses it.
+        texts: labelled texts of at least two labels, none of them blank, such as the rows that
+            ``generate_texts`` returns.
+        validation: texts that choose the best of several values of ``c``; without any, cross-validation
+            chooses it.
         progress: shows how far the training is; by default nothing is shown.
         options: the fields of ``ClassifierOptions`` by name: ``c``, ``balanced``, ``batch_size``, ``seed``.
 
     Returns:
-        the classifier, whose ``predict`` gives the labels of texts.
+        the classifier, whose method ``predict`` labels texts.
 
     Raises:
         InputError: there are fewer than two labels, a validation text has a label that no training text has,
@@ -153,8 +148,8 @@ def evaluate_classification(
     Args:
         classifier: the classifier to evaluate.
         texts: at least one, none blank, with labels that the classifier knows.
-        bootstrap: resamples behind each interval; 0 for none.
-        seed: of the resamples.
+        bootstrap: number of resamples behind each interval; 0 for no intervals.
+        seed: random seed of the resamples.
 
     Returns:
         ``accuracy`` and ``macro_f1``, their intervals (``accuracy_ci``, ``macro_f1_ci``), and the figures of
@@ -190,13 +185,13 @@ def evaluate_sts(
 
     Args:
         encoder: the encoder to evaluate.
-        data: a folder of test sets as they were released, a file of graded pairs, or pairs.
-        suites: which of a folder's test sets; all that are there if not given.
-        bootstrap: resamples behind each interval; 0 for none.
-        seed: of the resamples.
+        data: a folder of test sets as they were released, a file of graded pairs, or graded pairs.
+        suites: names of the folder's test sets to use; by default all that it has.
+        bootstrap: number of resamples behind each interval; 0 for no intervals.
+        seed: random seed of the resamples.
 
     Returns:
-        the scores of each test set by its name; of pairs by the name ``pairs``.
+        the scores of each test set by its name; for graded pairs the name is ``pairs``.
 
     Raises:
         InputError: the data cannot be read, pairs are of another class, or all grades are equal.
@@ -215,7 +210,7 @@ def open_dataset(path: str | Path) -> DatasetFolder:
     """Open a finished dataset folder to read its rows and rejects.
 
     Raises:
-        FolderError: it is no dataset folder, or an unfinished one.
+        FolderError: the folder is no dataset folder, or it is unfinished.
     """
     return DatasetFolder.open(str(path))
 
@@ -232,9 +227,9 @@ def run_recipe(
 
     Args:
         recipe: the name of a built-in recipe, or a YAML file.
-        out: the folder for its steps.
-        seed: takes the place of the recipe's.
-        overrides: ``step.setting=value``, each in the place of what the recipe says.
+        out: the folder in which each step gets a folder.
+        seed: a seed that replaces the recipe's.
+        overrides: settings that replace the recipe's, each as ``step.setting=value``.
         progress: shows how far the steps are; by default nothing is shown.
 
     Returns:

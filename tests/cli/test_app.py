@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +286,20 @@ def test_a_file_that_is_not_there_is_told_before_libraries_are_loaded(command, t
     assert len(ran.stderr.splitlines()) == 1
 
 
+def test_a_mistake_in_a_task_is_told_before_libraries_are_loaded(tmp_path):
+    (tmp_path / "task.yaml").write_text("name: mine\nkind: texts\nlabels: {}\n")
+    program = (
+        "import sys\nfrom pairsmith.cli.app import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print([name for name in ('torch', 'pyarrow') if name in sys.modules])"
+    )
+    command = ["generate", "--task", f"{tmp_path}/task.yaml", "--model", "pairsmith:tiny", "--out", "o"]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *command], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (2, "[]\n")
+    assert "task.yaml:2: kind: should be 'pair' or 'text', not 'texts'" in ran.stderr
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -555,6 +570,7 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "make_app", stopped)
+    monkeypatch.setattr(cli, "stop_at_once", lambda: None)  # this process goes on
     with pytest.raises(SystemExit) as caught:
         cli.main([])
     assert caught.value.code == 130
@@ -562,6 +578,21 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
         capsys.readouterr().err
         == "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh\n"
     )
+
+
+def test_a_second_signal_while_python_ends_prints_no_traceback():
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from pairsmith.cli import app\n"
+        "again = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "atexit.register(again)\n"
+        "app.make_app = again\n"
+        "app.main([])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr.startswith("stopped; finished parts are kept")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_stopped_while_it_imports_the_command_line(monkeypatch, capsys):

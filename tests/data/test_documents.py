@@ -80,6 +80,7 @@ def test_a_named_column_comes_before_the_usual_ones(put):
         ({"article": "a", "highlights": "h"}, "h"),
         ({"input": "a", "output": "o"}, "o"),
         ({"text": "a", "summary": "s", "highlights": "h", "output": "o"}, "s"),
+        ({"Article": "a", "Summary": "s", "highlights": "h"}, "s"),
         ({"text": "a", "title": "t"}, ""),
     ],
 )

@@ -10,6 +10,7 @@ import torch
 
 from pairsmith.core.errors import InputError, MissingExtra, SettingsError, WorkerError
 from pairsmith.core.model_files import pick_device
+from pairsmith.models.language.waits import Waits
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.ray_executor import Actor
 from pairsmith.runs.work import Done, LostItem
@@ -123,6 +124,28 @@ class DeviceOfTwo:
 def test_workers_take_one_gpu_after_the_other(tmp_path):
     outcomes = execute(DeviceOfTwo(tmp_path), range(3), lambda _: None, ExecutorChoice("local", 3))
     assert sorted(outcome.result for outcome in outcomes) == [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0")]
+
+
+class OfBusyServer:
+    """Work in which each of two workers has the same fault of a server."""
+
+    def __init__(self, marks):
+        self.marks = Path(marks)
+
+    def __call__(self, worker):
+        def work(item, advance):
+            Waits().wait(0.0, "http://busy.example", "503 no room", told=True, asked=False)
+            (self.marks / str(worker)).touch()
+            while len(list(self.marks.iterdir())) < 2:
+                os.sched_yield()
+
+        return work
+
+
+def test_what_several_workers_log_of_a_server_is_told_once(tmp_path, caplog, capfd):
+    assert len(list(execute(OfBusyServer(tmp_path), [1, 2], lambda _: None, ExecutorChoice(workers=2)))) == 2
+    assert caplog.messages == ["http://busy.example: 503 no room; trying again in 0 s"]
+    assert "busy.example" not in capfd.readouterr().err  # no worker writes it itself
 
 
 def test_a_worker_that_dies_is_replaced_and_its_item_done_again(run):

@@ -10,7 +10,7 @@ from pairsmith.cli.steps import STEPS
 from pairsmith.core import model_files as modelfiles
 from pairsmith.core.model_files import multiplies_fast, pick_dtype
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.runs import FolderWriter, Run, precision, resolve_dtype
+from pairsmith.runs import FolderWriter, Run, begun, resolve_dtype
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.mine.settings import MineSettings
@@ -79,7 +79,7 @@ def test_every_step_with_a_model_settles_its_format_first(name, monkeypatch, tmp
     def settling(device):
         raise SettlingError
 
-    monkeypatch.setattr(precision, "pick_device", settling)
+    monkeypatch.setattr(begun, "pick_device", settling)
     given = STEPS[name].settings.model_construct(dtype="auto", device="cpu")
     with pytest.raises(SettlingError):
         STEPS[name].run(given, Run(tmp_path, Silent()))

@@ -4,6 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -125,6 +126,16 @@ class TestAtomic:
         (tmp_path / "a").mkdir()
         with pytest.raises(StorageError, match=r"cannot write .*a: Is a directory \(free space unknown\)"):
             write_atomic(tmp_path / "a", b"")
+
+    def test_a_scratch_file_that_windows_does_not_remove_goes_with_the_next_run(self, tmp_path, monkeypatch):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", refused := Mock(side_effect=PermissionError(13, "in use")))
+            with storage.scratch_file(tmp_path, "x") as file:
+                file.write_bytes(b"")
+            assert refused.called
+        assert file.exists()
+        storage.clear_temporary(tmp_path)
+        assert not file.exists()
 
     def test_json_is_readable_and_ends_in_a_newline(self, tmp_path):
         write_json(tmp_path / "a.json", {"b": "ä", "a": 1})

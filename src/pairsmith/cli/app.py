@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from pairsmith import __version__
 from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
-from pairsmith.cli.process import prepare_output, spoken_errors, stop_on_sigterm
+from pairsmith.cli.process import prepare_output, spoken_errors, stop_at_once, stop_on_sigterm
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
@@ -122,11 +122,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     prepare_output()
     stop_on_sigterm()
-    with spoken_errors():
-        try:
-            make_app()(args=arguments, prog_name="pairsmith")
-        finally:
-            sys.stdout.flush()  # here, as a closed pipe would print a traceback when Python ends
+    try:
+        with spoken_errors():
+            try:
+                make_app()(args=arguments, prog_name="pairsmith")
+            finally:
+                sys.stdout.flush()  # here, as a closed pipe would print a traceback when Python ends
+    except SystemExit as end:
+        if end.code in (130, 143):
+            stop_at_once()
+        raise
 
 
 def step_command(step: Step) -> Callable[..., None]:
@@ -138,15 +143,16 @@ def step_command(step: Step) -> Callable[..., None]:
         if out is None and step.needs_folder(settings):
             raise SettingsError("--out is missing; give the folder to write to")
         from pairsmith.data.sources import check_there
-        from pairsmith.runs import Run
 
         for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
             for source in texts_in(getattr(settings, name)):
                 check_there(source)
         for name, check in step.all_checks().items():
-            model = getattr(settings, name)
-            if check is check_name and isinstance(model, str) and model != CLOZE:
-                check_model(model)
+            value = getattr(settings, name)
+            if isinstance(value, str) and value != CLOZE:
+                (check_model if check is check_name else check)(value)
+        from pairsmith.runs import Run  # with it come torch and others: a mistake is told without that wait
+
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         if out is not None and not getattr(settings, "world_size", None):

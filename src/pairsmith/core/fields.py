@@ -36,20 +36,14 @@ VectorDtype = Annotated[
     ),
 ]
 OnePer = Literal["pair", "input", "both"]
-"""Which pairs compete with each other: none; pairs of the same input; pairs of the same input or output."""
+"""Which pairs compete with each other: none, pairs with the same input, or pairs that share any text."""
 JudgeOfQueries = Annotated[
     Literal["cross-encoder", "likelihood", "encoder"],
     Field(
-        description="What the judge is. cross-encoder: it reads query and text together; its scores are not "
-        "normalised. likelihood: how much likelier a causal language model finds the query after the text "
-        "than alone, in nats. encoder: the cosine of another sentence encoder."
-    ),
-]
-Pooling = Annotated[
-    PoolingName,
-    Field(
-        description="How token vectors become a sentence vector. default: as the model was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
+        description="What the judge is. cross-encoder: a model that reads query and text together; its "
+        "scores are not normalised. likelihood: a causal language model; the score is how much likelier the "
+        "query is after the text than alone, in nats. encoder: another sentence encoder; the score is the "
+        "cosine."
     ),
 ]
 TextsAtOnce = Annotated[
@@ -132,8 +126,8 @@ class WorkerSettings(Settings):
     executor: Literal["local", "ray", "array"] = Field(
         default="local",
         description="Where the work runs: on this machine (local), on a Ray cluster (ray), or in several "
-        "processes that are started elsewhere, such as the jobs of a Slurm array (array). Each of those "
-        "makes its --rank's share of the shards, and the last one puts them together.",
+        "processes that are started elsewhere, such as the jobs of a Slurm array (array). Each of these "
+        "computes its --rank's share of the shards, and the last one joins them.",
         json_schema_extra=NO_EFFECT,
     )
     workers: int = Field(

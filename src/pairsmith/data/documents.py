@@ -12,6 +12,7 @@ from pairsmith.data.readers import (
     NAME_TEXTS,
     at_least_one,
     column_text,
+    find_column,
     given_id,
     text_id,
     type_in_words,
@@ -63,8 +64,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """Read documents and their summaries one at a time, stripped of white space; blank ones are skipped.
 
-    The summaries are read from the first of ``SUMMARY_COLUMNS`` that exists and is not the column of the
-    documents.
+    The summaries are read from the first of ``SUMMARY_COLUMNS`` that exists, in any letter case, and is not
+    the column of the documents.
 
     Args:
         source: as for ``read_texts``.
@@ -77,7 +78,7 @@ def read_documents(
         remedy: as for ``pick_column``.
     """
     opened = open_source(source)
-    columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
+    columns = [column] if column else list(dict.fromkeys([*prefer, *DOCUMENT_COLUMNS]))
     documents = _with_summaries(opened, columns, group_column, keep or {}, remedy)
     return at_least_one(documents, f"{opened.name} holds no documents")
 
@@ -90,9 +91,7 @@ def _with_summaries(
     for number, (where, row, names) in enumerate(with_names(source, *alternatives, remedy=remedy)):
         name = names[0]
         if not number:
-            summary_name = next(
-                (column for column in SUMMARY_COLUMNS if column in row and column != name), None
-            )
+            summary_name = find_column([column for column in row if column != name], SUMMARY_COLUMNS)
         if text := _joined(row, name, where):
             summary = _joined(row, summary_name, where) if summary_name else ""
             group = _group(row.get(names[1]), names[1], where) if group_column else ""

@@ -1,7 +1,7 @@
 """Columns of the input that a step copies to its rows: the names they get, and their values as text."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, did_you_mean
 from pairsmith.data.readers import find_column, refuse_half_characters
 from pairsmith.data.schemas import text_schema
-from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.sources import Columns, Source, open_source
 
 _JSON = (str, int, float, list, dict, type(None))
 _FIRST_ROWS = 1_000
@@ -39,23 +39,29 @@ def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -
     return names
 
 
-def refuse_missing_columns(*wanted: tuple[str, Sequence[str], Sequence[str]]) -> None:
+def refuse_missing_columns(
+    *wanted: tuple[str, Sequence[str], Sequence[str]], opened: Callable[[str], Source] = open_source
+) -> None:
     """Raise one error that names all columns that an option names and none of its sources has.
 
     Each of ``wanted`` is an option, its sources, and the columns that it names. The sources of an option
-    that names no columns are not read.
+    that names no columns are not read; ``opened`` opens the others.
     """
-    messages = [_missing_message(option, sources, columns) for option, sources, columns in wanted if columns]
+    messages = [
+        _missing_message(option, sources, columns, opened) for option, sources, columns in wanted if columns
+    ]
     if any(messages):
         raise InputError("\n".join(filter(None, messages)))
 
 
-def _missing_message(option: str, sources: Sequence[str], columns: Sequence[str]) -> str:
+def _missing_message(
+    option: str, sources: Sequence[str], columns: Sequence[str], opened: Callable[[str], Source]
+) -> str:
     """A message that names the columns which none of the sources has; empty if none is missing."""
     present: dict[str, Any] = {}
     missing = columns
     for source in sources:
-        for _, row in islice(open_source(source).rows(), _FIRST_ROWS):
+        for _, row in islice(opened(source).rows(), _FIRST_ROWS):
             present |= row
             missing = [column for column in missing if find_column(row, [column]) is None]
             if not missing:

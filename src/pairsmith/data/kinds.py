@@ -10,11 +10,18 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
 from pairsmith.data.filters import NO_ANSWER
-from pairsmith.data.labelled_texts import read_label
+from pairsmith.data.labelled_rows import row_value
 from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
-from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
+from pairsmith.data.squad import (
+    QUESTION,
+    official,
+    one_a_row,
+    open_questions,
+    read_questions,
+    to_question_table,
+)
 
 Row = Mapping[str, Any]
 INPUT_AND_OUTPUT = text_schema("id", "input", "output")
@@ -53,12 +60,12 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
 
 def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
     """The rows of a source: the columns of the kind, followed by the source's other columns, unchanged."""
-    opened = official(place(source)) or open_source(source)
+    opened = open_questions(source)
     last: Row = {}
 
     def rows() -> Iterator[tuple[str, Row]]:
         nonlocal last
-        for where, row in one_a_row(opened.rows()):
+        for where, row in opened.rows():
             last = row
             yield where, row
 
@@ -69,14 +76,14 @@ def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
 
 def is_complete(row: Row, kind: RowKind) -> bool:
     """Whether a row can be trained on: a question needs an answer in its context, a document a summary."""
-    if kind is _SUMMARIES:
+    if kind is SUMMARIES:
         return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
 def what_is_missing(kind: RowKind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
-    if kind is _SUMMARIES:
+    if kind is SUMMARIES:
         return "no summary", "it is blank"
     return NO_ANSWER, "none occurs in its context"
 
@@ -96,6 +103,21 @@ def scored_as(kind: RowKind, score: float | None) -> RowKind:
     return replace(_SCORED, read=read)
 
 
+def with_summaries(kind: RowKind) -> RowKind:
+    """A kind that reads mined pairs of inputs and outputs as documents with summaries.
+
+    Other kinds are returned unchanged.
+    """
+    if kind is not _PAIRS:
+        return kind
+
+    def read(source: str | Source) -> Iterator[Row]:
+        for row in _PAIRS.read(source):
+            yield {"id": row["id"], "document": row["input"], "summary": row["output"]}
+
+    return replace(SUMMARIES, read=read)
+
+
 def _questions(source: str | Source) -> Iterator[Row]:
     for question in read_questions(source, unanswered=True):
         yield to_question_table([question]).to_pylist()[0]
@@ -111,15 +133,8 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
 
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
-            values: dict[str, Any] = {"id": given_id(row, where) or str(number)}
-            for column in schema.names[1:]:
-                if column == "score":
-                    values[column] = parse_score(row.get(column), where)
-                elif column == "label":
-                    values[column] = read_label(row, column, where)
-                else:
-                    values[column] = filled_text(row, column, where)
-            yield values
+            values = {column: row_value(row, column, where) for column in schema.names[1:]}
+            yield {"id": given_id(row, where) or str(number), **values}
 
     return read
 
@@ -160,7 +175,7 @@ def _as_many(row: Row, name: str, count: int, where: str) -> list[Any] | None:
 
 
 QUESTIONS = RowKind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
-_SUMMARIES = RowKind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
+SUMMARIES = RowKind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
 _SCORED = RowKind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
 _LABELLED = RowKind(
     "labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR)
@@ -174,7 +189,7 @@ WITH_NEGATIVES = RowKind("queries with negatives", NEGATIVES, ("query", "positiv
 _KINDS: Sequence[tuple[set[str], RowKind]] = (
     ({"context", "question", "answers"}, QUESTIONS),
     ({"context", "input", "output", "answers"}, QUESTIONS),
-    ({"document", "summary"}, _SUMMARIES),
+    ({"document", "summary"}, SUMMARIES),
     ({"sentence1", "sentence2", "score"}, _SCORED),
     ({"sentence1", "sentence2", "label"}, _LABELLED),
     ({"text", "label"}, _TEXTS),

@@ -56,7 +56,8 @@ def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]
     seen: Counter[str] = Counter()
     used: set[str] = set()
     for where, row in rows:
-        values = [_value(row, name, where) for name in names]
+        # A blank second text, or a blank text alone, is left to the filters, which make a reject of it.
+        values = [row_value(row, name, where, blank=name != "sentence1") for name in names]
         name = given_id(row, where) or text_id("\n".join(map(str, values)))
         unique = name
         while unique in used or not seen[name]:
@@ -66,10 +67,10 @@ def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]
         yield kind(unique, *values)
 
 
-def _value(row: Columns, name: str, where: str) -> str | float:
+def row_value(row: Columns, name: str, where: str, *, blank: bool = False) -> str | float:
+    """The value in the column ``name``: a score, a label or a text. ``blank`` allows a blank text."""
     if name == "score":
         return parse_score(row.get(name), where)
     if name == "label":
         return read_label(row, name, where)
-    # A blank second text, or a blank text alone, is left to the filters, which make a reject of it.
-    return (filled_text if name == "sentence1" else column_text)(row, name, where)
+    return (column_text if blank else filled_text)(row, name, where)

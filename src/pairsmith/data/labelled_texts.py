@@ -8,14 +8,7 @@ from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.data.kept_columns import value_as_text
-from pairsmith.data.readers import (
-    TEXT_COLUMNS,
-    at_least_one,
-    column_text,
-    given_id,
-    pick_column,
-    with_names,
-)
+from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, given_id, pick_column, with_names
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 

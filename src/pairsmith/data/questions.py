@@ -12,15 +12,15 @@ from pairsmith.core.paths import Place, place
 from pairsmith.data.kept_columns import kept_values
 from pairsmith.data.readers import column_text, pick_columns, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
-from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.sources import Columns
 from pairsmith.data.squad import (
     Question,
     answer_pairs,
     locate_answer,
     official,
-    one_a_row,
+    open_questions,
     question_column,
-    read_questions,
+    questions_with_rows,
 )
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
@@ -143,17 +143,22 @@ def read_generated_questions(
     Args:
         source: an official SQuAD file; or rows in any other format with the columns context, question
             (input in rows of ``mine``) and answers, and, if a teacher has read them, starts and ends.
-        keep: as for ``read_documents``; an official file has no columns to keep.
+        keep: as for ``read_documents``.
     """
-    if official(place(source)):
-        return (_of_people(question) for question in read_questions(source))
-    return generated_questions_in(open_source(source).rows(), keep or {})
+    if file := official(place(source)):
+        return (
+            _of_people(question, kept_values(row, keep or {}, where))
+            for question, where, row in questions_with_rows(file)
+        )
+    return generated_questions_in(open_questions(source).rows(), keep or {})
 
 
-def _of_people(question: Question) -> GeneratedQuestion:
+def _of_people(question: Question, kept: Mapping[str, str | None]) -> GeneratedQuestion:
     first = question.answers[0]
     span = first.start, first.start + len(first.text)
-    return GeneratedQuestion(question.id, question.context, question.question, first.text, span, span)
+    return GeneratedQuestion(
+        question.id, question.context, question.question, first.text, span, span, kept=kept
+    )
 
 
 def generated_questions_in(
@@ -161,7 +166,7 @@ def generated_questions_in(
 ) -> Iterator[GeneratedQuestion]:
     """The questions of ``rows``, each given with its location; ``keep`` is as for ``read_documents``."""
     context_name = question_name = ""
-    for where, row in one_a_row(rows):
+    for where, row in rows:
         if not question_name:
             context_name, question_name = pick_columns(row, (["context"], [question_column(row)]), where)
         context, question = str(row.get(context_name) or ""), column_text(row, question_name, where)

@@ -4,7 +4,7 @@ For the file formats, see ``sources``.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -147,7 +147,7 @@ def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]
     return first, second
 
 
-def find_column(row: Columns, wanted: Iterable[str]) -> str | None:
+def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
     """The first of the names ``wanted`` that the row has a column for, as the row spells it; else None.
 
     Letter case is ignored, but a column whose name is exactly equal is preferred.

@@ -66,9 +66,22 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
         source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
         unanswered: whether questions without answers are yielded, too.
     """
+    return (question for question, _, _ in questions_with_rows(source, unanswered=unanswered))
+
+
+def questions_with_rows(
+    source: str | Place | Source, *, unanswered: bool = False
+) -> Iterator[tuple[Question, str, Columns]]:
+    """As ``read_questions``, but yields each question with the location of its row, and with its row."""
+    return _questions(open_questions(source), unanswered)
+
+
+def open_questions(source: str | Place | Source) -> Source:
+    """As ``open_source``; official SQuAD files and MRQA's files are also opened with one row per question."""
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
-    return _questions(source, unanswered)
+    opened = source
+    return Source(opened.name, lambda: one_a_row(opened.rows()))
 
 
 def official(path: Place) -> Source | None:
@@ -101,17 +114,17 @@ def question_column(row: Columns) -> str:
     return "question" if "question" in row or "input" not in row else "input"
 
 
-def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
+def _questions(source: Source, unanswered: bool) -> Iterator[tuple[Question, str, Columns]]:
     names: list[str] = []
     count = 0
-    for where, row in one_a_row(source.rows()):
+    for where, row in source.rows():
         if not names:
             columns = ("context", question_column(row), "answers")
             names = pick_columns(row, [[column] for column in columns], source.name)
         question = _question(row, names, where)
         count += bool(question.answers)
         if question.answers or unanswered:
-            yield question
+            yield question, where, row
     if not count:
         raise InputError(f"{source.name} holds no questions with answers")
 

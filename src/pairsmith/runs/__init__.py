@@ -2,10 +2,10 @@
 
 from pairsmith.core.model_files import hash_file
 from pairsmith.runs.attribution import Sources, model_display_name, sources_of
+from pairsmith.runs.begun import resolve_dtype
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
-from pairsmith.runs.precision import resolve_dtype
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter, Growth, ShardSpec
 

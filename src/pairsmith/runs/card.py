@@ -13,7 +13,7 @@ import yaml
 from pairsmith.core.errors import redacted_values
 from pairsmith.runs.attribution import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
-from pairsmith.runs.provenance import Attribution, Provenance, hub_licence, joint_languages
+from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_metadata
 
 _SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
@@ -90,12 +90,10 @@ def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
         rejects = [{"split": REJECTS, "path": "rejects/part-*.parquet"}]
         configs.append({"config_name": REJECTS, "data_files": rejects})
     made_with = card.sources.credits
-    languages = joint_languages(made_with)
-    hub = list(dict.fromkeys(credit.hub for credit in made_with if credit.hub and credit.role == "data"))
+    hub = hub_data(made_with)
     values: dict[str, Any] = {
         "pretty_name": _line(card.title),
-        **({"language": list(languages)} if languages else {}),
-        **hub_licence(made_with),
+        **hub_metadata(made_with),
         "tags": ["pairsmith", *card.tags],
         "task_categories": [card.task or task_category(schema)],
         **({"source_datasets": hub} if hub else {}),

@@ -5,36 +5,26 @@ turn comes, and returns an iterator of results in the order in which they finish
 commits them, so the kind and number of workers cannot change what is written.
 """
 
+import logging
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pairsmith.core.errors import PairsmithError, WorkerError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_files import work_as
-from pairsmith.runs.work import (
-    Advance,
-    Done,
-    Load,
-    LostItem,
-    R,
-    Say,
-    W,
-    Waiting,
-    Work,
-    Worker,
-    work_through,
-)
+from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work, Worker, work_through
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -157,6 +147,8 @@ class _Pool:
                 raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{value}")
             if kind == "ready":
                 worker.ready = True
+            elif kind == "log":
+                logging.getLogger(value.name).handle(value)
             else:
                 yield worker, kind, value
 
@@ -198,13 +190,16 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
     """
     _settle(environment)
     work_as(index)
+    lock = threading.Lock()
 
     def send(kind: str, value: Any = None) -> None:
         try:
-            pipe.send((kind, value))
+            with lock:
+                pipe.send((kind, value))
         except BrokenPipeError:
             raise SystemExit from None
 
+    logging.getLogger("pairsmith").addHandler(_LogSender(send))
     try:
         work = load(index)
         send("ready")
@@ -218,6 +213,18 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
         send("error", error)
     except Exception:
         send("crash", traceback.format_exc())
+
+
+class _LogSender(QueueHandler):
+    """Has the main process log what a worker logs, so that it can tell once what all of them say."""
+
+    def __init__(self, send: Callable[[str, logging.LogRecord], None]) -> None:
+        super().__init__(cast(Any, None))  # a pipe takes the place of its queue
+        self._send = send
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a record, which can be pickled by now."""
+        self._send("log", record)
 
 
 def _settle(environment: dict[str, str]) -> None:

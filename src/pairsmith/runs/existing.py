@@ -28,15 +28,7 @@ from pairsmith.core.paths import (
 )
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.folder import (
-    JOURNAL,
-    REJECTS,
-    SHARD_FILE,
-    Manifest,
-    ShardEntry,
-    read_manifest,
-    run_of,
-)
+from pairsmith.runs.folder import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.storage import clear_temporary, storage_errors
 

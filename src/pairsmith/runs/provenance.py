@@ -5,7 +5,7 @@ data set or a model can name its sources' sources.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -64,6 +64,17 @@ def hub_licence(sources: Sequence[Attribution]) -> dict[str, str]:
         return {"license": OTHER, "license_name": SEVERAL}
     (licence,) = licences
     return {"license": licence} if licence in HUB_LICENCES else {"license": OTHER, "license_name": licence}
+
+
+def hub_metadata(sources: Sequence[Attribution]) -> dict[str, Any]:
+    """``language``, where it is known, and ``license`` of a Hub card's metadata."""
+    languages = joint_languages(sources)
+    return {**({"language": list(languages)} if languages else {}), **hub_licence(sources)}
+
+
+def hub_data(sources: Sequence[Attribution]) -> list[str]:
+    """The Hub ids of the data, each once."""
+    return list(dict.fromkeys(credit.hub for credit in sources if credit.hub and credit.role == "data"))
 
 
 def joint_languages(sources: Sequence[Attribution]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -154,13 +154,19 @@ def write_atomic(path: Place, data: bytes) -> None:
 def scratch_file(folder: Place, name: str) -> Iterator[Path]:
     """A path for a file that is removed afterwards, in ``folder`` where that is on a disk.
 
-    A file that a killed run leaves there is removed by the next run.
+    A file that is left there, by a killed run or as ``remove`` says, is removed by the next run.
     """
     parent = folder if isinstance(folder, Path) else Path(tempfile.gettempdir())
     path = parent / f"{_TEMPORARY}{os.getpid()}-{name}.tmp"
     try:
         yield path
     finally:
+        remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there; Windows leaves one that is still mapped."""
+    with suppress(PermissionError):
         path.unlink(missing_ok=True)
 
 

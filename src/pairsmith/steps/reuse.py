@@ -107,6 +107,10 @@ class EarlierRows:
             item: number for number in range(len(folder.manifest.shards)) for item in self._shard(number)
         }
 
+    def __contains__(self, item: str) -> bool:
+        """Whether there is anything of an item."""
+        return item in self._shard_of
+
     def of(self, items: Iterable[str]) -> dict[str, RowsOfItem]:
         """What there is of each of these items; those of which there is nothing are left out."""
         in_folder = [item for item in items if item in self._shard_of]

@@ -1,7 +1,7 @@
 """Helpers of several steps: hashing and refusing sources, and the options with which a model is loaded."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Protocol, TypedDict, TypeVar
 
 from pairsmith.core.errors import ModelError, SettingsError, UserError
@@ -57,9 +57,11 @@ def errors_about(what: str, *kinds: type[UserError]) -> Iterator[None]:
         raise type(error)(f"{what}: {error}") from error
 
 
-def named(model: str) -> AbstractContextManager[None]:
+@contextmanager
+def named(model: str) -> Iterator[None]:
     """Put the model's name before what a method, which does not know it, says is wrong with it."""
-    return errors_about(f"model {model}", ModelError, SettingsError)
+    with errors_about(f"model {model}", ModelError, SettingsError):
+        yield
 
 
 class LoadOptions(TypedDict):

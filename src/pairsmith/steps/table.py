@@ -179,7 +179,7 @@ STEPS: StepTable = {
         QueriesSettings,
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
-        planned_rows_setting="chunks",
+        plan="pairsmith.steps.retrieval.plan:plan_queries",
         next_commands=("pairsmith filter-queries --queries {out} --corpus {chunks} --out {out}-kept",),
     ),
     "filter-queries": Step(

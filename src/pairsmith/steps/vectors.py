@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import remove, storage_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def new_file() -> Path:
     """A new file on this machine, which is removed when the program ends."""
     with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as handle:
         file = Path(handle.name)
-    atexit.register(file.unlink, missing_ok=True)
+    atexit.register(remove, file)
     return file
 
 

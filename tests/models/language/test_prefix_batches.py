@@ -19,6 +19,7 @@ from transformers import (
     MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    modeling_utils,
 )
 
 from pairsmith.core.errors import ModelError
@@ -85,6 +86,13 @@ def test_models_that_mind_neither_mask_nor_positions_have_an_obstacle():
         vocab_size=50, hidden_size=16, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]]
     )
     assert "last few tokens" in obstacle(GPTNeoForCausalLM(neo))
+
+
+def test_a_token_that_also_pads_brings_no_warning(monkeypatch):
+    model = random_model("gpt2")
+    model.config.pad_token_id = 0  # with which the first text of the check begins
+    monkeypatch.setattr(modeling_utils.logger, "warning_once", lambda text: pytest.fail(text))
+    assert obstacle(model) is None
 
 
 def test_a_model_that_ignores_the_mask_has_an_obstacle(monkeypatch):

@@ -15,6 +15,11 @@ from pairsmith.models.language.waits import Waits, seconds_asked
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def nothing_told_before(monkeypatch):
+    monkeypatch.setattr(waits.FAULTS, "_told", {})
+
+
 def drawn(model, seed=1):
     return model.continued((65,), seed, 5, 0.9, 4, '"')
 
@@ -99,6 +104,44 @@ def test_another_fault_is_told_and_the_same_one_again_later(caplog, monkeypatch)
     assert told(caplog) == [
         f"http://x: {fault}; trying again in 0 s" for fault in ("500 a", "no text: {}", "500 c")
     ]
+
+
+def test_a_fault_that_lasts_for_hours_is_told_ever_less_often(caplog, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(waits.time, "monotonic", lambda: now)
+    told_at = []
+
+    def lasts(seconds):
+        nonlocal now
+        for _ in range(seconds):
+            before = len(told(caplog))
+            Waits().wait(0.0, "http://x/v1", "503 busy", told=True, asked=False)  # each time another request
+            if len(told(caplog)) > before:
+                told_at.append(now - 100.0)
+            now += 1.0
+
+    lasts(2_000)
+    assert told_at == [0, 10, 30, 70, 150, 310, 630, 1_230, 1_830]
+    told_at.clear()
+    now += 1_200.0
+    lasts(20)
+    assert told_at == [3_200, 3_210]  # after such a time it is a new fault
+
+
+def test_each_server_is_told_of(caplog):
+    for url in ("http://x/v1/completions", "http://x/tokenize", "http://y/v1/completions"):
+        Waits().wait(0.0, url, "503 busy", told=True, asked=False)
+    assert told(caplog) == [
+        f"http://{name}/v1/completions: 503 busy; trying again in 0 s" for name in ("x", "y")
+    ]
+
+
+def test_nothing_is_sent_after_a_stop(server, connect):
+    model = connect(way="plain")
+    model.stop()
+    with pytest.raises(RemoteError, match="stopped"):
+        drawn(model)
+    assert not server.seen
 
 
 @pytest.mark.parametrize(

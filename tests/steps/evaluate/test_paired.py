@@ -169,5 +169,5 @@ def test_the_command_says_what_comes_next_and_warns_of_few_queries(tmp_path):
     assert "compared with" not in first.stdout
     more = ["--language", "none", "--out", str(tmp_path / "two"), "--against", str(tmp_path / "one")]
     second = CliRunner().invoke(make_app(), [*words, *more])
-    assert "intervals of so few queries (5) come out too short" in second.stderr
+    assert "5 queries are few: their intervals come out too short" in second.stderr
     assert f"compared with {tmp_path / 'one'} (bm25), over the same queries" in second.stdout

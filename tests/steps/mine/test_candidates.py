@@ -1,5 +1,6 @@
 """Neighbours merged and scored in parts, against those in memory."""
 
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candidates
+from pairsmith.runs import storage
 from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, pairs_of
@@ -74,6 +76,35 @@ def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
     for file in files:
         assert list(zip(file[:].x.tolist(), file[:].y.tolist(), strict=True)) == [(0, 0), (0, 1)]
         assert file[:].margin.tolist() == [1.0, 1.0]
+
+
+def test_no_file_is_cut_or_removed_while_it_is_mapped(tmp_path, monkeypatch):
+    """Windows refuses both, and elsewhere a reader of a file that was cut is ended by the system."""
+    mapped = {}
+
+    def is_mapped(file):
+        return any(reference() is not None for reference in mapped.pop(file, ()))
+
+    def empty(count, width, file):
+        assert not is_mapped(file)
+        near = made(count, width, file)
+        mapped[file] = weakref.ref(near.ids), weakref.ref(near.similarities)
+        return near
+
+    def remove(file):
+        assert not is_mapped(file)
+        removed(file)
+
+    made, removed = NeighbourFile.empty, storage.remove
+    monkeypatch.setattr(NeighbourFile, "empty", empty)
+    monkeypatch.setattr(storage, "remove", remove)
+    of = Neighbours(torch.tensor([[0]]), torch.tensor([[0.5]]))
+    tables = [neighbour_rows(group, side, 0, of) for group in (0, 1) for side in ("x", "y")]
+    groups = [SearchGroup(np.array([number]), np.array([number])) for number in (0, 1)]
+    files = PairFile(tmp_path / "ahead"), PairFile(tmp_path / "back")
+    scored_candidates(tables, groups, (), (), settings(k=1), files, tmp_path)
+    assert not mapped
+    assert not list(tmp_path.glob(".pairsmith-*"))
 
 
 @pytest.mark.parametrize(("width", "texts"), [(3, 2), (6, 1), (1024, 1)])

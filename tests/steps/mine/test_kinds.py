@@ -114,7 +114,7 @@ def test_an_answer_in_the_question_is_no_candidate(world, capsys):
     rows = folder.table().to_pylist()
     assert min(Counter(row["input"] for row in rows).values()) >= 3  # names take no place of other answers
     assert all(row["answers"]["text"][0].casefold() not in row["input"].casefold() for row in rows)
-    assert "nearer neighbours are left out, as meant: " in capsys.readouterr().err
+    assert "nearer neighbours are left out on purpose: " in capsys.readouterr().err
     assert "left out word for word" in (tmp / "out/README.md").read_text()
 
 

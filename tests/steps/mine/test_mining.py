@@ -213,6 +213,28 @@ def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, given, me
 
 
 @pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"output_column": "body"}, "outputs.jsonl has no column 'body'"),
+        ({"group_column": "day"}, "outputs.jsonl has no column 'day'"),
+        ({"output_column": "text"}, "outputs.jsonl:2: column 'text' holds a number, not text"),
+    ],
+)
+def test_a_fault_of_the_outputs_is_told_before_the_inputs_are_encoded(world, given, message, monkeypatch):
+    tmp, settings = world
+    rows = [{"text": text, "day": "2020-01-01"} for text in INPUTS]
+    (tmp / "inputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp / "outputs.jsonl").write_text('{"text": "One."}\n{"text": 2}\n')
+    files = {"inputs": str(tmp / "inputs.jsonl"), "outputs": str(tmp / "outputs.jsonl")}
+    monkeypatch.setattr(route, "encode_corpus", lambda *_: pytest.fail("encoded"))
+    with pytest.raises(InputError, match=message):
+        mine(settings(**files, **given), Run(tmp / "out", Silent()))
+    monkeypatch.undo()
+    mended = settings(inputs=files["inputs"])  # the folder, in which nothing was made, takes other settings
+    assert mine(mended, Run(tmp / "out", Silent())).rows
+
+
+@pytest.mark.parametrize(
     ("given", "remedy"), [({}, "larger --search-rows"), ({"index": "Flat"}, "leave out")]
 )
 def test_a_search_of_too_many_parts_says_what_makes_fewer(world, given, remedy, monkeypatch):

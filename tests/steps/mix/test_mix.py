@@ -242,6 +242,24 @@ def test_mined_pairs_are_completed_by_pairs_written_for_the_other_labels(tmp_pat
     assert estimate.sample["score"].to_pylist() == [1.0, 0.0] * 3
 
 
+def test_mined_pairs_beside_documents_with_summaries_are_such(tmp_path):
+    mined_pairs = [MinedPair(f"r{n}", f"Rain {n}.", f"It rains {n}.", 1.2, 0.7) for n in (1, 2)]
+    folder(tmp_path / "mined", [{"train": mined_pairs}], MINED_PAIR)
+    people = lines(tmp_path / "people.jsonl", [{"document": "Rain 1.", "summary": "it rains 1"}])
+    mixture = mixed(tmp_path, str(tmp_path / "mined"), people)
+    assert mixture.schema().names == ["id", "document", "summary", "source"]
+    assert [(row["document"], row["summary"], row["source"]) for row in mixture.table().to_pylist()] == [
+        ("Rain 1.", "It rains 1.", "mined"),
+        ("Rain 2.", "It rains 2.", "mined"),
+    ]
+    assert mixture.manifest.counts.rejects == 1  # what people wrote differs in case and punctuation only
+    settings = MixSettings(data=["@mined", people])
+    before = Estimate(
+        seconds=1.0, memory=1, disk=1, rows={"train": 2}, sample=to_table(mined_pairs, MINED_PAIR)
+    )
+    assert planned("mix", settings, {"@mined": before}).rows == {"train": 3}
+
+
 def test_rows_of_different_kinds_are_refused(tmp_path):
     one = pairs(tmp_path / "a.jsonl", 2, "red")
     two = lines(tmp_path / "b.jsonl", [{"text": "a", "label": "x"}])

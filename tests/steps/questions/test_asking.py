@@ -506,6 +506,19 @@ def two_answers(prompt, begun):
     return {whole[len(question)]: 1.0}
 
 
+def test_a_passage_that_is_given_twice_gets_its_questions_twice():
+    model = ScriptedModel(two_answers, "".join(map(chr, range(1, 127))))
+    settings = AskSettings(inputs=["x"], model="told", questions=2, decoding="beams", beams=4)
+    passages = [
+        Passage("p", "Ann and Bob met."),
+        Passage("q", "Bob saw Ann."),
+        Passage("p", "Ann and Bob met."),
+    ]
+    CausalGenerator(model, settings.options).generate(passages)
+    assert passages[0] == passages[2]
+    assert passages[0].questions
+
+
 def test_a_causal_model_searches_for_answers_and_then_for_their_questions():
     model = ScriptedModel(two_answers, "".join(map(chr, range(1, 127))))
     settings = AskSettings(inputs=["x"], model="told", questions=2, decoding="beams", beams=4)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from pairsmith.data.questions import RELABELLED
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.steps.questions.ask import ask
-from pairsmith.steps.questions.plan import plan_ask
+from pairsmith.steps.questions.plan import plan_ask, plan_relabel
 from pairsmith.steps.questions.relabel import relabel
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 
@@ -78,3 +79,31 @@ def test_a_missing_column_is_named_before_a_model_is_loaded(asked):
     ):
         ask(settings(keep_column=["ulr"]), Run(tmp / "out", Silent()))
     assert not (tmp / "out").exists()
+
+
+def test_columns_of_an_official_file_are_those_of_its_questions(tmp_path, tiny_bert):
+    answers = [{"text": "Ann Berg", "answer_start": 0}]
+    questions = [
+        {"id": f"q{number}", "question": f"Who came in {number}?", "answers": answers, "hard": bool(number)}
+        for number in range(2)
+    ]
+    paragraphs = [{"context": "Ann Berg built it.", "qas": questions}]
+    data = tmp_path / "squad.json"
+    data.write_text(json.dumps({"version": "1.1", "data": [{"title": "Houses", "paragraphs": paragraphs}]}))
+    teacher = shutil.copytree(tiny_bert, tmp_path / "teacher")
+    save_heads(SpanHeads(16, "tokens", seed=2), teacher)
+    given = {"data": [str(data)], "model": str(teacher), "device": "cpu"}
+    for refusing in (
+        lambda wrong: relabel(wrong, Run(tmp_path / "none", Silent())),
+        partial(plan_relabel, before={}),
+    ):
+        with pytest.raises(
+            InputError,
+            match=r"squad.json has no column 'titel'; did you mean 'title'\? it has: title, context, id, quest",
+        ):
+            refusing(RelabelSettings(**given, keep_column=["titel"]))
+    kept = relabel(RelabelSettings(**given, keep_column=["title", "hard"]), Run(tmp_path / "kept", Silent()))
+    assert [(row["id"], row["title"], row["hard"]) for row in kept.table().to_pylist()] == [
+        ("q0", "Houses", "false"),
+        ("q1", "Houses", "true"),
+    ]

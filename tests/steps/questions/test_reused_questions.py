@@ -18,6 +18,7 @@ from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.mapped import RecordShard
 from pairsmith.steps.questions.ask import ask
+from pairsmith.steps.questions.plan import plan_ask
 from pairsmith.steps.questions.reused import EarlierQuestions
 from pairsmith.steps.questions.settings import AskSettings
 
@@ -253,3 +254,35 @@ def test_columns_that_are_kept_are_those_of_the_records_now(kind, asking, asked_
     asking("again", NEW, kind=kind, reuse=str(tmp_path / "old"), **new)
     assert {text for _, text in asked_about} & set(NEW) == {document(3), document(4)}
     assert files(tmp_path / "again") == files(tmp_path / "plain")
+
+
+@pytest.mark.parametrize("kind", ["cloze", "drawn"])
+def test_a_plan_counts_what_is_left(kind, asking, asker, asked_about, tmp_path):
+    asking("old", OLD, kind=kind)
+    plain = asking("plain", NEW, kind=kind)
+    given = AskSettings(
+        **{"inputs": [str(tmp_path / f"{len(NEW)}.txt")], "questions": 2, "device": "cpu"},
+        **{"max_length": 24 if kind == "cloze" else 40},
+        **KINDS[kind] | ({"model": asker} if kind == "drawn" else {}),
+    )
+    asked_about.clear()
+    some = plan_ask(given.model_copy(update={"reuse": str(tmp_path / "old")}), {})
+    new = set(asked_about)
+    asked_about.clear()
+    plan_ask(given, {})
+    every = set(asked_about)
+    assert {text for _, text in new} & set(NEW) == {document(3), document(4)}
+    assert new < every
+    asked_about.clear()
+    none = plan_ask(given.model_copy(update={"reuse": str(tmp_path / "plain")}), {})
+    assert not asked_about
+    assert (none.tokens, none.rows["train"]) == (0, plain.rows)
+    assert none.sample.num_rows == plain.rows
+    if kind == "cloze":
+        assert some.rows["train"] == plain.rows
+    with pytest.raises(FolderError, match="its questions were made otherwise: questions: 2 there, 3 here"):
+        plan_ask(given.model_copy(update={"reuse": str(tmp_path / "old"), "questions": 3}), {})
+    # Where passages are drawn, all count as new.
+    asked_about.clear()
+    plan_ask(given.model_copy(update={"reuse": str(tmp_path / "plain"), "sample": 3}), {})
+    assert asked_about

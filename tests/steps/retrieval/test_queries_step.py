@@ -10,8 +10,7 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.chunk_rows import QueryExample, read_chunks, read_query_examples
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.retrieval.queries import chunks as chunks_of
-from pairsmith.steps.retrieval.queries import hardly_known, write_queries
+from pairsmith.steps.retrieval.queries import chosen_chunks, hardly_known, write_queries
 from pairsmith.steps.retrieval.settings import QueriesSettings
 
 
@@ -128,28 +127,51 @@ GREEK = "Το μουσείο είναι ανοιχτό κάθε μέρα εκτ�
 @pytest.mark.parametrize(("texts", "dense"), [([ENGLISH] * 3, 0), ([ENGLISH] * 3 + [GERMAN, GREEK], 2)])
 def test_a_language_that_the_model_hardly_knows_is_told(tmp_path, texts, dense):
     rows = [{"id": str(number), "text": f"{text} {number}"} for number, text in enumerate(texts)]
-    given = settings("pairsmith:tiny", lines(tmp_path / "chunks.jsonl", rows))
-    warning = hardly_known(given)
+    warning = hardly_known("pairsmith:tiny", read_chunks(lines(tmp_path / "chunks.jsonl", rows)))
     assert (
         warning.startswith(f"{dense} of the first 5 chunks have fewer than 3 bytes") if dense else not warning
     )
 
 
-def test_only_the_first_chunks_with_a_limit(model, chunks, tmp_path):
+def test_a_limit_draws_chunks_from_the_whole_corpus_in_its_order(tmp_path):
+    names = [f"large-{place}" for place in range(200)]
+    names += [f"small {number}-{place}" for number in range(20) for place in range(10)]
+    rows = [{"id": name, "text": f"{name}.", "document": name.partition("-")[0]} for name in names]
+    corpus = lines(tmp_path / "corpus.jsonl", [*rows, rows[0]])  # one is there twice
+
+    def drawn(limit, **more):
+        given = settings("pairsmith:tiny", corpus, limit=limit, **more)
+        return [chunk.id for chunk in chosen_chunks(given)()]
+
+    forty = drawn(40)
+    assert forty == [name for name in names if name in set(forty)]
+    assert len(forty) == 40
+    # Half of the corpus are small documents: 20 of 40 on average, with a standard deviation of 3.
+    assert 10 <= sum(name.startswith("small") for name in forty) <= 30
+    assert set(drawn(20)) < set(forty) < set(drawn(41))
+    assert len(set(drawn(40, seed=2)) & set(forty)) < 20  # 4 on average
+    assert drawn(400) == drawn(1_000) == drawn(None) == names
+
+
+def test_queries_are_written_for_the_chunks_that_a_limit_draws(model, chunks, tmp_path):
     heard = Heard()
-    folder = write_queries(settings(model, chunks, limit=2, shard_size=25), Run(tmp_path / "some", heard))
+    given = settings(model, chunks, limit=2, shard_size=25)
+    folder = write_queries(given, Run(tmp_path / "some", heard))
     of = {row_id.rsplit("-", 3)[0] for row_id in folder.rejects()["id"].to_pylist()}  # CHUNK-QUERY-try-TRY
-    assert of | set(folder.table()["chunk"].to_pylist()) == {"boat-0", "boat-1"}
+    drawn = {chunk.id: chunk for chunk in chosen_chunks(given)()}
+    assert of | set(folder.table()["chunk"].to_pylist()) == set(drawn)
+    assert len(drawn) == 2
+    assert all(chunk.neighbours for chunk in drawn.values())  # those in the corpus, drawn or not
     assert not any("repeated" in line for line in heard.lines)
 
 
 def test_a_chunk_is_written_for_once_and_ids_have_to_differ(model, tmp_path):
     rows = [{"text": "One boat."}, {"text": "Two boats."}, {"text": "One boat."}]
     again = settings(model, lines(tmp_path / "again.jsonl", rows))
-    assert [chunk.text for chunk in chunks_of(again)] == ["One boat.", "Two boats."]
+    assert [chunk.text for chunk in chosen_chunks(again)()] == ["One boat.", "Two boats."]
     other = settings(model, lines(tmp_path / "other.jsonl", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]))
     with pytest.raises(InputError, match="two chunks have the id '1'"):
-        list(chunks_of(other))
+        list(chosen_chunks(other)())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Silent
 from pairsmith.methods.retrieval import queries
 from pairsmith.methods.retrieval.queries import QueryWriter
-from pairsmith.runs import Run
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.retrieval import plan
 from pairsmith.steps.retrieval.queries import write_queries
 
 
@@ -112,6 +114,18 @@ def test_a_stopped_run_goes_on_with_it_or_without(some_kept, world, monkeypatch)
     assert files(tmp / "with") == files(tmp / "plain") == files(tmp / "without")
 
 
+def test_a_larger_limit_keeps_the_chunks_of_a_smaller_one(some_kept, world, written_for):
+    tmp, write = world
+    write("three", limit=3)
+    three = list(written_for)
+    write("seven", limit=7)
+    written_for.clear()
+    write("grown", limit=7, reuse=str(tmp / "three"))
+    assert len(written_for) == 4
+    assert not set(three) & set(written_for)
+    assert files(tmp / "grown") == files(tmp / "seven")
+
+
 @pytest.mark.long
 def test_workers_and_ranks_take_over_the_same(world, model):  # noqa: F811 - the fixture
     tmp, write = world
@@ -152,3 +166,40 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(world):
     manifest = tmp / "old/manifest.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
     refusal("is unfinished")
+
+
+def test_a_plan_counts_what_is_left(some_kept, world, model, monkeypatch):  # noqa: F811 - the fixture
+    tmp, write = world
+    tried = []
+
+    def by_slice(step, given, before):
+        assert given.reuse is None
+        tried.append(given.limit)
+        return Estimate(seconds=60.0, memory=1, disk=1_000_000, rows={"train": 8})
+
+    monkeypatch.setattr(plan, "plan_by_slice", by_slice)
+    given = settings(model, str(tmp / "new.jsonl"), **SHORT)
+    old = DatasetFolder.open(tmp / "old")
+    some = plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {})
+    assert tried == [4]  # of nine; see above
+    assert some.rows["train"] == 8 + round(old.rows * 5 / 6)
+    assert 1_000_000 < some.disk < 1_100_000
+    whole = write("again")
+    none = plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "again")}), {})
+    assert tried == [4]
+    assert none.rows["train"] == whole.rows
+    assert none.seconds < 60
+    assert none.sample.schema.names == whole.schema().names
+    one = given.model_copy(update={"reuse": str(tmp / "old"), "limit": 4})  # three old ones and a new one
+    plan.plan_queries(one, {})
+    source = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 90}, sample=old.table().slice(0, 9))
+    plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {given.chunks: source})
+    plan.plan_queries(given, {})
+    assert tried == [4, 1, 40, None]
+
+
+def test_a_plan_of_other_work_is_refused(world, model):  # noqa: F811 - the fixture
+    tmp, _ = world
+    given = settings(model, str(tmp / "new.jsonl"), reuse=str(tmp / "old"), decay=5.0, **SHORT)
+    with pytest.raises(FolderError, match="its queries were made otherwise: decay: 100.0 there, 5.0 here"):
+        plan.plan_queries(given, {})

@@ -9,6 +9,7 @@ from pairsmith.runs import sources_of
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.settings import TrainReaderSettings, TrainSummarizerSettings
+from pairsmith.steps.training.step import Trained
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.folder import ModelFolder
 
@@ -19,7 +20,8 @@ def card_text(tmp_path, step, base, *data, settings=None):
     identity = Identity.of(step, {}, {}, {})
     folder = ModelFolder(tmp_path / "out", identity, sources_of(models=[base], data=data))
     settings = settings or TrainReaderSettings(seeds="s", base=base)
-    return training_card("A model", "Use it.", settings, {"seeds": 3}, TRAINING, folder)
+    trained = Trained("A model", "Use it.", (), lambda card, out: None, {"seeds": 3}, TRAINING)
+    return training_card(trained, settings, folder)
 
 
 @pytest.mark.parametrize(

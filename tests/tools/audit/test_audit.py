@@ -158,7 +158,7 @@ def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
     for view in (answers, AnnotatorAnswers(tmp_path)):
         assert view.of("ann") == {"1": "c"}
         assert view.of("bob") == {"1": "b"}
-        assert view.annotators() == ["ann", "bob"]
+        assert list(view.by_annotator()) == ["ann", "bob"]
     assert answers.take_back("nobody") is None
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 5
 
@@ -358,7 +358,7 @@ def test_the_last_label_is_taken_back(tmp_path):
 def test_labels_that_are_none_are_refused(tmp_path, body):
     browser, _, _ = client(tmp_path)
     assert browser.post("/answer", json=body, params={"token": TOKEN}).status_code == 422
-    assert AnnotatorAnswers(tmp_path).annotators() == []
+    assert AnnotatorAnswers(tmp_path).by_annotator() == {}
 
 
 def test_results_hold_what_was_said(tmp_path):

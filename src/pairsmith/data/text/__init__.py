@@ -1,11 +1,6 @@
 """Splits plain text into sentences and windows of whole sentences, and finds candidate answers in it."""
 
-from pairsmith.data.text.entities import (
-    Entity,
-    entities_of_texts,
-    entity_finder,
-    finder_revision,
-)
+from pairsmith.data.text.entities import Entity, entities_of_texts, entity_finder, finder_revision
 from pairsmith.data.text.windows import Sentence, Window, count_words, split_sentences, windows
 
 __all__ = [

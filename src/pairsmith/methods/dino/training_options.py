@@ -15,10 +15,10 @@ class EncoderOptions(TrainingOptions):
 
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",
-        description="What is learned. cosine: each pair's cosine is fitted to its score, as in the paper. "
-        "cosent, angle: pairs are ranked by score. contrastive: texts of the highest score are told apart "
-        "from hard negatives and from the texts of other rows. simcse: each text is told apart from other "
-        "texts, with dropout alone and without scores.",
+        description="Training objective. cosine: each pair's cosine is fitted to its score, as in the paper. "
+        "cosent, angle: pairs are ranked by score. contrastive: the second text with the highest score is "
+        "told from hard negatives and from the texts of other rows. simcse: each text is told from the other "
+        "texts of its batch, encoded twice with different dropout; scores are not used.",
     )
     scale: Positive = Field(
         default=20.0, description="Factor that multiplies the cosines, in all objectives except cosine."
@@ -83,14 +83,14 @@ class ClassifierOptions(Settings):
     c: Annotated[list[float], Several] = Field(
         default=[1.0],
         min_length=1,
-        description="C of the logistic regression: the lower, the smaller its weights stay, and the less it "
-        "follows single texts. Of several, the one with the lowest log loss is kept; by texts of a language "
-        "model that is too high a C for texts of people, so give several only with rows of people.",
+        description="C of the logistic regression: a lower C keeps its weights smaller, so that it follows "
+        "single texts less. If several are given, the one with the lowest log loss is kept. Measured on "
+        "generated texts, this C is too high for texts of people, so give several only with rows of people.",
     )
     balanced: bool = Field(
         default=True,
-        description="Give all labels the same weight, however many texts each has: how many of a label were "
-        "written says nothing about how frequent it is.",
+        description="Give all labels the same weight, however many texts each has: the number of generated "
+        "texts of a label says nothing about how frequent the label is.",
     )
     batch_size: TextsAtOnce = 64
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the parts of the cross-validation.")

@@ -64,7 +64,7 @@ def train_biencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel["BiEncoder"]:
-    """Train a bi-encoder on seed pairs at each learning rate, and keep the best one (M2, M10).
+    """Train a bi-encoder on seed pairs at each learning rate, and keep the best one (M2).
 
     The retrieval accuracy on ``validation`` chooses step and learning rate; if ``validation`` has fewer than
     two examples, the last step at the first rate is kept.

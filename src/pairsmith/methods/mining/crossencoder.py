@@ -45,7 +45,7 @@ def train_crossencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel[CrossEncoder]:
-    """Train a cross-encoder at each learning rate, and keep the best one (M6, M10).
+    """Train a cross-encoder at each learning rate, and keep the best one (M6).
 
     The accuracy of ranking on ``validation``, or the correlation with people's scores, chooses step and
     learning rate; without validation examples the last step at the first rate is kept. ``hard_negatives`` has

@@ -31,7 +31,7 @@ class BiencoderOptions(FewShotOptions):
         default=1,
         ge=0,
         description="Number of negatives of each sort for each pair, besides the in-batch negatives: wrong "
-        "answers of the right passage and the right answer in wrong passages (reading), or texts of "
+        "answers of the right passage, and the right answer in wrong passages (reading); or texts of "
         "--outputs (pairs, summaries).",
     )
     scale: Positive = Field(default=20.0, description="Factor that multiplies the cosines in the loss.")
@@ -60,7 +60,7 @@ class CrossencoderOptions(FewShotOptions):
     kind: Literal["pairs", "reading", "summaries", "scored"] = Field(
         default="pairs",
         description="What a pair consists of; see --kind of mine. scored: pairs with the columns sentence1, "
-        "sentence2 and score, from 0 to 1, whose scores are learned.",
+        "sentence2 and score, from 0 to 1; the model learns the scores.",
     )
     negatives: int = Field(default=3, ge=1, description="Number of negatives for each positive in a step.")
     loss: Literal["auto", "binary", "listwise"] = Field(

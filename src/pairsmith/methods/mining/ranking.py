@@ -148,7 +148,7 @@ def standardised(values: Float64s) -> Float64s:
 
 
 def probabilities(scores: Float32s) -> Float64s:
-    """The sigmoid of a cross-encoder's unnormalised scores (M6): the same shape, in [0, 1]."""
+    """The sigmoid of a cross-encoder's unnormalised scores of any shape (M6): as many numbers in [0, 1]."""
     sigmoids: Float64s = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
     return sigmoids
 

@@ -135,34 +135,34 @@ class CausalGenerator:
 
     def _search_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Search for the likeliest answers, choose diverse ones, and search for the question of each (Q2)."""
-        written: dict[str, list[WrittenQuestion]] = {passage.id: [] for passage in passages}
-        answer_prompts: dict[str, Prompt] = {}
-        for passage in passages:
+        written: list[list[WrittenQuestion]] = [[] for _ in passages]
+        answer_prompts: dict[int, Prompt] = {}
+        for row, passage in enumerate(passages):
             prompt = self._prompt(passage.text, ANSWER_CUE)
             if len(prompt) + self._tail <= self.model.context:
-                answer_prompts[passage.id] = prompt
+                answer_prompts[row] = prompt
             else:
-                written[passage.id].append(WrittenQuestion("", "", _LONG_PASSAGE))
+                written[row].append(WrittenQuestion("", "", _LONG_PASSAGE))
         answers_of_passages = self._likeliest_answers(answer_prompts.values())
-        question_prompts: list[tuple[str, str, Prompt]] = []  # the passage's id, the answer, the prompt
-        for (name, prompt), answers in zip(answer_prompts.items(), answers_of_passages, strict=True):
+        question_prompts: list[tuple[int, str, Prompt]] = []  # the passage's row, the answer, the prompt
+        for (row, prompt), answers in zip(answer_prompts.items(), answers_of_passages, strict=True):
             texts = [self._text(answer) for answer in answers]
             faults = [self._fault(answer) for answer in answers]
             good = ["" if fault else text for text, fault in zip(texts, faults, strict=True)]
             chosen = diverse(good, self._options.questions)
             for place, (answer, text, fault) in enumerate(zip(answers, texts, faults, strict=True)):
                 if place not in chosen:
-                    written[name].append(WrittenQuestion(text, "", fault or NOT_CHOSEN))
+                    written[row].append(WrittenQuestion(text, "", fault or NOT_CHOSEN))
                     continue
                 question_prompt = (*prompt, *answer.tokens[:-1], *self._lead(answer.tokens))
                 if len(question_prompt) + GENERATED_QUESTION_TOKENS <= self.model.context:
-                    question_prompts.append((name, text, question_prompt))
+                    question_prompts.append((row, text, question_prompt))
                 else:
-                    written[name].append(WrittenQuestion(text, "", _LONG_ANSWER))
+                    written[row].append(WrittenQuestion(text, "", _LONG_ANSWER))
         questions = self._likeliest_questions([prompt for *_, prompt in question_prompts])
-        for (name, answer_text, _), question in zip(question_prompts, questions, strict=True):
-            written[name].append(WrittenQuestion(answer_text, self._text(question), self._fault(question)))
-        return list(written.values())
+        for (row, answer_text, _), question in zip(question_prompts, questions, strict=True):
+            written[row].append(WrittenQuestion(answer_text, self._text(question), self._fault(question)))
+        return written
 
     def _likeliest_answers(self, prompts: Iterable[Prompt]) -> list[list[Continuation]]:
         """The likeliest answers after each prompt, ranked by the probability of the whole answer."""

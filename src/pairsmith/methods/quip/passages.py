@@ -19,9 +19,9 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is made of the document's text and the offset of the passage in it. ``kept`` holds the columns
-    that are copied from the document. ``questions`` holds the accepted questions by their case-folded text,
-    ``rejects`` the outputs that were not accepted. ``outputs`` counts both.
+    The ``id`` is ``passage_id`` of the document's text and the offset of the passage in it. ``kept`` holds
+    the columns that are copied from the document. ``questions`` holds the accepted questions by their
+    case-folded text, ``rejects`` the outputs that were not accepted. ``outputs`` counts both.
     """
 
     id: str
@@ -39,6 +39,11 @@ class Passage:
     def missing(self, questions: int) -> range:
         """The numbers of the outputs that must be drawn for the passage to get this many questions."""
         return range(self.outputs, self.outputs + max(0, questions - len(self.questions)))
+
+
+def passage_id(start: int, text: str) -> str:
+    """The id of the passage that begins at the character ``start`` of a text."""
+    return text_id(f"{start}:{text}")
 
 
 class QuestionGenerator(Protocol):
@@ -70,7 +75,7 @@ def cut_passages(
     for document in documents:
         of_document = []
         for window in windows(document.text, generator.limit, generator.length):
-            name = text_id(f"{window.start}:{document.text}")
+            name = passage_id(window.start, document.text)
             if not is_within(window.text, generator.limit, generator.length):
                 row = {"context": window.text, "where": document.where, **document.kept}
                 detail = f"a word of more than {generator.limit} tokens"

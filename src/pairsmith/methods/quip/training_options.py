@@ -8,7 +8,7 @@ from pairsmith.core.settings import NO_EFFECT, refuse
 from pairsmith.training.options import EpochOptions, LabelSmoothing, Several
 
 StudentLabels = Literal["teacher", "hard", "answers"]
-"""What a student learns of a question (Q5, Q6)."""
+"""The targets that a student learns for a question (Q5, Q6)."""
 
 
 class QuestionGeneratorOptions(EpochOptions):
@@ -30,8 +30,8 @@ class QuestionGeneratorOptions(EpochOptions):
         default=1,
         ge=1,
         description="For a causal language model: maximum number of questions on the same passage that are "
-        "learned together. The model reads the passage once for them, which takes several times less time "
-        "than reading it for each question, but a step is about fewer passages.",
+        "learned together. The model reads the passage once for all of them, which takes several times less "
+        "time than once for each question, but a step then has fewer passages.",
     )
 
 

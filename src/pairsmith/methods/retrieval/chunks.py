@@ -1,8 +1,8 @@
-"""Cutting documents into chunks: runs of whole sentences that a retriever finds as one.
+"""Cutting documents into chunks: runs of whole sentences, the units that a retriever finds.
 
-A chunk lies within one section. A section becomes as few chunks as possible, and these are as even as
-possible: 130 words with at most 120 in a chunk are cut near the middle, as a rest of ten words would be a
-poor chunk.
+A chunk lies within one section. A section is cut into as few chunks as possible, of lengths as equal as
+possible: with at most 120 words in a chunk, 130 words are cut near the middle, as a chunk of the last ten
+words would be a poor one.
 """
 
 import re
@@ -42,11 +42,11 @@ def cut_sections(sections: Iterable[Section], *, words: int, overlap: int = 0) -
     """The chunks of a document's sections, in order.
 
     Args:
-        sections: with their titles; sections without text have no chunk.
-        words: most words in a chunk, 1 or more, separated by white space; see ``LONGEST_WORD``. A sentence
-            above that is cut every so many words.
-        overlap: most sentences, 0 or more, with which a chunk repeats the end of the one before; fewer where
-            they would not fit.
+        sections: the sections with their titles; a section without text has no chunk.
+        words: largest number of words in a chunk, 1 or more; words are separated by white space, and see
+            ``LONGEST_WORD``. A longer sentence is cut every so many words.
+        overlap: largest number of sentences, 0 or more, from the end of a chunk that the next chunk repeats;
+            fewer if they do not fit.
     """
     if words < 1 or overlap < 0:
         raise ValueError(f"expected at least one word and no negative overlap, got {words}, {overlap}")

@@ -1,4 +1,4 @@
-"""Filters generated queries: those that find their own chunk are kept, without near-copies.
+"""Filters of generated queries, which keep those that find their own chunk and leave out near-copies.
 
 Round-trip consistency is the filter of Promptagator (Dai et al. 2023, arXiv:2209.11755): a query is kept if
 the chunk that it was written for is among the nearest chunks of the corpus.
@@ -18,7 +18,7 @@ from pairsmith.search.exact import nearest, products_with
 QUERIES_AT_ONCE = 1_024
 """Number of queries, the rows of the similarity matrix, that are compared at once."""
 NEIGHBOURS = 2**22
-"""Neighbours that are held at once."""
+"""Number of neighbours that are held in memory at once."""
 KEPT_AT_ONCE = 16_384
 """Number of earlier kept queries, the columns of the similarity matrix, that are compared at once."""
 
@@ -28,9 +28,9 @@ class OwnPlaces:
     """The rank of each of n queries' own chunk, and its cosine with the query.
 
     Attributes:
-        ranks: ``(n,)`` int64, from 1 for the nearest chunk; ``within + 1`` where it is none of the nearest.
-            Other chunks with the same similarity count as nearer, as a query that is equally far from
-            everything leads nowhere.
+        ranks: ``(n,)`` int64, from 1 for the nearest chunk; ``within + 1`` if the own chunk is not among the
+            nearest ones. Other chunks with the same similarity count as nearer, as a query that is equally
+            far from all chunks leads nowhere.
         similarities: ``(n,)`` float32, the cosine of the query and its own chunk, from -1 to 1.
     """
 
@@ -39,13 +39,13 @@ class OwnPlaces:
 
 
 def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: int) -> OwnPlaces:
-    """Where queries find their own chunks.
+    """The rank and the cosine of each query's own chunk.
 
     Args:
         queries: ``(n, d)`` float32, vectors of length 1.
         corpus: ``(m, d)``, likewise; may be mapped from a file.
         own: ``(n,)``, the number of each query's own chunk in the corpus.
-        within: how many nearest chunks are looked at, 1 or more.
+        within: number of nearest chunks that are compared, 1 or more.
     """
     chunks = torch.from_numpy(own)[:, None]
     similarities = products_with(queries, corpus, chunks)
@@ -62,7 +62,10 @@ def own_places(queries: Tensor, corpus: Tensor, own: NDArray[np.int64], within: 
 
 
 def closest(queries: Tensor, others: Tensor) -> Float32s:
-    """The cosine of each query, ``(n, d)``, with the nearest of some others, ``(m, d)``: ``(n,)`` float32."""
+    """The cosine of each query with its nearest other vector, ``(n,)`` float32.
+
+    ``queries`` are ``(n, d)``, ``others`` ``(m, d)``.
+    """
     cosines: Float32s = nearest(queries, others, 1).similarities[:, 0].numpy()
     return cosines
 
@@ -70,9 +73,10 @@ def closest(queries: Tensor, others: Tensor) -> Float32s:
 def near_copies(
     vectors: Tensor, rows: NDArray[np.int64], names: NDArray[np.uint64], threshold: float
 ) -> NDArray[np.int64]:
-    """For each query in order an earlier one that is kept and that it copies, ``(n,)``; -1 if it is kept.
+    """For each query, the number of an earlier kept query of which it is a copy; -1 if it is kept: ``(n,)``.
 
-    A query is a copy of another if both have the same name, or a cosine of at least ``threshold``.
+    A query is a copy of another if both have the same name, or a cosine of at least ``threshold``. Queries
+    are compared in their order.
 
     Args:
         vectors: ``(m, d)`` float32, of length 1; may be mapped from a file.

@@ -40,8 +40,8 @@ _TEXTS = 2**20
 class HardNegatives:
     """A pair with its hard negatives, the nearest first, and the cosine of each with the query.
 
-    There are fewer than were asked for where no more qualify. If the corpus has a copy of the positive, the
-    positive is written as it stands there.
+    There are fewer than requested if no other texts qualify. If the corpus has a copy of the positive,
+    ``positive`` is that copy.
     """
 
     query: str
@@ -59,29 +59,29 @@ def find_hard_negatives(
     ranks: tuple[int, int] = (1, 50),
     share: float = 0.95,
 ) -> list[HardNegatives]:
-    """Find texts of a corpus that are near a pair's first text, and less near than its second.
+    """Find hard negatives: texts of a corpus that are near a pair's query, but less near than its positive.
 
     Args:
-        pairs: queries with their positives; a query may come with several.
-        corpus: texts to choose from. Positives may be among them; one of which a copy is there is written as
-            it stands there, as a model could otherwise tell positives from negatives by how they are written.
-        encoder: encodes queries and texts, each with its own prompt where it has two.
-        count: negatives of each pair at most.
-        ranks: the first and last place, counted from 1, in the list of the query's nearest texts, from which
-            negatives are taken. The query itself, its positives, and copies of any of these take no place;
-            of several copies of another text only the nearest does (``copy_keys`` says what a copy is).
-        share: the largest cosine of a negative, as a share of the positive's cosine c; where c is below 0,
-            the largest is c - (1 - share) |c|. Of a query's positives that with the smallest cosine counts.
+        pairs: queries with their positives; a query may have several positives, each in a pair of its own.
+        corpus: texts to choose from. Positives may be among them. A positive that the corpus has a copy of is
+            replaced by the copy, as a model could otherwise tell positives from negatives by their spelling.
+        encoder: encodes queries and texts; it may have a prompt for queries and one for documents.
+        count: largest number of negatives of each pair.
+        ranks: the first and the last rank, counted from 1, in the list of the query's nearest texts, from
+            which negatives are taken. The query itself, its positives, and copies of any of these have no
+            rank; of several copies of another text only the nearest has one (see ``copy_keys``).
+        share: the largest cosine of a negative, as a share of the positive's cosine c, that is
+            c - (1 - share) |c|. If a query has several positives, the smallest of their cosines counts.
 
     Returns:
-        one for each pair, in their order.
+        a ``HardNegatives`` for each pair, in the order of the pairs.
 
     Raises:
         InputError: there are no pairs or no texts, or ``pairs`` or ``corpus`` holds something else.
         SettingsError: ``ranks`` is no range, a number is out of bounds, or the encoder is not loaded.
         ModelError: a vector is not finite.
 
-    Pairs with a text whose vector is 0 get no negatives.
+    A pair gets no negatives if the vector of one of its texts is zero.
     """
     first, last = ranks
     if not 1 <= first <= last:
@@ -125,7 +125,7 @@ def find_hard_negatives(
 
 
 def _as_in_corpus(positives: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Each positive as it stands in the corpus, if a copy of it is there."""
+    """The positives, each replaced by its copy in the corpus if there is one."""
     keys, _ = copy_keys(positives)
     places = places_of_copies(np.stack(copy_keys(texts), axis=1), ((keys, 0), (keys, 1))).tolist()
     return [
@@ -151,11 +151,11 @@ def without_own_texts(
     *,
     first: int = 0,
 ) -> tuple[Neighbours, int]:
-    """The k nearest texts of queries that may be their negatives, and how many nearer ones may not.
+    """The k nearest texts of each query that may be its negatives, and how many were left out.
 
     Args:
-        near: the nearest texts of some consecutive queries, ``(n, m)``.
-        k: ranks that are filled.
+        near: the nearest texts of n consecutive queries, ``(n, m)``.
+        k: number of ranks to fill.
         queries: the vectors of all queries, ``(q, d)``; ``texts``: those of the corpus, ``(t, d)``.
         own, text_keys: see ``are_own_or_repeated``.
         first: the number of the first of these queries.

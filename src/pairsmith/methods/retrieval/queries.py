@@ -1,7 +1,7 @@
 """Search queries for chunks of documents, written by a causal language model.
 
-chunk and kind of query -> prompt; the same of the chunks beside it, and of its title alone -> counter-prompts
--> tokens that the prompt makes likelier than these (D3) -> queries
+chunk and kind of query -> prompt; neighbouring chunks, and the title alone -> counter-prompts
+-> self-debiased tokens (D3) -> queries, of which faulty ones are rejected and tried again
 """
 
 import re
@@ -26,7 +26,7 @@ from pairsmith.runs.work import Advance
 
 @dataclass(frozen=True, slots=True)
 class QueryTemplate:
-    """What the model is told for a kind of query, what it begins to write, and examples of such queries."""
+    """The instruction for a kind of query, the beginning of the model's output, and examples of queries."""
 
     task: str
     label: str
@@ -56,19 +56,19 @@ EXAMPLE_TEXTS = (
     "Orvel: Two bridges cross the river here. The old one is two metres wide, so that no cart could "
     "ever pass it. The other was built for the railway.",
 )
-"""Invented texts, which the example queries of each kind are for; shown unless the user gives examples."""
+"""Invented texts for the example queries of each kind, which are shown unless the user gives examples."""
 
 FLOOR = 0.01
 """Smallest factor of a token's probability in self-debiasing (D3)."""
 COPY_WORDS = 8
-"""A query of this many words or more that stands in the text word for word is a copy of it."""
+"""A query of at least this many words that the text contains verbatim is a copy."""
 MIN_TEXT_TOKENS = 16
-"""Tokens of a text that have to fit the model beside the instruction and the query."""
+"""Smallest number of tokens of a text that must fit into the model's context with instruction and query."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuery:
-    """A query, and the chunk that it was written for. Its ``id`` is the chunk's with a number."""
+    """A query with the chunk that it was written for; the ``id`` is the chunk's id with a number."""
 
     id: str
     query: str
@@ -84,7 +84,7 @@ class WrittenQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryRequest:
-    """The query that is wanted of a kind for a chunk; ``number`` counts the queries of the chunk."""
+    """A request for a query of one kind for a chunk; ``number`` counts the queries of the chunk."""
 
     chunk: ChunkRow
     kind: QueryKind
@@ -100,13 +100,12 @@ class QueryRequest:
 
 
 class QueryWriter:
-    """Writes queries for chunks. Those of a chunk do not depend on the chunks that are written for beside it.
+    """Writes queries for chunks; the queries of a chunk do not depend on the other chunks in the batch.
 
     Args:
         model: a causal language model.
-        options: see there.
-        examples: the user's own queries, shown to the model. Those with a text come as they are wanted; of
-            the others the query alone.
+        options: how queries are written, see ``QueryOptions``.
+        examples: the user's own queries, which the prompt shows; an example with a text is shown with it.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class QueryWriter:
         return [kinds[(first + number) % len(kinds)] for number in range(wanted)]
 
     def _token_budget(self) -> tuple[int, int]:
-        """How many tokens the longest instruction has with its examples, and how many are left for a text."""
+        """The length in tokens of the longest instruction with its examples, and the room left for a text."""
         around = max(len(self._prompt("", kind)) for kind in self._options.kinds)
         return around, self._model.context - around - self._options.max_tokens
 
@@ -186,10 +185,10 @@ class QueryWriter:
         ]
 
     def _draw(self, requests: Sequence[QueryRequest], number: int, advance: Advance) -> list[list[Group]]:
-        """The tries of each request from ``number`` on, up to the first without a fault of its own.
+        """The tries of each request from ``number`` on, up to the first one that has no fault by itself.
 
-        A further try follows at once, as the decoder still holds the keys and values of its prompts. Whether
-        a text repeats another one of its chunk shows only when those have ended, too.
+        A retry begins at once, as the decoder still holds the keys and values of its prompts. Whether a query
+        repeats another one of its chunk is checked later, when the others have ended, too.
         """
         options = self._options
         groups = [[self._group(request, number)] for request in requests]
@@ -224,16 +223,16 @@ class QueryWriter:
     def _fault(
         self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
     ) -> TextFault | None:
-        """As ``_fault_of``; a query must not speak of the invented examples.
+        """The fault by ``_fault_of``, for which a query must not speak of the invented examples.
 
-        A user's own examples are often about what the chunk is about.
+        The user's own examples are not checked, as they are often about the same subject as the chunk.
         """
         return _fault_of(
             group, query, others, self._examples_for(query.kind) if self._shows_invented_examples else ()
         )
 
     def _counter_prompts(self, chunk: ChunkRow, kind: QueryKind) -> tuple[Prompt, ...]:
-        """What a query must not fit better than its chunk: the chunks beside it, and its title alone."""
+        """The texts of the counter-prompts: the neighbouring chunks, and the title alone."""
         if not self._options.decay:
             return ()
         texts = list(chunk.neighbours) if "neighbours" in self._options.against else []
@@ -244,7 +243,7 @@ class QueryWriter:
         return tuple(prompt for prompt in dict.fromkeys(prompts) if prompt != own)
 
     def _text_prompt(self, title: str, text: str, kind: QueryKind) -> Prompt:
-        """The prompt of a text below its title, cut to the room that there is."""
+        """The prompt for a text below its title; the text is cut to the room that is left."""
         shown = quotable(f"{title}: {text}" if title else text)
         tokens = self._model.encode(shown)
         if len(tokens) - self._special > self._room:
@@ -256,7 +255,7 @@ class QueryWriter:
         return prompt
 
     def _prompt(self, text: str, kind: QueryKind) -> Prompt:
-        """The tokens of the instruction with a text, and of the beginning of what the model writes."""
+        """The tokens of the instruction with a text, and of the beginning of the model's output."""
         task, label = QUERY_TEMPLATES[kind].task, QUERY_TEMPLATES[kind].label
         alone = [f'"{quotable(example.query)}"' for example in self._examples if not example.text]
         shown = f"Queries are such as {', '.join(alone)}.\n" if alone else ""

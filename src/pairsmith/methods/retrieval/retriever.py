@@ -1,4 +1,4 @@
-"""A retriever: an encoder trained on queries, the texts that answer them, and texts that do not.
+"""Training a retriever: an encoder learns from queries, texts that answer them, and texts that do not.
 
 rows -> all documents of a batch -> ranking loss, or a judge's scores of a row's own documents -> encoder
 """
@@ -30,7 +30,7 @@ from pairsmith.training.contrastive import contrastive_loss, side_features, side
 from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
 
 NEAREST = 10
-"""Documents in the validation figure."""
+"""Number of retrieved documents that count in the validation figure."""
 
 
 def train_retriever_on(
@@ -41,9 +41,10 @@ def train_retriever_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedModel["Retriever"]:
-    """Train a retriever at each learning rate, and keep the best.
+    """Train a retriever at each learning rate, and keep the best one.
 
-    Step and rate are chosen by ``validation``, if it is not empty.
+    nDCG@10 on ``validation`` chooses step and learning rate; without validation examples the last step at the
+    first rate is kept.
     """
     check_retrieval_examples(examples, options)
     positives = KnownPositives(examples)
@@ -59,7 +60,7 @@ def train_retriever_on(
 
 
 def base_retriever(options: RetrieverOptions) -> SentenceTransformer:
-    """The base with the layers, the attention and the prompts of the options; its vectors have cosines."""
+    """Load the base with the layers, the attention and the prompts of the options, and cosine similarity."""
     encoder = load_sentence_encoder(
         options.base,
         pooling=options.pooling,
@@ -103,7 +104,7 @@ def check_retrieval_examples(examples: Sequence[RetrievalExample], options: Retr
 
 @dataclass(frozen=True, slots=True)
 class RetrieverRow:
-    """A query, one of its positives, some negatives, and scores of the positive and of these.
+    """A query with one of its positives, some negatives, and the scores of the positive and the negatives.
 
     ``positives`` are all of the query, as ``KnownPositives`` gives them.
     """
@@ -118,7 +119,7 @@ class RetrieverRow:
 def retriever_row_maker(
     examples: Sequence[RetrievalExample], positives: KnownPositives, negatives: int | None
 ) -> MakeRow[RetrieverRow]:
-    """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
+    """The function that makes an example's row with a random choice of its negatives; None: with all."""
 
     def make_row(example: int, _: int, rng: np.random.Generator) -> RetrieverRow:
         source = examples[example]
@@ -160,7 +161,7 @@ class Retriever(nn.Module):
         }[options.objective]
 
     def batch(self, rows: Sequence[RetrieverRow]) -> Mapping[str, Any]:
-        """The arguments of ``forward``: the documents are the rows' positives, then their negatives."""
+        """The arguments of ``forward``; the documents are the positives of the rows, then their negatives."""
         documents = [row.positive for row in rows] + [text for row in rows for text in row.negatives]
         arguments: dict[str, Any] = {
             "queries": side_features(self.encoder, [row.query for row in rows], "query"),

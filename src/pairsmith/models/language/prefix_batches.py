@@ -221,7 +221,9 @@ def obstacle(network: Any) -> str | None:
             both = base(**prefix_inputs(features, network), use_cache=False).last_hidden_state[0]
             for text_tokens, behind, start in zip(row.texts, row.seen, row.starts(), strict=True):
                 ids = torch.tensor([[*first[:behind], *text_tokens]], device=device)
-                alone = base(input_ids=ids, use_cache=False).last_hidden_state[0, behind:].float()
+                mask = torch.ones_like(ids)  # without one, a token that also pads would bring a warning
+                alone = base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+                alone = alone[0, behind:].float()
                 away = (both[start : start + len(text_tokens)].float() - alone).norm() / alone.norm()
                 if not away <= (1e-3 if network.dtype == torch.float32 else 0.05):  # or no number
                     return "a text behind a shared prefix is not read as it is alone"

@@ -185,7 +185,10 @@ class RemoteModel:
                 value = read(parsed(kept))
                 self._valid.add(kind)
                 return value
+        said = "stopped"
         for tries in range(1, MOST_ATTEMPTS + 1):
+            if self._waits.stopped:
+                break
             said, asked = self._answer(url, body)
             if asked is None:
                 try:
@@ -236,7 +239,7 @@ class RemoteModel:
         return response.text, None
 
     def stop(self) -> None:
-        """Make requests that wait for a retry give up."""
+        """Send no more requests; those that wait for a retry give up."""
         self._waits.stop()
 
 

@@ -5,9 +5,10 @@ There are three ways of steering. **plain** samples from the main prompt alone, 
 main prompt, and accepts it if it is likelier after this prompt than after every counter-prompt.
 """
 
+import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from pairsmith.runs.seeds import uniforms
 
 WIDER = 5
 """If the lists do not prove the next token, lists this many times as long are requested."""
+STOP_SECONDS = 0.5
+"""After Ctrl-C, requests that were already sent may still be answered for this many seconds."""
 
 
 class RemoteDecoder:
@@ -60,21 +63,39 @@ class RemoteDecoder:
         self._waiting.append(group)
 
     def finished(self) -> Iterator[Group]:
-        """Decode until no group is left; yields each group when it ends, and ``add`` may be called then."""
-        pool = ThreadPoolExecutor(self._at_once)
+        """Decode until no group is left; yields each group when it ends, and ``add`` may be called then.
+
+        After an error, requests that were already sent are still answered, and their answers kept. Ctrl-C
+        does not wait for these answers.
+        """
         running: set[Future[Group]] = set()
         try:
             while self._waiting or running:
                 while self._waiting and len(running) < self._at_once:
-                    running.add(pool.submit(self._decoded, self._waiting.popleft()))
+                    running.add(self._begin(self._waiting.popleft()))
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
-        except BaseException:
+        except BaseException as error:
             self._model.stop()
+            wait(running, None if isinstance(error, Exception) else STOP_SECONDS)
             raise
-        finally:
-            pool.shutdown(cancel_futures=True)
+
+    def _begin(self, group: Group) -> Future[Group]:
+        """Decode a group in a thread of its own.
+
+        Python waits at its end for the threads of a pool, also for one in a request that takes minutes.
+        """
+        future: Future[Group] = Future()
+
+        def decode() -> None:
+            try:
+                future.set_result(self._decoded(group))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=decode, daemon=True).start()
+        return future
 
     def _plain(self, group: Group) -> Group:
         sampling = self._sampling

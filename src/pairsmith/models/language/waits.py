@@ -1,9 +1,11 @@
 """The waits before a request is sent again, and the warnings about them."""
 
 import logging
+import math
 import threading
 import time
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 from pairsmith.core.errors import first_line, one_line, redacted
 from pairsmith.core.progress import clock
@@ -13,11 +15,42 @@ LONGEST_WAIT = 24 * 3600.0
 LONG_WAIT = 5.0
 """A wait of at least this many seconds is reported at once."""
 TOLD_EVERY = 10.0
-"""For this many seconds, a fault of the same kind is not reported again, whichever request has it."""
+"""For this many seconds, a fault of the same kind is not reported again, whichever worker's request has it.
+
+The time doubles with each report, up to ``REMINDED_EVERY``.
+"""
 REMINDED_EVERY = 600.0
-"""A long wait is reported again after this many seconds."""
+"""A fault that lasts is reported again after this many seconds at the latest."""
 
 _LOG = logging.getLogger(__name__)
+
+
+class FaultFilter(logging.Filter):
+    """Lets a line about a server's fault, of the kind ``record.fault``, pass once and then ever less often.
+
+    A worker's lines pass the filter there and then that of the main process (``runs/executors.py``), where
+    those of the other workers are known.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[object, tuple[float, float]] = {}  # when, and how long it is not told again
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is shown."""
+        kind, now = getattr(record, "fault", None), time.monotonic()
+        with self._lock:
+            last, silence = self._told.get(kind, (-math.inf, 0.0))
+            if now - last < silence:
+                return False
+            is_new = now - last >= 2 * REMINDED_EVERY
+            self._told[kind] = now, TOLD_EVERY if is_new else min(2 * silence, REMINDED_EVERY)
+        return True
+
+
+FAULTS = FaultFilter()
+_LOG.addFilter(FAULTS)
 
 
 class Waits:
@@ -25,8 +58,11 @@ class Waits:
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
-        self._told: dict[tuple[str, bool], float] = {}
-        self._lock = threading.Lock()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped.is_set()
 
     def stop(self) -> None:
         """End all waits."""
@@ -45,22 +81,19 @@ class Waits:
         until = time.monotonic() + seconds
         while True:
             if told or seconds >= LONG_WAIT:
-                self._tell(seconds, url, fault, asked)
+                _tell(seconds, url, fault, asked)
             if self._stopped.wait(min(seconds, REMINDED_EVERY)):
                 return True
             if (seconds := until - time.monotonic()) <= 0:
                 return False
 
-    def _tell(self, seconds: float, url: str, fault: str, asked: bool) -> None:
-        """Report why requests wait, once for all requests with the same fault."""
-        kind = fault[:3], seconds >= LONG_WAIT  # a status has three digits
-        with self._lock:
-            now = time.monotonic()
-            if now - self._told.get(kind, -TOLD_EVERY) < TOLD_EVERY:
-                return
-            self._told[kind] = now
-        what, why = redacted(one_line(fault[:100])), "as the server asks, " if asked else ""
-        _LOG.warning("%s: %s; %strying again in %s", redacted(url), what, why, clock(seconds))
+
+def _tell(seconds: float, url: str, fault: str, asked: bool) -> None:
+    """Report why requests wait, once for all requests with the same fault."""
+    kind = urlsplit(url).netloc, fault[:3], asked and seconds >= LONG_WAIT  # a status has three digits
+    what, why = redacted(one_line(fault[:100])), "as the server asks, " if asked else ""
+    line = "%s: %s; %strying again in %s"
+    _LOG.warning(line, redacted(url), what, why, clock(seconds), extra={"fault": kind})
 
 
 def seconds_asked(after: str) -> float:

@@ -158,6 +158,10 @@ class Corpus:
             for source in self.sources
         )
 
+    def count(self) -> int:
+        """The number of its documents. All are read, so whatever cannot be read is an error."""
+        return sum(1 for _ in self.records())
+
 
 @dataclass(frozen=True, slots=True)
 class ReadCorpus(Corpus):
@@ -180,9 +184,15 @@ def finder_of(options: UnitOptions) -> dict[str, str]:
     return finder_revision(options.answers) if options.kind == "reading" else {}
 
 
-def encode_corpus(corpus: Corpus, options: EncodingOptions, revision: str, run: Run) -> DatasetFolder:
-    """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept."""
-    count = sum(1 for _ in corpus.records())
+def encode_corpus(
+    corpus: Corpus, options: EncodingOptions, revision: str, run: Run, count: int | None = None
+) -> DatasetFolder:
+    """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept.
+
+    ``count`` is the number of its records, where they have been counted.
+    """
+    if count is None:
+        count = corpus.count()
     writer = start_part(
         run,
         step="encode",

@@ -102,7 +102,7 @@ def _compute(
     if by_program:
         run.progress.say(
             f"{settings.data}: a program wrote these queries, and filter-queries kept those whose chunk its "
-            "encoder finds: such encoders do better on them than on queries of people, and BM25 does not"
+            "encoder finds; encoders like it do better on these queries than on people's, and BM25 does not"
         )
     counts = {"queries": len(data.queries), "documents": len(data.documents), "by_program": by_program}
     faults = {fault: len(ids) for fault, ids in data.faults.items()}
@@ -131,8 +131,8 @@ def _compared_with(
         return None
     if len(data.queries) < FEW_ROWS:
         run.progress.say(
-            f"intervals of so few queries ({len(data.queries)}) come out too short: better or worse is a "
-            "hint and no more"
+            f"{len(data.queries)} queries are few: their intervals come out too short, so take better or "
+            "worse as a hint only"
         )
     own = figures_in(run.out, list(data.queries))
     return retrieval_differences(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)

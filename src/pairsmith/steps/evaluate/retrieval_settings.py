@@ -50,7 +50,7 @@ Dimensions = Annotated[
     int | None,
     Field(
         ge=1,
-        description="Use only the first N numbers of each vector, for a model trained with --matryoshka. "
+        description="Use only the first N components of each vector, for a model trained with --matryoshka. "
         "Unset: all.",
     ),
 ]
@@ -69,7 +69,7 @@ def refuse_without_effect(settings: Settings, model: str) -> None:
         names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length")
         refuse(settings, names, "with bm25, which has no vectors")
     else:
-        refuse(settings, ("language",), "without bm25, whose words it is for")
+        refuse(settings, ("language",), "without bm25; only bm25 compares words")
 
 
 class EvaluateRetrievalSettings(Settings):

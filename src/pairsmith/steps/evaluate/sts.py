@@ -70,8 +70,8 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     for suite in suites:
         if len(suite.pairs) < FEW_PAIRS:
             run.progress.say(
-                f"{suite.name}: so few pairs ({len(suite.pairs)}) tell little; two models may well be some "
-                "points apart by chance"
+                f"{suite.name}: {len(suite.pairs)} pairs are few: two models may differ by some points by "
+                "chance alone"
             )
     return evaluate_once(
         run,

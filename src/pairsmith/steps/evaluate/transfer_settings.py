@@ -25,14 +25,14 @@ class EvaluateParaphraseSettings(Settings):
     layer: int | None = Field(
         default=None,
         ge=0,
-        description="Layer whose token vectors are compared. Unset: the one that --judgements selects, or "
-        "the one five sixths of the way up.",
+        description="Layer whose token vectors are compared. Unset: the layer that --judgements selects, or "
+        "else the layer at five sixths of all layers.",
     )
     judgements: str | None = Field(
         default=None,
-        description="Pairs with human scores (sentence1, sentence2, score and, if there are several, the "
-        "languages that were translated), such as WMT16's; the layer whose scores correlate best with them, "
-        "in the mean over the languages, is used.",
+        description="Pairs with human scores, such as WMT16's: sentence1, sentence2, score and, if there are "
+        "several, the language pair. The layer whose scores correlate best with them, in the mean over the "
+        "language pairs, is used.",
         json_schema_extra=BY_CONTENT,
     )
     special_tokens: bool = Field(
@@ -56,8 +56,8 @@ class EvaluateParaphraseSettings(Settings):
     splits: list[Annotated[int, Field(ge=0)]] = Field(
         default=[13, 21, 42, 87, 100],
         min_length=1,
-        description="Random seeds, or the numbers of the splits that are given; the training is repeated for "
-        "each of them, with other training pairs.",
+        description="Numbers of the splits, which are random seeds if the pairs are drawn; the training is "
+        "repeated for each of them, with other training pairs.",
     )
     tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
     max_length: TextLength = None
@@ -100,7 +100,7 @@ class EvaluateSentimentSettings(Settings):
     item: str = Field(
         default="movie",
         min_length=1,
-        description="Word for what the texts are about, which is put into the questions, e.g. product.",
+        description="Word for what the texts are about, such as product, which is put into the questions.",
     )
     max_length: int | None = Field(
         default=None,
@@ -140,7 +140,7 @@ class EvaluateNerSettings(Settings):
     )
     whole: bool = Field(
         default=False,
-        description="Learn from all sentences of --train, not from a few; usual with 3 epochs.",
+        description="Train on all sentences of --train instead of a few; usual with 3 epochs.",
     )
     shots: int = Field(
         default=5,
@@ -151,8 +151,8 @@ class EvaluateNerSettings(Settings):
     splits: list[Annotated[int, Field(ge=0)]] = Field(
         default=[0, 1, 2, 3, 4],
         min_length=1,
-        description="Numbers of the splits in --data; with --train, of which each draws other sentences. "
-        "They are also the random seeds of the order of sentences, of dropout, and of a random start.",
+        description="Numbers of the splits in --data; with --train, each of them draws other sentences. They "
+        "are also the random seeds of the order of sentences, of dropout, and of a random start.",
     )
     start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
         default=["random", "questions"],
@@ -170,7 +170,7 @@ class EvaluateNerSettings(Settings):
         default=2e-5,
         gt=0,
         lt=1,
-        description="Learning rate of the first step, which falls linearly to 0 after the last.",
+        description="Learning rate of the first step; it falls linearly to 0 at the end of the training.",
     )
     batch_size: int = Field(default=8, ge=1, description="Number of sentences per training step.")
     max_length: int | None = Field(

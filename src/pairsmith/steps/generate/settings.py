@@ -50,9 +50,9 @@ class GenerateSettings(WorkerSettings):
     until: int | None = Field(
         default=None,
         ge=1,
-        description="Go on until each label has this many rows: with more inputs, or in a text task with "
-        "more texts, at most five times as many as would do if each text were accepted. --limit bounds the "
-        "inputs. Labels may get some more; `postprocess --per-label` keeps as many of each.",
+        description="Continue until each label has this many rows: with more inputs or, in a text task, more "
+        "texts; at most five times as many as would suffice if all texts were accepted. --limit bounds the "
+        "inputs. A label may get a few more rows; `postprocess --per-label` keeps equally many of each.",
         json_schema_extra=NO_EFFECT,
     )
     labels: Annotated[list[str], Listed] = Field(
@@ -91,8 +91,8 @@ class GenerateSettings(WorkerSettings):
     steering: Literal["certified", "reranked"] = Field(
         default="certified",
         description="How a model behind a server is steered. certified: self-debiasing with the server's "
-        "lists of likeliest tokens; reranked: the server samples texts, which are kept if no "
-        "counter-label's prompt makes them as likely.",
+        "lists of likeliest tokens; reranked: the server samples texts, and a text is kept if it is less "
+        "likely after every counter-label's prompt than after its own.",
     )
     top_logprobs: int = Field(
         default=20,
@@ -142,8 +142,8 @@ class PostprocessSettings(Settings):
 
     data: str = Field(
         description="Folder that `generate` wrote, or any file, folder or Hub data set with its columns: "
-        "sentence1, sentence2, score; sentence1, sentence2, label; or text, label. Of several splits train "
-        "is used; FOLDER:SPLIT selects another.",
+        "sentence1, sentence2, score; sentence1, sentence2, label; or text, label. If there are several "
+        "splits, train is used; FOLDER:SPLIT selects another.",
         json_schema_extra=BY_CONTENT,
     )
     smoothing: float = Field(
@@ -169,7 +169,7 @@ class PostprocessSettings(Settings):
     per_label: int | None = Field(
         default=None,
         ge=1,
-        description="Keep the first N clean rows of each label, as generate --until N writes some more.",
+        description="Keep only the first N clean rows of each label. generate --until N writes a few more.",
     )
     min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
     near_copies: Literal["task", "drop", "keep"] = Field(

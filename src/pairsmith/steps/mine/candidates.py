@@ -52,12 +52,11 @@ def scored_candidates(
     firsts = tuple(corpus.firsts() for corpus in corpora) if settings.group_column else None
     left_out = unscored = 0
     runs = (run for table in tables for run in _runs_of_neighbours(table))
-    with ScratchFiles(folder) as scratch:
-        paths = {name: scratch(f"near-{name}") for name in most}
-        for number, group_runs in groupby(runs, key=lambda run: run[0]):
-            group = groups[number]
-            of_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), paths["x"])
-            of_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), paths["y"])
+    for number, group_runs in groupby(runs, key=lambda run: run[0]):
+        group = groups[number]
+        with ScratchFiles(folder) as scratch:
+            of_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("near-x"))
+            of_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("near-y"))
             for _, name, first, near in group_runs:
                 add_pass(of_x if name == "x" else of_y, first, near)
             if settings.verbatim == "drop":
@@ -67,6 +66,7 @@ def scored_candidates(
             if firsts:
                 numbers = firsts[0][group.x], firsts[1][group.y]
             unscored += score_candidates((of_x, of_y), numbers, settings.k, settings.margin, files)
+            del of_x, of_y  # Windows removes no file that is mapped
     return left_out, unscored
 
 

@@ -85,8 +85,12 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
+    records = [corpus.count() for corpus in both]  # fail on a row of either before hours of encoding
     # Units of text are encoded, and those that are unlike the seeds left out (M4).
-    folders = [encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name)) for corpus in both]
+    folders = [
+        encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
+        for corpus, count in zip(both, records, strict=True)
+    ]
     unencoded = _without_vector(folders, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
@@ -182,9 +186,9 @@ def _tell(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, ru
     """Say how many neighbours were left out (M5), and how many texts are in no pair."""
     if left_out:
         run.progress.say(
-            f"{left_out:,} nearer neighbours are left out, as meant: a pair of which one text (or its "
-            "answer) stands in the other word for word teaches only copying; the "
-            f"{settings.k} nearest of each text are counted without them"
+            f"{left_out:,} nearer neighbours are left out on purpose: if one text of a pair (or its answer) "
+            "occurs word for word in the other, a model only learns to copy; "
+            f"the {settings.k} nearest of each text are counted without them"
         )
     for what, count in unpaired.items():
         if count:

@@ -54,11 +54,11 @@ class MineSettings(WorkerSettings):
     keep_input_column: Annotated[list[str], Listed] = Field(
         default=[],
         description="Column of --inputs, such as url, that the pairs keep as a text, with input_ before its "
-        "name. Of records with the same text the first counts.",
+        "name. Of records with the same text, the first one counts.",
     )
     keep_output_column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --outputs that the pairs keep likewise, with output_ before its name.",
+        description="Column of --outputs that the pairs keep in the same way, with output_ before its name.",
     )
     answers: str = Field(
         default="rule",
@@ -84,7 +84,7 @@ class MineSettings(WorkerSettings):
         ge=1,
         le=1024,
         description="Number of nearest neighbours to compare, in each direction; those that --verbatim drops "
-        "do not count. More take more time and memory, but not in proportion.",
+        "do not count. More neighbours take more time and memory, but not in proportion.",
     )
     margin: Literal["ratio", "distance", "absolute"] = Field(
         default="ratio",
@@ -93,10 +93,10 @@ class MineSettings(WorkerSettings):
     )
     retrieval: Literal["candidates", "max", "intersection", "forward", "backward"] = Field(
         default="max",
-        description="Which pairs are chosen. candidates: all that were compared, --k of every input and of "
-        "every output, for filter to rank anew; max: the best ones, each text used once; intersection: texts "
-        "that are each other's best match; forward: the best output of each input; backward: the best input "
-        "of each output.",
+        description="Which pairs are chosen. candidates: all candidates, --k for every input and for every "
+        "output, which filter then ranks again; max: the best pairs, each text used once; intersection: "
+        "pairs of texts that are each other's best match; forward: the best output of each input; backward: "
+        "the best input of each output.",
     )
     threshold: float | None = Field(
         default=None, allow_inf_nan=False, description="Drop pairs whose margin is below this."
@@ -104,13 +104,13 @@ class MineSettings(WorkerSettings):
     best: int | None = Field(
         default=None,
         ge=1,
-        description="Keep only this many pairs, those with the largest margins; with --retrieval candidates "
-        "it bounds what filter has to judge.",
+        description="Keep only this many pairs, those with the largest margins; with --retrieval candidates, "
+        "only this many candidates, so that filter has fewer to judge.",
     )
     verbatim: Literal["drop", "keep"] = Field(
         default="drop",
-        description="What to do with pairs in which one text occurs word for word in the other; for kind "
-        "reading, with those whose answer occurs in the question.",
+        description="What to do with pairs in which one text contains the other word for word; for kind "
+        "reading, with pairs whose question contains the answer.",
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -170,7 +170,7 @@ class MineSettings(WorkerSettings):
 _OF_MODELS = (
     "model", "beside", "device", "dtype", "max_length", "batch_tokens", "executor", "workers", "rank",
 )  # fmt: skip
-"""Settings of ``filter`` that say how a model judges."""
+"""Settings of ``filter`` that apply only if a model judges."""
 
 
 class FilterSettings(WorkerSettings):
@@ -183,20 +183,20 @@ class FilterSettings(WorkerSettings):
     )
     model: str | None = Field(
         default=None,
-        description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id; with --judge "
-        "encoder or likeness a sentence encoder, as for evaluate sts; with --judge likelihood a causal "
-        "language model; none with --judge margin.",
+        description="The judge's model. Cross-encoder: a folder that train-crossencoder wrote, or a Hub id. "
+        "With --judge encoder or likeness: a sentence encoder, as for evaluate sts. With --judge likelihood: "
+        "a causal language model. With --judge margin: none.",
         json_schema_extra=BY_CONTENT,
     )
     judge: Literal["cross-encoder", "encoder", "likelihood", "likeness", "margin"] = Field(
         default="cross-encoder",
-        description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
-        "the cosine of the two texts' vectors. likelihood: how much likelier the model finds the second text "
-        "after the first than alone, or how well question, answer and passage fit; nothing is trained. "
-        "likeness: how much both texts are like those of --seeds, by a classifier of an encoder's vectors, "
-        "which learns in seconds to tell the seeds from the pairs. margin: no model, but the margin by which "
-        "mine found the pairs. With encoder and likelihood, --by agreement compares the rank of the score, "
-        "from 0 to 1 among all pairs, with the score that the pair was written for.",
+        description="What scores the pairs. cross-encoder: a model that reads both texts together. encoder: "
+        "the cosine of the two texts' vectors. likelihood: how much likelier the second text is after the "
+        "first than alone, or how well question, answer and passage fit, by a language model that is not "
+        "trained. likeness: how much both texts are like those of --seeds, by a classifier on an encoder's "
+        "vectors, which is trained in seconds to tell the seeds from the pairs. margin: the margin that mine "
+        "gave the pairs, without a model. With encoder and likelihood, --by agreement compares the rank of "
+        "the score, from 0 to 1 among all pairs, with the score that the pair was written for.",
     )
     seeds: str | None = Field(
         default=None,
@@ -207,20 +207,20 @@ class FilterSettings(WorkerSettings):
     cue: str | None = Field(
         default=None,
         min_length=1,
-        description="With --judge likelihood, what stands between the two texts. Unset: TL;DR: for documents "
+        description="With --judge likelihood, the text between the two texts. Unset: TL;DR: for documents "
         "and summaries, else an empty line.",
     )
     beside: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Columns of numbers that count beside the judge's score, such as margin: pairs are "
-        "ranked, or with --rank-by chosen, by the sum, each standardised over all pairs.",
+        description="Columns of numbers, such as margin, that are added to the judge's score: pairs are "
+        "ranked, or with --rank-by chosen, by the sum of all, each standardised over all pairs.",
     )
     rank_by: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Columns of numbers, such as score, which an earlier filter gave: the judge chooses one "
-        "pair of each input, and these columns rank the chosen pairs, by their sum, each standardised over "
-        "all pairs. This is for cross-encoders that learned lists of one input's outputs, as for summaries: "
-        "their scores mean little between inputs.",
+        description="Columns of numbers, such as score, which an earlier filter wrote. The judge then only "
+        "chooses one pair of each input, and the sum of these columns, each standardised over all pairs, "
+        "ranks the chosen pairs. This is for cross-encoders that are trained to rank the outputs of one "
+        "input, as for summaries: their scores cannot be compared between inputs.",
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
@@ -231,10 +231,10 @@ class FilterSettings(WorkerSettings):
     )
     one_per: Literal["auto", "pair", "input", "both"] = Field(
         default="auto",
-        description="Which pairs compete with each other before the best are kept. input: those of an input, "
-        "of which one is left; both: the same, and no output is used twice (with --rank-by an input whose "
-        "chosen output stands in a better pair is left out); pair: none. auto: input with "
-        "--rank-by and for what mine wrote with --retrieval candidates, else pair.",
+        description="Which pairs compete with each other before the best are kept. input: the pairs of an "
+        "input, of which one is left; both: the same, and no output is used twice (with --rank-by, an input "
+        "whose chosen output is in a better pair is left out); pair: none. auto: input with --rank-by and "
+        "for pairs that mine wrote with --retrieval candidates, else pair.",
     )
     best: int | None = Field(
         default=None, ge=1, description="Keep only this many pairs, those that rank highest."
@@ -289,7 +289,7 @@ class FilterSettings(WorkerSettings):
         if self.best is self.share is self.threshold is None:
             raise ValueError(
                 "a filter keeps the best, so say how many: give --best or --share, or a --threshold; "
-                "--share 1 ranks them and leaves none out for its rank"
+                "--share 1 ranks all pairs and keeps them"
             )
         return self
 
@@ -299,7 +299,7 @@ class FilterSettings(WorkerSettings):
 
 
 class RewriteSettings(WorkerSettings):
-    """Have a model generate one side of pairs anew: the questions or the summaries (the paper's Gen)."""
+    """Replace one side of pairs by generated texts: the questions or the summaries (the paper's Gen)."""
 
     kind: Literal["reading", "summaries"] = Field(
         description="What the model writes. reading: a question for each answer in its passage; summaries: a "

@@ -13,7 +13,16 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.filters import DUPLICATE
-from pairsmith.data.kinds import Row, RowKind, is_complete, row_kind, scored_as, what_is_missing
+from pairsmith.data.kinds import (
+    SUMMARIES,
+    Row,
+    RowKind,
+    is_complete,
+    row_kind,
+    scored_as,
+    what_is_missing,
+    with_summaries,
+)
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
@@ -71,13 +80,18 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 
 
 def as_set(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, RowKind]:
-    """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs."""
+    """The kind of each source's rows, pairs of inputs and outputs as what they are mixed with.
+
+    ``pairs_as`` turns them into scored pairs; beside documents with summaries they are such, too.
+    """
     new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and new_kinds == kinds:
         name = next(iter(kinds.values())).name
         raise SettingsError(
             f"--pairs-as is for pairs of inputs and outputs, but these are {name}; leave it out"
         )
+    if SUMMARIES in new_kinds.values():
+        return {source: with_summaries(kind) for source, kind in new_kinds.items()}
     return new_kinds
 
 

@@ -53,11 +53,11 @@ class NegativesSettings(WorkerSettings):
     first_rank: int = Field(
         default=1,
         ge=1,
-        description="First place, counted from 1, in the list of a query's nearest texts from which "
-        "negatives are taken. Its positives, copies of them and the query itself take no place.",
+        description="Negatives are taken from this rank on, counted from 1, in the list of a query's nearest "
+        "texts. Its positives, copies of them and the query itself have no rank.",
     )
     last_rank: int = Field(
-        default=50, ge=1, le=4096, description="Last place in that list from which negatives are taken."
+        default=50, ge=1, le=4096, description="Negatives are taken up to this rank in that list."
     )
     positive_share: float = Field(
         default=0.95,
@@ -69,7 +69,7 @@ class NegativesSettings(WorkerSettings):
     margin: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="A negative's score is lower than the positive's by at least this much.",
+        description="Smallest difference between the positive's score and a negative's, which is lower.",
     )
     highest: float | None = Field(
         default=None, allow_inf_nan=False, description="Highest score of a negative."
@@ -77,8 +77,8 @@ class NegativesSettings(WorkerSettings):
     lowest: float | None = Field(default=None, allow_inf_nan=False, description="Lowest score of a negative.")
     compare: Literal["lowest", "own"] = Field(
         default="lowest",
-        description="Which positive limits the scores, where a query has several. lowest: that of the "
-        "query's with the lowest score; own: the pair's own.",
+        description="Which positive limits the scores if a query has several. lowest: the positive of the "
+        "query with the lowest score; own: the pair's own positive.",
     )
     pick: Literal["top", "random"] = Field(
         default="top",
@@ -94,15 +94,15 @@ class NegativesSettings(WorkerSettings):
     judge: str | None = Field(
         default=None,
         description="Model that scores the query with each text of these ranks and with its positives. Its "
-        "scores then take the place of the cosines, in all limits and in the rows.",
+        "scores then replace the cosines, in all limits and in the rows.",
         json_schema_extra=BY_CONTENT,
     )
     judge_kind: JudgeOfQueries = "cross-encoder"
     labelled: str | None = Field(
         default=None,
-        description="Pairs, with the same columns as --pairs, that hold all positives of some of the "
-        "queries. The share of their negatives that are labelled as positives is reported; "
-        "it changes no row.",
+        description="Pairs, with the same columns as --pairs, that have all positives of some of the "
+        "queries. The share of the negatives of these queries that are labelled as positives is reported; "
+        "no row changes.",
         json_schema_extra=BY_CONTENT,
     )
     device: Device = "auto"

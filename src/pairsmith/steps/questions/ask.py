@@ -86,8 +86,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
     """
     settings = resolve_dtype(settings, run)
-    kind, models = _checked_kind(settings), _models(settings)
-    settings = settings.model_copy(update={"batch_size": settings.batch_size or BATCH_SIZES[kind]})
+    kind, models = checked_kind(settings), models_of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
     refuse_sources(run, inputs=settings.inputs, reuse=settings.reuse or [], **given)
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
@@ -96,29 +95,23 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
-    # In 16-bit formats the batch size changes rounding, and with it the generated text.
-    batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
-    left_out = {*batch, *_unused(settings, kind)}
-    deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
-    inputs = hashes("inputs", settings.inputs)
-    if settings.examples:
-        inputs |= hashes("examples", [settings.examples])
-    earlier, identity = None, Identity.of("ask", deciding, inputs, models)
+    earlier, identity = None, identity_of(settings, kind, models)
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQuestions.open(settings.reuse, identity)
+    shards = -(-count // shard_size)
     writer = FolderWriter.start(
         run,
         step="ask",
         schema=schema_of(settings),
-        settings=deciding,
-        inputs=inputs,
+        settings=identity.settings,
+        inputs=identity.inputs,
         models=models,
-        planned=-(-count // shard_size),
+        planned=shards,
     )
     limits = None
-    shards = -(-count // shard_size)
     if settings.sample and not all(map(writer.is_done, range(shards))):
-        limits = passage_limits(settings, count, {**deciding, **inputs, **models}, run)
+        decides = {**identity.settings, **identity.inputs, **models}
+        limits = passage_limits(settings, count, decides, run)
     if writer.finished:
         return nothing_to_do(writer, run)
     documents = partial(texts, settings)
@@ -146,6 +139,19 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         model="" if settings.model == CLOZE else settings.model,
     )
     return finished(writer, _card(settings), run)
+
+
+def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str, str]) -> Identity:
+    """What decides the questions; ``kind`` is that of the generator and ``models`` are its ``models_of``."""
+    # In 16-bit formats the batch size changes rounding, and with it the generated text.
+    batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
+    left_out = {*batch, *_unused(settings, kind)}
+    settings = settings.model_copy(update={"batch_size": settings.batch_size or BATCH_SIZES[kind]})
+    deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
+    inputs = hashes("inputs", settings.inputs)
+    if settings.examples:
+        inputs |= hashes("examples", [settings.examples])
+    return Identity.of("ask", deciding, inputs, models)
 
 
 def _counts(settings: AskSettings) -> tuple[int, int]:
@@ -233,7 +239,7 @@ def _load_worker(
     settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
 ) -> Work[RecordShard[TextInput], RowsAndRejects]:
     """Load the question generator; what is returned makes the rows and rejects of a shard of texts."""
-    if _models(settings) != models:
+    if models_of(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
     return partial(_question_rows, settings, limits, load_generator(settings))
 
@@ -278,7 +284,7 @@ def _passages(
     return drawn, lost
 
 
-def _checked_kind(settings: AskSettings) -> GeneratorKind:
+def checked_kind(settings: AskSettings) -> GeneratorKind:
     """The kind of question generator (Q2, Q6) that the model is; it has to use all given settings."""
     kind = generator_kind(settings.model)
     for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
@@ -297,7 +303,7 @@ def _unused(settings: AskSettings, kind: GeneratorKind) -> set[str]:
     return _UNUSED[kind] | {"top_p", "tries"} | (set() if settings.sample else {"seed"})
 
 
-def _models(settings: AskSettings) -> dict[str, str]:
+def models_of(settings: AskSettings) -> dict[str, str]:
     """The revisions that identify the question generator."""
     if settings.model == CLOZE:
         return {"model": CLOZE, **finder_revision(settings.answers)}
@@ -306,7 +312,7 @@ def _models(settings: AskSettings) -> dict[str, str]:
 
 def load_generator(settings: AskSettings) -> QuestionGenerator:
     """Load the question generator, after a check that the settings suit its kind."""
-    _checked_kind(settings)
+    checked_kind(settings)
     options = replace(settings.options, examples=shown_examples(settings))
     return load_question_generator(settings.model, options, device=settings.device, dtype=settings.dtype)
 

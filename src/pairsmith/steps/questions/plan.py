@@ -3,16 +3,19 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import META
 from pairsmith.data.documents import Document
 from pairsmith.data.kept_columns import refuse_missing_columns
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.squad import open_questions
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.method import label_questions
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
@@ -22,9 +25,18 @@ from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERAT
 from pairsmith.models.reader import load_reader
 from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.mapped import RecordShard
 from pairsmith.steps.planning import counted, evenly_spaced, first_items, sharded, timed
-from pairsmith.steps.questions.ask import load_generator, schema_of, texts
+from pairsmith.steps.questions.ask import (
+    checked_kind,
+    identity_of,
+    load_generator,
+    models_of,
+    schema_of,
+    texts,
+)
 from pairsmith.steps.questions.relabel import kept, relabelled_rows
+from pairsmith.steps.questions.reused import EarlierQuestions
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import load_options
 
@@ -37,23 +49,32 @@ MOST_QUESTIONS = 2_000
 def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     """Estimate ``ask`` on some texts; how many passages they have is known only after they are cut.
 
-    An untrained model writes up to the token limit, which is more than a trained one does.
+    An untrained model writes up to the token limit, which is more than a trained one does. Texts whose
+    questions ``reuse`` has take the time to cut them; where passages are drawn, all count as new.
     """
     started = time.monotonic()
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
-    documents, count = _first_texts(settings, before)
     untrained = settings.model in before
-    once = settings.model_copy(update={"tries": 1})
+    earlier = None
+    if settings.reuse and not (untrained or settings.sample):
+        identity = identity_of(settings, checked_kind(settings), models_of(settings))
+        earlier = EarlierQuestions.open(settings.reuse, identity)
+    new, known = _first_texts(settings, before, earlier)
+    documents, count = new.first or known.first, new.count
+    once = settings.model_copy(update={"tries": 1} | ({} if new.first else {"device": META}))
     generator = _untrained(once) if untrained else load_generator(once)
     of_texts, _ = cut_passages(generator, documents)
-    passages = [passage for text_passages in of_texts for passage in text_passages]
+    passages = [passage for text_passages in of_texts[: len(new.first)] for passage in text_passages]
+    reused = _reused_questions(earlier, generator, known.first)
     loading = time.monotonic() - started
     begun = time.monotonic()
     cut_passages(generator, documents)
-    cutting = (time.monotonic() - begun) * count / len(documents)
+    cutting = (time.monotonic() - begun) * (count + known.count) / len(documents)
     begun = time.monotonic()
     generator.generate(passages)
     text_count = float(count)  # texts
+    if earlier:
+        loading += cutting  # to look for earlier rows
     if settings.sample:
         text_count *= min(
             1.0, settings.sample * len(settings.inputs) * len(documents) / max(1, len(passages) * count)
@@ -68,29 +89,57 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         questions = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    sample = pa.Table.from_pylist([question.columns() for question in questions], schema=schema_of(settings))
-    question_count = round(len(questions) * text_count / len(documents))
+    rows = [question.columns() for question in questions or reused]
+    sample = pa.Table.from_pylist(rows, schema=schema_of(settings))
+    new_count = round(len(questions) * text_count / len(documents))
+    question_count = new_count + round(len(reused) * known.count / max(1, len(known.first)))
+    every = count + known.count
     return sharded(
         loading=loading,
         shared=shared,
-        size=round(sample.nbytes * text_count / len(documents)),
+        size=round(sample.nbytes * question_count / max(1, len(sample))),
         rows=question_count,
-        shards=-(-count // (settings.shard_size or settings.shard_bounds.pick(count))),
-        tokens=question_count * 20,
+        shards=-(-every // (settings.shard_size or settings.shard_bounds.pick(every))),
+        tokens=new_count * 20,
         sample=sample,
     )
 
 
-def _first_texts(settings: AskSettings, before: Before) -> tuple[list[Document], int]:
-    """Some of the texts, of each earlier step and of all sources that exist, and the number of all."""
-    documents, count = list[Document](), 0
+@dataclass(slots=True)
+class _Texts:
+    """Some texts, and the number of all of their sort."""
+
+    first: list[Document] = field(default_factory=list)
+    count: int = 0
+
+
+def _first_texts(
+    settings: AskSettings, before: Before, earlier: EarlierQuestions | None
+) -> tuple[_Texts, _Texts]:
+    """New texts, of each earlier step and of all sources that exist, and those that ``earlier`` has."""
+    sides = _Texts(), _Texts()
     existing = [source for source in settings.inputs if source not in before]
     for sources in (existing, *([source] for source in settings.inputs if source in before)):
-        distinct = texts(settings.model_copy(update={"inputs": sources}))
-        first, number = first_items(distinct, CALIBRATION_TEXTS)
-        documents += first
-        count += counted(sources[0], before, number) if sources else 0
-    return documents, count
+        numbers = [0, 0]
+        for document in texts(settings.model_copy(update={"inputs": sources})):
+            side = int(earlier is not None and earlier.has(document))
+            if numbers[side] < CALIBRATION_TEXTS:
+                sides[side].first.append(document)
+            numbers[side] += 1
+        for side, number in enumerate(numbers):
+            sides[side].count += counted(sources[0], before, number) if sources else 0
+    return sides
+
+
+def _reused_questions(
+    earlier: EarlierQuestions | None, generator: QuestionGenerator, documents: Sequence[Document]
+) -> list[GeneratedQuestion]:
+    """The questions that an earlier run generated for these texts."""
+    if earlier is None:
+        return []
+    shard = earlier.filled(partial(cut_passages, generator), RecordShard(0, tuple(documents)))
+    passages = [passage for entry in shard.records for passage in entry.earlier.values()]
+    return [question for passage in passages for question in passage.questions.values()]
 
 
 def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
@@ -122,7 +171,7 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
 
 def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     """Estimate ``relabel`` on some questions."""
-    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column))
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column), opened=open_questions)
     questions, count = list[GeneratedQuestion](), 0
     for source in settings.data:
         source_questions = read_generated_questions(to_train_on(source, "answered"), kept(settings))

@@ -18,6 +18,7 @@ from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_
 from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
+from pairsmith.data.squad import open_questions
 from pairsmith.methods.quip.method import label_questions
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.models.reader import load_reader
@@ -48,7 +49,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
     settings = settings.model_copy(update={"data": data})
-    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column))
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column), opened=open_questions)
     count = sum(1 for _ in questions(settings))
     if not count:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")

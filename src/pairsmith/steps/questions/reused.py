@@ -11,7 +11,7 @@ from typing import Any, Self
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GENERATED_QUESTION, generated_questions_in
 from pairsmith.data.schemas import Reject
-from pairsmith.methods.quip.passages import Passage
+from pairsmith.methods.quip.passages import Passage, passage_id
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RecordShard
 from pairsmith.steps.reuse import EarlierRows, open_earlier
@@ -56,6 +56,10 @@ class EarlierQuestions:
         choosing = _CHOOSING | ({"seed"} if identity.settings.get("decoding") == "beams" else set())
         folder = open_earlier(path, identity, choosing=choosing, sources="inputs", rows="questions")
         return cls(path, EarlierRows(folder, lambda row: _passage(row["id"]), lambda row: _passage(row.id)))
+
+    def has(self, document: Document) -> bool:
+        """Whether the folder has the first passage of a text, and with it, unless some were drawn, all."""
+        return passage_id(0, document.text) in self._rows
 
     def filled(self, passages_of: PassagesOf, shard: RecordShard[Document]) -> RecordShard[TextInput]:
         """The texts of a shard, each with those of its passages that are in the folder.

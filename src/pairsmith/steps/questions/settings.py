@@ -24,12 +24,12 @@ class AskSettings(WorkerSettings):
     keep_column: Annotated[list[str], Listed] = Field(
         default=[],
         description="Column of --inputs, such as url, that the questions keep as a text. Of records with the "
-        "same text the first counts.",
+        "same text, the first one counts.",
     )
     sample: int | None = Field(
         default=None,
         ge=1,
-        description="Ask about so many passages of each of --inputs, drawn at random. Unset: about all.",
+        description="Number of passages of each of --inputs to ask about, drawn at random. Unset: all.",
     )
     model: str = Field(
         description="Question generator: a folder that train-asker wrote; a Hub id of a model with an "
@@ -105,8 +105,8 @@ class AskSettings(WorkerSettings):
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
     reuse: str | None = Field(
         default=None,
-        description="A finished folder of questions, generated with the same settings and model. Passages of "
-        "texts that were asked about there keep their questions; only others are asked about.",
+        description="A finished folder of questions, generated with the same settings and model. Passages "
+        "that were asked about there keep their questions; only the others are asked about.",
         json_schema_extra=NO_EFFECT,
     )
     device: Device = "auto"
@@ -146,7 +146,7 @@ class AskSettings(WorkerSettings):
 
 
 class RelabelSettings(WorkerSettings):
-    """Have a teacher answer questions, as distributions over starts and ends of answers (Q3)."""
+    """Label questions with a teacher's distributions over the starts and ends of their answers (Q3)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -156,7 +156,7 @@ class RelabelSettings(WorkerSettings):
     )
     keep_column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --data, such as one that ask kept, to keep as a text.",
+        description="Column of --data that the rows keep as a text, such as one that ask has kept.",
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "
@@ -176,14 +176,15 @@ class RelabelSettings(WorkerSettings):
         default=0.0,
         ge=0,
         le=1,
-        description="Keep only questions whose answer has this probability or more, by the teacher.",
+        description="Keep only questions whose answer has at least this probability, according to the "
+        "teacher.",
     )
     agreement: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="Keep only questions whose answer by the teacher has this word F1 or more with the one "
-        "that was written with the question: a round trip.",
+        description="Keep only questions for which the teacher's answer has at least this word F1 with the "
+        "generated answer: a round-trip filter.",
     )
     max_length: int | None = Field(
         default=None,

@@ -1,14 +1,17 @@
-"""Cost estimates of ``chunk`` and ``filter-queries``: a sample is processed, timed and extrapolated."""
+"""Cost estimates of ``chunk``, ``queries`` and ``filter-queries``: a sample is timed and extrapolated."""
 
 import time
+from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
 
+from pairsmith.core.paths import files_below, size_of
 from pairsmith.data.files.reading import count_documents
 from pairsmith.data.schemas import CHUNK
 from pairsmith.data.splits import to_train_on
-from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import FOLDER_BYTES, Before, Estimate, peak_memory
 from pairsmith.search.exact import nearest
 from pairsmith.steps.judging import seconds_to_judge
 from pairsmith.steps.planning import (
@@ -23,8 +26,12 @@ from pairsmith.steps.planning import (
 )
 from pairsmith.steps.retrieval.chunk import document_chunks, documents
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
+from pairsmith.steps.retrieval.queries import chosen_chunks, identity_of, write_queries
 from pairsmith.steps.retrieval.query_rows import read_evaluation
-from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
+from pairsmith.steps.retrieval.reused import EarlierQueries, contents_of
+from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
+from pairsmith.steps.slice_plan import plan_by_slice
+from pairsmith.steps.step import Step
 
 CALIBRATION_DOCUMENTS = 32
 CALIBRATION_TEXTS = 256
@@ -51,6 +58,35 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
         rows=round(chunks.num_rows * share),
         shards=-(-count // settings.shard_size),
         sample=chunks,
+    )
+
+
+def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
+    """Write queries for some chunks, and extrapolate to those whose queries ``reuse`` does not have."""
+    step = Step(QueriesSettings, write_queries, "", planned_rows_setting="chunks")
+    new = settings.model_copy(update={"reuse": None})
+    if settings.reuse is None or settings.model in before:
+        return plan_by_slice(step, new, before)
+    begun = time.monotonic()
+    earlier = EarlierQueries.open(settings.reuse, identity_of(settings))
+    contents = contents_of(settings, chosen_chunks(settings)())
+    share = sum(earlier.has(*item) for item in contents.items()) / len(contents)
+    count = counted(settings.chunks, before, len(contents))
+    count = min(count, settings.limit or count)
+    left = count - round(share * count)
+    part = (count - left) / max(1, len(earlier))  # of the earlier folder
+    folder = DatasetFolder.open(settings.reuse)
+    size = sum(size_of(file) or 0 for file in files_below(folder.path).values())
+    sample = next(folder.batches("train"), folder.schema().empty_table()).slice(0, CALIBRATION_TEXTS)
+    estimate = Estimate(seconds=0.0, memory=peak_memory(), disk=FOLDER_BYTES, rows={}, sample=sample)
+    reading = time.monotonic() - begun
+    if left:
+        estimate = plan_by_slice(step, new.model_copy(update={"limit": left}), before)
+    return replace(
+        estimate,
+        seconds=estimate.seconds + reading,
+        disk=estimate.disk + round(size * part),
+        rows={"train": estimate.rows.get("train", 0) + round(folder.rows * part)},
     )
 
 

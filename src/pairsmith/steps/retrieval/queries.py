@@ -3,8 +3,9 @@
 chunks -> queries, steered away from what is beside them -> rows
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from heapq import nsmallest
 from itertools import islice
 
 import pyarrow.compute as pc
@@ -32,6 +33,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     ProgressScaler,
+    Records,
     RecordShard,
     RowsAndRejects,
     commit_each,
@@ -65,20 +67,19 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     """Write queries for chunks; see ``QueriesSettings``. What is no query, or a copy, becomes a reject."""
     settings = resolve_dtype(settings, run)
     _refuse_other_models(settings)
-    models = {"model": model_revision(settings.model)}
-    sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
+    examples = [settings.examples] if settings.examples else []
+    sources = [settings.chunks, *examples]
     refuse_sources(
-        run, chunks=settings.chunks, model=settings.model, examples=sources[1:], reuse=settings.reuse or []
+        run, chunks=settings.chunks, model=settings.model, examples=examples, reuse=settings.reuse or []
     )
-    count = sum(1 for _ in chunks(settings))
+    records = chosen_chunks(settings)
+    count = sum(1 for _ in records())
     every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if again := every - count:
         run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
-    deciding = settings.deciding()
-    given = hashes("chunks", sources[:1]) | hashes("examples", sources[1:])
-    identity = Identity.of("queries", deciding, given, models)
+    identity = identity_of(settings)
     earlier = None
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQueries.open(settings.reuse, identity)
@@ -86,18 +87,17 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         run,
         step="queries",
         schema=QUERY,
-        settings=deciding,
-        inputs=given,
-        models=models,
+        settings=identity.settings,
+        inputs=identity.inputs,
+        models=identity.models,
         planned=-(-count // shard_size),
     )
     if writer.finished:
         return nothing_to_do(writer, run)
     say_loading(run, settings.model)
-    if warning := hardly_known(settings):
+    if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
-    contents = contents_of(settings, chunks(settings))
-    records = partial(chunks, settings)
+    contents = contents_of(settings, records())
     fill: Callable[[RecordShard[ChunkRow]], RecordShard[ChunkInput]] = _without_earlier
     if earlier is not None:
         fill = partial(earlier.filled, contents)
@@ -109,7 +109,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     remaining, done = shards_left(writer, -(-count // shard_size), count, shard_size)
     commit_each(
         writer,
-        partial(_load_worker, settings, models),
+        partial(_load_worker, settings, identity.models),
         map(fill, record_shards(records, shard_size, remaining)),
         ExecutorChoice.of(settings),
         run,
@@ -122,6 +122,14 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         write_contents(run.out, identity.fingerprint, contents)
     counts = _count_chunks(writer, count, settings.queries, run) if run.rank is None else {}
     return finished(writer, _card(settings, sources, counts), run)
+
+
+def identity_of(settings: QueriesSettings) -> Identity:
+    """What decides the queries."""
+    inputs = hashes("chunks", [settings.chunks])
+    if settings.examples:
+        inputs |= hashes("examples", [settings.examples])
+    return Identity.of("queries", settings.deciding(), inputs, {"model": model_revision(settings.model)})
 
 
 def _merge(shard: RecordShard[ChunkInput], _: Advance) -> RowsAndRejects:
@@ -138,20 +146,20 @@ def _refuse_other_models(settings: QueriesSettings) -> None:
         raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
 
 
-def hardly_known(settings: QueriesSettings) -> str:
+def hardly_known(model_name: str, chunks: Iterable[ChunkRow]) -> str:
     """A warning if the model's tokenizer needs many tokens for the chunks, as for a language it was not made
     for; empty if not.
 
     SmolLM2's tokens have 4.7 bytes of English in the mean, and of other languages mostly fewer than 3.
     """
-    model = load_model(settings.model, device=META)  # the tokenizer alone
-    first = [chunk.text for chunk in islice(chunks(settings), _TOKENIZED)]
+    model = load_model(model_name, device=META)  # the tokenizer alone
+    first = [chunk.text for chunk in islice(chunks, _TOKENIZED)]
     dense = sum(len(text.encode()) < _FEW_BYTES * len(model.encode(text)) for text in first)
     if dense < len(first) / 4:
         return ""
     return (
         f"{dense:,} of the first {len(first):,} chunks have fewer than {_FEW_BYTES} bytes for each token of "
-        f"{model_display_name(settings.model)}: they may be in a language that the model hardly knows, or no "
+        f"{model_display_name(model_name)}: they may be in a language that the model hardly knows, or no "
         "running text, and queries for them poor"
     )
 
@@ -175,9 +183,20 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
     return {"chunks": chunk_count, f"chunks with {wanted} queries": complete, "chunks with none": none}
 
 
-def chunks(settings: QueriesSettings) -> Iterator[ChunkRow]:
-    """The first ``limit`` chunks, one at a time, each once; the ids of different ones have to differ."""
-    return islice(_once(settings), settings.limit)
+def chosen_chunks(settings: QueriesSettings) -> Records[ChunkRow]:
+    """Reads the chunks to write for, each once, in their order; the ids of different ones have to differ.
+
+    With a ``limit`` of N they are a random sample: those with the N lowest keys of seed and id, so that a
+    larger N adds to them.
+    """
+    if settings.limit is None:
+        return partial(_once, settings)
+
+    def key(chunk: ChunkRow) -> int:
+        return stream_key(settings.seed, "choose chunks", chunk.id)
+
+    highest = nsmallest(settings.limit, map(key, _once(settings)))[-1]
+    return lambda: (chunk for chunk in _once(settings) if key(chunk) <= highest)
 
 
 def _without_earlier(shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:

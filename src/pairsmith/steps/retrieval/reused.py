@@ -91,9 +91,17 @@ class EarlierQueries:
         rows = EarlierRows(folder, itemgetter("chunk"), lambda reject: str(json.loads(reject.row)["chunk"]))
         return cls(record["contents"], rows)
 
+    def __len__(self) -> int:
+        """The number of chunks that queries were written for."""
+        return len(self._contents)
+
+    def has(self, chunk: str, content: int) -> bool:
+        """Whether the folder has the chunk with this id, and what decides its queries is the same."""
+        return self._contents.get(chunk) == content
+
     def filled(self, contents: Mapping[str, int], shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
         """The chunks of a shard; those that the folder holds unchanged come with their rows and rejects."""
-        names = [chunk.id for chunk in shard.records if self._contents.get(chunk.id) == contents[chunk.id]]
+        names = [chunk.id for chunk in shard.records if self.has(chunk.id, contents[chunk.id])]
         rows = self._rows.of(names)
         earlier = {name: rows.get(name, ([], [])) for name in names}
         chunks = (ChunkInput(chunk, earlier.get(chunk.id)) for chunk in shard.records)

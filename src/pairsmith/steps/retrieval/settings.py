@@ -66,13 +66,17 @@ class QueriesSettings(WorkerSettings):
 
     chunks: str = Field(
         description="Chunks to write queries for: a folder that chunk wrote, rows with the columns id, "
-        "title, text and document, or a corpus in BEIR's form. Chunks of the same document that stand beside "
-        "each other are neighbours.",
+        "title, text and document, or a corpus in BEIR's form. Consecutive chunks of the same document are "
+        "neighbours.",
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column of --chunks that holds the texts.")
     limit: int | None = Field(
-        default=None, ge=1, le=MOST_ITEMS, description="Write for the first N chunks only."
+        default=None,
+        ge=1,
+        le=MOST_ITEMS,
+        description="Write for N chunks only, drawn at random from all of them by --seed. A larger N adds to "
+        "the chunks of a smaller one.",
     )
     model: str = Field(
         default="embedded:smollm2-135m-instruct",
@@ -102,7 +106,8 @@ class QueriesSettings(WorkerSettings):
         default=100.0,
         ge=0,
         allow_inf_nan=False,
-        description="How strongly tokens that a counter-prompt makes likelier are avoided; 0 turns it off.",
+        description="Strength of self-debiasing, which avoids tokens that are likelier after a "
+        "counter-prompt; 0 turns it off.",
     )
     tries: int = Field(default=3, ge=1, le=100, description="Maximum number of tries for each query.")
     top_k: int = Field(default=5, ge=0, description="Draw from the K likeliest tokens; 0: from all.")
@@ -122,11 +127,11 @@ class QueriesSettings(WorkerSettings):
         default=False,
         description="Use the model's chat template, with the instruction as the user's message.",
     )
-    seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling.")
+    seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling, and of --limit's draw.")
     reuse: str | None = Field(
         default=None,
-        description="A finished folder of queries, made with the same settings and model. Chunks that are as "
-        "they were then, with their title and neighbours, keep their queries; only others are written.",
+        description="A finished folder of queries, made with the same settings and model. A chunk keeps its "
+        "queries if its text, title and neighbours are unchanged; queries are written for the others only.",
         json_schema_extra=NO_EFFECT,
     )
     device: Device = "auto"
@@ -173,7 +178,7 @@ class FilterQueriesSettings(WorkerSettings):
     )
     corpus: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="All chunks, among which a query's own has to be found: a folder that chunk wrote, or "
+        description="All chunks, among which each query has to find its own: a folder that chunk wrote, or "
         "texts in another format. A column title is read before the text.",
         json_schema_extra=BY_CONTENT,
     )
@@ -195,8 +200,8 @@ class FilterQueriesSettings(WorkerSettings):
         default=0.95,
         gt=0,
         le=1,
-        description="Drop a query whose cosine with an earlier kept one is at least this. Copies, which "
-        "differ in case, spaces and punctuation only, are always dropped; 1: nothing else is.",
+        description="Drop a query whose cosine with an earlier kept query is at least this. Copies, which "
+        "differ only in case, spaces and punctuation, are always dropped; 1 drops nothing else.",
     )
     evaluation: Annotated[list[str], Listed] = Field(
         default=[],
@@ -214,7 +219,7 @@ class FilterQueriesSettings(WorkerSettings):
         gt=0,
         le=1,
         description="Drop a query whose cosine with a query of --evaluation, or with one that is held back, "
-        "is at least this. Copies are always dropped; 1: nothing else is.",
+        "is at least this. Copies are always dropped; 1 drops nothing else.",
     )
     judge: str | None = Field(
         default=None,
@@ -239,8 +244,8 @@ class FilterQueriesSettings(WorkerSettings):
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of the chunks whose queries go into the split test, to measure with, and are not "
-        "trained on.",
+        description="Share of the chunks whose queries are held back: they go into the split test, for "
+        "measuring, and not into the training data.",
     )
     device: Device = "auto"
     dtype: Dtype = "auto"

@@ -1,7 +1,7 @@
 """The model card: what a model was trained on and how, for a reader who has never heard of pairsmith."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -13,10 +13,12 @@ from pairsmith.core.paths import place
 from pairsmith.runs import Sources, model_display_name
 from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
-from pairsmith.runs.provenance import hub_licence, joint_languages
+from pairsmith.runs.provenance import hub_data, hub_metadata
 from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
-from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.folder import ModelFolder
+
+if TYPE_CHECKING:
+    from pairsmith.steps.training.step import Trained
 
 _SENTENCES = (
     "sentence-transformers",
@@ -61,13 +63,9 @@ def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries")
     library, task, tags = _KINDS[step]
     if step == "train-summarizer" and writes != "summaries":
         task = "text-generation"
-    bases, languages = _bases(base), joint_languages(sources.credits)
-    data = list(
-        dict.fromkeys(credit.hub for credit in sources.credits if credit.hub and credit.role == "data")
-    )
+    bases, data = _bases(base), hub_data(sources.credits)
     values: dict[str, Any] = {
-        **({"language": list(languages)} if languages else {}),
-        **hub_licence(sources.credits),
+        **hub_metadata(sources.credits),
         "library_name": library,
         "pipeline_tag": task,
         "tags": ["pairsmith", *tags],
@@ -102,26 +100,17 @@ def _curve(name: str, figures: Mapping[int, float | None]) -> str:
     return f"| step | {name} |\n|---|---|\n{rows}"
 
 
-def training_card(
-    title: str,
-    use: str,
-    settings: TrainingSettings,
-    facts: Mapping[str, object],
-    training: TrainingHistory,
-    folder: ModelFolder,
-) -> str:
-    """README.md of what a ``TrainingStep`` trained.
-
-    ``use`` says how to use it, in Markdown; ``facts`` are what a reader should know about the data, by name.
-    """
+def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelFolder) -> str:
+    """README.md of what a ``TrainingStep`` trained."""
+    training = trained.history
     metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
     rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"
-    lines = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    lines = "\n".join(f"| {name} | {value} |" for name, value in trained.facts.items())
     text = (
-        f"---\n{metadata}---\n\n# {title}\n\n"
+        f"---\n{metadata}---\n\n# {trained.title}\n\n"
         f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on the data "
         f"in the table below{'; seeds are labelled by people' if hasattr(settings, 'seeds') else ''}."
-        f"\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
+        f"\n\n{trained.use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
     measure = _MEASURES.get(training.metric, training.metric)

@@ -8,12 +8,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
-from pairsmith.methods.dino.classifier import (
-    ClassifierTraining,
-    check_labels,
-    distinct,
-    train_classifier_on,
-)
+from pairsmith.methods.dino.classifier import ClassifierTraining, check_labels, distinct, train_classifier_on
 from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of

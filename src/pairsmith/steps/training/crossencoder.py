@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from pairsmith.runs import DatasetFolder, hash_source
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.settings import TrainCrossencoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
-from pairsmith.training.folder import save_transformer
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -64,19 +62,12 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
-    data.seeds.tell(context["progress"])
+    data.tell(context["progress"])
     every = [*data.seeds.examples, *data.validation]
     negatives = _hard_negatives(every, data.mined, settings, context) if data.mined else None
     trained = train_crossencoder_on(data.seeds.examples, data.validation, negatives, settings, **context)
-    cross = trained.model
-    return Trained(
-        "A cross-encoder that scores pairs",
-        _USE,
-        (cross.model,),
-        partial(save_transformer, cross.model, cross.tokenizer),
-        {**data.seeds.facts(), "validation": len(data.validation), "learning rate": trained.learning_rate},
-        trained.history,
-    )
+    facts = {**data.seeds.facts(), "validation": len(data.validation)}
+    return Trained.transformer("A cross-encoder that scores pairs", _USE, trained, facts)
 
 
 def _identity(settings: TrainCrossencoderSettings) -> TrainingIdentity:

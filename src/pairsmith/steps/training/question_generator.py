@@ -1,7 +1,5 @@
 """The step ``train-asker``: a question generator, which writes an answer and then its question (Q2)."""
 
-from functools import partial
-
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
@@ -12,7 +10,6 @@ from pairsmith.methods.quip.generator_training import (
 from pairsmith.steps.training.reading import CountingIterable, TrainingData, items_of
 from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.generators import refuse_both_ways
 
 _USE = """```
@@ -35,21 +32,12 @@ def _train(
     data: TrainingData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
 ) -> Trained:
     trained = train_question_generator_on(data.training, data.validation, settings, **context)
-    writer = trained.model
     facts = {
         "questions": data.examples,
         "left out, as no passage holds the answer or they contain the mark that ends one": data.rows
         - data.examples,
-        "learning rate": trained.learning_rate,
     }
-    return Trained(
-        "A model that generates questions about passages",
-        _USE,
-        (writer.model,),
-        partial(save_transformer, writer.model, writer.tokenizer),
-        facts,
-        trained.history,
-    )
+    return Trained.transformer("A model that generates questions about passages", _USE, trained, facts)
 
 
 train_question_generator = TrainingStep(

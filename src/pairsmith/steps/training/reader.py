@@ -1,6 +1,5 @@
 """The step ``train-reader``: a reader trained on about a hundred questions and added mined ones (M9)."""
 
-from functools import partial
 from itertools import chain, islice
 
 from pairsmith.core.errors import ModelError
@@ -12,7 +11,6 @@ from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.reading import SeedData, read_question_seeds
 from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.folder import save_transformer
 
 _USE = """```python
 import torch
@@ -42,11 +40,7 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
-    data.seeds.tell(context["progress"])
-    if settings.extra and len(data.added) < settings.extra:
-        context["progress"].say(
-            f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
-        )
+    data.tell(context["progress"], settings.extra, "questions")
     questions = [*data.seeds.examples, *data.added]
     trained = train_reader_on(
         list(map(QuestionWithSpans.of, questions)), data.validation, settings, **context
@@ -56,17 +50,8 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
         "added questions": len(data.added),
         "questions left out, as no window holds the answer": len(questions) - trained.questions,
         "validation": len(data.validation),
-        "learning rate": trained.learning_rate,
     }
-    reader = trained.model
-    return Trained(
-        "A reader that marks the answer to a question in a text",
-        _USE,
-        (reader.model,),
-        partial(save_transformer, reader.model, reader.tokenizer),
-        facts,
-        trained.history,
-    )
+    return Trained.transformer("A reader that marks the answer to a question in a text", _USE, trained, facts)
 
 
 train_reader = TrainingStep(

@@ -98,6 +98,14 @@ class SeedData(Generic[E]):
     rows = examples
     unread = 0
 
+    def tell(self, progress: Progress, extra: int | None = None, what: str = "") -> None:
+        """Say what is wrong with the seeds, and if fewer are added than ``extra``; ``what`` names those."""
+        self.seeds.tell(progress)
+        if extra and len(self.added) < extra:
+            progress.say(
+                f"--added has {len(self.added):,} {what}, fewer than --extra {extra:,}; all are used"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingData(Generic[C]):

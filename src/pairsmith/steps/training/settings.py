@@ -181,7 +181,8 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
     def _together(self) -> Self:
         if (self.mined is None) != (self.encoder is None):
             raise ValueError(
-                "give mined and encoder together: the mined pairs, and the encoder that found them"
+                "mined and --encoder have to be given together: the mined pairs, and the encoder that found "
+                "them"
             )
         if self.mined is None and self.kind == "summaries":
             raise ValueError(
@@ -254,8 +255,8 @@ class TrainTeacherSettings(TeacherOptions, FitSettings):
     data: QuestionSources
     labels: Literal["answers", "hard"] = Field(
         default="answers",
-        description="What is learned. answers: the first answer of each question; hard: the likeliest start "
-        "and the likeliest end, each for itself, by an earlier teacher, as relabel writes them.",
+        description="Training targets. answers: the first answer of each question; hard: the likeliest start "
+        "and, separately, the likeliest end according to an earlier teacher, as relabel writes them.",
     )
 
 
@@ -275,9 +276,9 @@ class TrainRetrieverSettings(RetrieverOptions, FitSettings):
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="Rows with the columns query (or question, anchor, input), positive (or context, "
-        "passage, document, output), title, that of the positive, if there is one, and, if there are any, "
-        "negative, negative_1, negative_2, … or a list negatives, each with its title on a line before it.",
+        description="Rows with the columns query (or question, anchor, input) and positive (or context, "
+        "passage, document, output). Optional: title, the title of the positive; negative, negative_1, "
+        "negative_2, … or a list negatives, each negative with its title on a line before it.",
         json_schema_extra=BY_CONTENT,
     )
     validation: str | None = Field(
@@ -309,8 +310,8 @@ class TrainClassifierSettings(ClassifierOptions):
     )
     validation: str | None = Field(
         default=None,
-        description="Labelled texts to measure on, by which the best of several --c is chosen. Unset: the "
-        "split validation of --data; without one, several are compared by five-fold cross-validation.",
+        description="Labelled texts that choose the best of several --c. Unset: the split validation of "
+        "--data; without this split, several --c are compared by five-fold cross-validation.",
         json_schema_extra=BY_CONTENT,
     )
     text_column: TextColumn = None

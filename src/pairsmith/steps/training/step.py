@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
 
 from torch import nn
 
@@ -23,7 +23,8 @@ from pairsmith.steps.training.reading import SeedData, TrainingData, with_traini
 from pairsmith.steps.training.settings import TrainingSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.folder import ModelFolder
+from pairsmith.training.fit import TrainedModel
+from pairsmith.training.folder import ModelFolder, save_transformer
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.processes import Processes
 
@@ -64,6 +65,16 @@ class Trained:
     save: Callable[[str, Path], None]
     facts: Mapping[str, object]
     history: TrainingHistory
+
+    @classmethod
+    def transformer(
+        cls, title: str, use: str, trained: TrainedModel[Any], facts: Mapping[str, object]
+    ) -> Self:
+        """A model of transformers, which is saved with its tokenizer; its learning rate is the last fact."""
+        model, tokenizer = trained.model.model, trained.model.tokenizer
+        facts = {**facts, "learning rate": trained.learning_rate}
+        save = partial(save_transformer, model, tokenizer)
+        return cls(title, use, (model,), save, facts, trained.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +139,7 @@ class TrainingStep(Generic[S, D]):
         def trained_in(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
             context = TrainingContext(progress=run.progress, checkpoints=folder.checkpoints)
             trained = self.train(data, settings, context)
-            card = training_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
-            return partial(trained.save, card), trained.history
+            return partial(trained.save, training_card(trained, settings, folder)), trained.history
 
         return train_once(
             run, processes, partial(self._claim, settings, sources, run), trained_in, settings.base

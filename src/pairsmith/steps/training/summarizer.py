@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
 
 from pairsmith.data.examples import Example, each_example, read_examples
@@ -12,7 +11,6 @@ from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.reading import SeedData, read_seeds
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.generators import refuse_both_ways
 
 _WHAT = {
@@ -57,31 +55,18 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
-    data.seeds.tell(context["progress"])
-    if settings.extra and len(data.added) < settings.extra:
-        context["progress"].say(
-            f"--added has {len(data.added):,} new documents, fewer than --extra {settings.extra:,}; "
-            "all are used"
-        )
+    data.tell(context["progress"], settings.extra, "new documents")
     trained = train_summarizer_on(data.seeds.examples, data.added, data.validation, settings, **context)
-    summarizer = trained.model
     marked = data.added and settings.marker
     facts = {
         **data.seeds.facts(),
         "added examples": len(data.added),
         "marker before their input": f"`{settings.marker}`" if marked else "none",
         "validation": len(data.validation),
-        "learning rate": trained.learning_rate,
     }
-    use = _USE if summarizer.cue is None else _CONTINUE
-    return Trained(
-        _WHAT[settings.kind],
-        use.format(text=_READ[settings.kind], cue=json.dumps(summarizer.cue)),
-        (summarizer.model,),
-        partial(save_transformer, summarizer.model, summarizer.tokenizer),
-        facts,
-        trained.history,
-    )
+    cue = trained.model.cue
+    use = (_USE if cue is None else _CONTINUE).format(text=_READ[settings.kind], cue=json.dumps(cue))
+    return Trained.transformer(_WHAT[settings.kind], use, trained, facts)
 
 
 train_summarizer = TrainingStep(

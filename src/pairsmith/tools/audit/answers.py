@@ -66,10 +66,10 @@ class AnnotatorAnswers:
         with self._lock:
             return dict(self._said.get(annotator, {}))
 
-    def annotators(self) -> list[str]:
-        """The annotators with at least one label, in the order of their first answer."""
+    def by_annotator(self) -> dict[str, dict[str, str]]:
+        """The labels of each annotator who gave any, by row, in the order of their first answers."""
         with self._lock:
-            return [name for name, labels in self._said.items() if labels]
+            return {name: dict(labels) for name, labels in self._said.items() if labels}
 
     def _append(self, line: str) -> None:
         """Append a line and flush it to the disk, or leave the file as it was."""

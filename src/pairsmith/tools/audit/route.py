@@ -57,7 +57,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
 
         def write() -> dict[str, Any]:
             """Write the results of the labels so far."""
-            said = {name: answers.of(name) for name in answers.annotators()}
+            said = answers.by_annotator()
             results = results_of(drawn, said)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
             export_annotations(
@@ -67,8 +67,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
 
         def finish() -> dict[str, Any]:
             """Write the results before the page says that they are written."""
-            said = {name: answers.of(name) for name in answers.annotators()}
-            return closing(drawn, said, write(), out)
+            return closing(drawn, answers.by_annotator(), write(), out)
 
         if not settings.finish:
             from pairsmith.tools.audit.app import serve  # imported here, as it needs an extra
@@ -97,8 +96,8 @@ def _set_aside(folder: Path) -> None:
 
 def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
     rows, labels = {row.id for row in drawn.rows}, set(drawn.labels)
-    for name in answers.annotators():
-        for row, label in answers.of(name).items():
+    for name, labels_by_row in answers.by_annotator().items():
+        for row, label in labels_by_row.items():
             if row not in rows or label not in labels:
                 raise FolderError(
                     f"{ANSWERS_FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row "
