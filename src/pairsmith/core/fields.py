@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
+from pairsmith.core.model_names import DeviceName, DtypeName
 from pairsmith.core.settings import NO_EFFECT, Settings, refuse
 
 Device = Annotated[
