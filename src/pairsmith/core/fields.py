@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.model_names import DeviceName, DtypeName
+from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
 from pairsmith.core.settings import NO_EFFECT, Settings, refuse
 
 Device = Annotated[
@@ -44,6 +44,13 @@ JudgeOfQueries = Annotated[
         "scores are not normalised. likelihood: a causal language model; the score is how much likelier the "
         "query is after the text than alone, in nats. encoder: another sentence encoder; the score is the "
         "cosine."
+    ),
+]
+Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
     ),
 ]
 TextsAtOnce = Annotated[
