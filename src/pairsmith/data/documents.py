@@ -64,8 +64,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """Read documents and their summaries one at a time, stripped of white space; blank ones are skipped.
 
-    Summaries are in the first of ``SUMMARY_COLUMNS`` that exists, in any letter case, and does not hold the
-    documents.
+    The summaries are read from the first of ``SUMMARY_COLUMNS`` that exists, in any letter case, and is not
+    the column of the documents.
 
     Args:
         source: as for ``read_texts``.

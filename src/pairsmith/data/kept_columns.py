@@ -42,20 +42,22 @@ def kept_names(columns: Iterable[str], own: Collection[str], prefix: str = "") -
 def refuse_missing_columns(
     *wanted: tuple[str, Sequence[str], Sequence[str]], opened: Callable[[str], Source] = open_source
 ) -> None:
-    """Raise one error that names all columns which no source has.
+    """Raise one error that names all columns that an option names and none of its sources has.
 
-    ``wanted`` are options, each with the sources that it is about and the columns that it names. Where it
-    names none, its sources are not read; ``opened`` opens the others.
+    Each of ``wanted`` is an option, its sources, and the columns that it names. The sources of an option
+    that names no columns are not read; ``opened`` opens the others.
     """
-    faults = [_missing(*some, opened) for some in wanted if some[2]]
-    if any(faults):
-        raise InputError("\n".join(filter(None, faults)))
+    messages = [
+        _missing_message(option, sources, columns, opened) for option, sources, columns in wanted if columns
+    ]
+    if any(messages):
+        raise InputError("\n".join(filter(None, messages)))
 
 
-def _missing(
+def _missing_message(
     option: str, sources: Sequence[str], columns: Sequence[str], opened: Callable[[str], Source]
 ) -> str:
-    """What is wrong with the columns that an option names; empty where nothing is."""
+    """A message that names the columns which none of the sources has; empty if none is missing."""
     present: dict[str, Any] = {}
     missing = columns
     for source in sources:

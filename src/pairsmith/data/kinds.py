@@ -59,7 +59,7 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
 
 
 def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
-    """The rows of a source, with its other columns, as they are there, behind those of the kind."""
+    """The rows of a source: the columns of the kind, followed by the source's other columns, unchanged."""
     opened = open_questions(source)
     last: Row = {}
 
@@ -75,7 +75,7 @@ def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
 
 
 def is_complete(row: Row, kind: RowKind) -> bool:
-    """Whether a row can be trained on: a question has an answer in its context, a document a summary."""
+    """Whether a row can be trained on: a question needs an answer in its context, a document a summary."""
     if kind is SUMMARIES:
         return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
@@ -104,7 +104,10 @@ def scored_as(kind: RowKind, score: float | None) -> RowKind:
 
 
 def with_summaries(kind: RowKind) -> RowKind:
-    """Pairs of inputs and outputs, as ``mine`` writes them, as documents with summaries; others unchanged."""
+    """A kind that reads mined pairs of inputs and outputs as documents with summaries.
+
+    Other kinds are returned unchanged.
+    """
     if kind is not _PAIRS:
         return kind
 

@@ -68,7 +68,7 @@ def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]
 
 
 def row_value(row: Columns, name: str, where: str, *, blank: bool = False) -> str | float:
-    """The score, the label or the text in a column; with ``blank`` a text may be."""
+    """The value in the column ``name``: a score, a label or a text. ``blank`` allows a blank text."""
     if name == "score":
         return parse_score(row.get(name), where)
     if name == "label":

@@ -137,10 +137,13 @@ def read_generated_questions(
 ) -> Iterator[GeneratedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or questions by people, as in SQuAD.
 
-    ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
-    (input in rows of ``mine``) and answers, and with a teacher's starts and ends. A question without an id
-    gets one from its text and passage. An answer that is not at its stated offset is taken where it first
-    occurs. ``keep`` is as for ``read_documents``.
+    A question without an id gets one that is computed from its text and its passage. If an answer does not
+    stand at its stated offset, its first occurrence in the passage is used.
+
+    Args:
+        source: an official SQuAD file; or rows in any other format with the columns context, question
+            (input in rows of ``mine``) and answers, and, if a teacher has read them, starts and ends.
+        keep: as for ``read_documents``.
     """
     if file := official(place(source)):
         return (
@@ -161,13 +164,13 @@ def _of_people(question: Question, kept: Mapping[str, str | None]) -> GeneratedQ
 def generated_questions_in(
     rows: Iterable[tuple[str, Columns]], keep: Mapping[str, str]
 ) -> Iterator[GeneratedQuestion]:
-    """The questions in rows that come with their locations; ``keep`` is as for ``read_documents``."""
-    reads = asks = ""
+    """The questions of ``rows``, each given with its location; ``keep`` is as for ``read_documents``."""
+    context_name = question_name = ""
     for where, row in rows:
-        if not asks:
-            reads, asks = pick_columns(row, (["context"], [question_column(row)]), where)
-        context, question = str(row.get(reads) or ""), column_text(row, asks, where)
-        if not column_text(row, reads, where) or not question:
+        if not question_name:
+            context_name, question_name = pick_columns(row, (["context"], [question_column(row)]), where)
+        context, question = str(row.get(context_name) or ""), column_text(row, question_name, where)
+        if not column_text(row, context_name, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, "answers", context, where)
         yield GeneratedQuestion(

@@ -148,7 +148,7 @@ def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]
 
 
 def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
-    """The first of ``wanted`` among the columns of ``row``, None if there is none of them.
+    """The first of the names ``wanted`` that the row has a column for, as the row spells it; else None.
 
     Letter case is ignored, but a column whose name is exactly equal is preferred.
     """

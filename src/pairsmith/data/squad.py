@@ -72,12 +72,12 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
 def questions_with_rows(
     source: str | Place | Source, *, unanswered: bool = False
 ) -> Iterator[tuple[Question, str, Columns]]:
-    """As ``read_questions``, each question with the location of its row and the row itself."""
+    """As ``read_questions``, but yields each question with the location of its row, and with its row."""
     return _questions(open_questions(source), unanswered)
 
 
 def open_questions(source: str | Place | Source) -> Source:
-    """As ``open_source``, with one row for each question also of an official SQuAD file and of MRQA's."""
+    """As ``open_source``; official SQuAD files and MRQA's files are also opened with one row per question."""
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
     opened = source

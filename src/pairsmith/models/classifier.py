@@ -32,12 +32,13 @@ class TextClassifier:
     """A sentence encoder with a linear head, whose input is the text's vector scaled to length 1.
 
     Attributes:
-        encoder: encodes texts as vectors of d components.
+        encoder: the sentence encoder, with vectors of d numbers.
         labels: the names of the k labels.
-        weight: ``(k, d)`` float32.
-        bias: ``(k,)`` float32.
-        trained_on: the ``fingerprint_of`` each training text; empty without training.
-        by_names: whether texts are compared with descriptions of the labels; scores are then cosines.
+        weight: the head's weights, ``(k, d)`` float32.
+        bias: the head's biases, ``(k,)`` float32.
+        trained_on: the ``fingerprint_of`` each training text; empty if the head was not trained.
+        by_names: whether the head's weights are the vectors of descriptions of the labels, so that scores are
+            cosines (``classifier_of_names``).
     """
 
     encoder: SentenceTransformer

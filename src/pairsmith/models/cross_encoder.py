@@ -91,7 +91,10 @@ class CrossEncoder(TextModel):
 
 
 def _end_of_input(parts: Sequence[int | None]) -> int:
-    """The number of a pair's tokens before the separator after the input, which belongs to neither text."""
+    """The number of a pair's tokens up to the last token of the input.
+
+    ``parts`` has for each token 0 if it is of the input, 1 if it is of the output, None if it is special.
+    """
     first = parts.index(0) if 0 in parts else 0
     return next((index for index in range(first, len(parts)) if parts[index] != 0), len(parts))
 

@@ -1,4 +1,4 @@
-"""Encoding texts as vectors, in batches of similar length and, on a CPU, with one thread per batch.
+"""Encodes texts as vectors in batches of texts of similar length. On a CPU, each batch has one thread.
 
 The result of a batch that one thread computes does not depend on the number of threads. So the vectors of a
 corpus do not depend on the machine's cores or on the number of workers. It is also faster, as the matrix
@@ -110,14 +110,14 @@ def not_finite(subject: str) -> ModelError:
 
 
 def tokens_at_once(device: torch.device) -> int:
-    """Number of tokens in a batch: on a CPU so few that a layer's activations stay in its caches."""
+    """The default number of tokens in a batch. On a CPU, a layer's activations then fit into its caches."""
     return 2_048 if device.type == "cpu" else 32_768
 
 
 def batches_by_length(
     lengths: Sequence[int], *, batch_size: int | None = None, batch_tokens: int | None = None
 ) -> Iterator[list[int]]:
-    """Batches of row numbers, the longest rows first; ``lengths`` has the length in tokens of each row.
+    """Batches of the indices of rows, sorted by decreasing length.
 
     Args:
         lengths: the number of tokens of each row.
@@ -145,7 +145,7 @@ def results_by_length(
     batch_size: int | None = None,
     batch_tokens: int | None = None,
 ) -> Iterator[tuple[list[int], T]]:
-    """Yields each of the ``batches_by_length``, in order, with the result of ``compute`` for its features.
+    """Compute the ``batches_by_length``; yields the row indices and the result of each batch, in their order.
 
     On a CPU, one batch per thread is computed at a time; on other devices, one batch after the other.
 
@@ -177,7 +177,7 @@ def results_by_length(
 
 
 _AT_ONCE = 1_024
-"""Number of texts that are tokenized at once to count their tokens."""
+"""Number of texts that are tokenized in one call to count their tokens."""
 
 
 def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[int]:
@@ -193,13 +193,13 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
 
 
 _CHARACTERS = 50
-"""Assumed largest number of characters per token; English has 4 or 5."""
+"""Characters of a text that are tokenized first for each token of the limit; English has 4 or 5 per token."""
 _CUT_WORD = 100
-"""Largest number of tokens of the cut-off start of a word that as a whole is one unknown token."""
+"""Largest number of tokens of the beginning of a long word that as a whole is one unknown token."""
 
 
 def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence[str]:
-    """The texts, cut where the encoder certainly reads no further, as tokenizers take minutes for megabytes.
+    """The texts, each cut after the part that the encoder reads, as tokenizers take minutes for megabytes.
 
     Only texts much longer than the encoder's maximum are cut, with a margin; see ``beginning``. If the
     encoder has no maximum length, or truncates texts at their beginning, the texts are unchanged.
@@ -211,7 +211,7 @@ def beginnings(encoder: "SentenceTransformer", texts: Sequence[str]) -> Sequence
 
 
 def beginning(tokenizer: Any, text: str, limit: int) -> str:
-    """A beginning of a text that certainly contains its first ``limit`` tokens, special tokens not counted.
+    """A beginning of a text that contains its first ``limit`` tokens, not counting special tokens.
 
     Longer and longer beginnings are tokenized until one has more than ``limit`` tokens, with a margin for a
     word that is cut at its end; twice this beginning is returned. The whole text is returned if it is short.

@@ -1,4 +1,4 @@
-"""Loading models of transformers with a head for a task: a saved head, or a new one to be trained."""
+"""Loads models of transformers with a head for a task; the head is loaded, too, or random, to be trained."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -251,7 +251,7 @@ def _as_saved(
 
 
 def _lacks_only_a_decoder(config: Any) -> bool:
-    """Whether a model is an encoder whose layers transformers can also use in a decoder."""
+    """Whether this is the config of an encoder whose layers transformers can also use as a decoder."""
     import transformers
 
     kind = type(config)

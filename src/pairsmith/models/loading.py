@@ -1,4 +1,4 @@
-"""Functions that all loaders of models use: for a model's files, for errors in one line, and for padding."""
+"""Functions that the loaders of models share: locating a model's files, one-line errors, and padding."""
 
 import warnings
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def refuse_missing(model: str, missing: list[str]) -> None:
-    """Refuse a model whose files lack a weight that its configuration requires."""
+    """Raise a ``ModelError`` if weights of the model's configuration are missing from its files."""
     if missing:
         raise ModelError(
             f"model {model}: its weights lack {missing[0]} ({len(missing)} missing in all), "

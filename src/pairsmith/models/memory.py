@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 MOST_ROWS = {"cpu": 256, "other": 4096}
-"""Largest number of rows in a batch of the decoder, by device; larger ones decode no faster per row."""
+"""Largest number of rows in a batch of the decoder, by device: larger batches decode no faster per row."""
 
 CALL = 5e12
 """Floating-point operations in 16 bits that a GPU computes in the time that Python needs to call a model."""
@@ -38,7 +38,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def call_tokens(model: Any, token: int) -> int:
-    """How many tokens a model computes in the shortest time that a call takes; 0 on devices without CUDA.
+    """The number of tokens that a model computes in the time that one call takes in Python; 0 except on CUDA.
 
     To compute this many more tokens in a call is not slower than another call. A model of 135 million
     parameters computes 18,000 tokens in that time, one of seven billion parameters 360. The number is limited

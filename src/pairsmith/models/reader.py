@@ -1,10 +1,11 @@
 """Readers: models that predict the span of the answer to a question in a text (M9), and how they answer (Q7).
 
-A reader is any model with a question-answering head of transformers. BART reads question and text both in
-its encoder and in its decoder, and the head classifies the decoder's last states (M9). In an encoder such as
-BERT, the head classifies the encoder's last states. A decoder-only model such as Llama reads the question,
-a line break and the text, and the head classifies its last states; each of these depends on the question and
-on the text up to its own token. A teacher is an encoder with two perceptrons in place of that head (Q3).
+A reader is any model with a question-answering head of transformers. BART, as in M9, reads the question and
+the text in its encoder and in its decoder, and the head classifies the final states of the decoder. In an
+encoder such as BERT, the head classifies the final states of the encoder. A decoder-only model, such as
+Llama, reads the question, a line break and the text, and the head classifies its final states; the state of a
+token depends on the question and on the text up to this token. A teacher is an encoder with two perceptrons
+in place of this head (Q3).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,17 +51,15 @@ class Reader(TextModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
-    """One window of a text: the input of a reader, together with a question, or of an encoder, without one.
+    """One window of a text as a model's input: with a question for a reader, without one for an encoder."""
 
-    ``offsets`` say where each token in ``is_context`` begins and ends in the text, in characters. Byte-level
-    tokens may begin with the space before a word.
-    """
-
-    question: int  # the number of the question; without questions, the number of the text
-    input_ids: Tensor  # (tokens,) int64, special tokens included
-    token_types: Tensor | None  # (tokens,) int64, 1 for the text; None where the model has no token types
-    offsets: Tensor  # (tokens, 2) int64, 0 outside the text
-    is_context: Tensor  # (tokens,) bool, true for tokens of the text that are not only white space
+    question: int  # the number of the question or, without questions, of the text
+    input_ids: Tensor  # (tokens,) int64, including special tokens
+    token_types: Tensor | None  # (tokens,) int64, 1 for the text; None if the model has no token types
+    # (tokens, 2) int64, start and end of each token in the text, in characters; 0 outside ``is_context``.
+    # Byte-level tokens may begin with the space before a word.
+    offsets: Tensor
+    is_context: Tensor  # (tokens,) bool, True for tokens of the text that are not only white space
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +140,10 @@ class PerceptronReader(nn.Module):
 
 
 def encode_questions(reader: Reader, questions: Sequence[str], contexts: Sequence[str]) -> list[Feature]:
-    """Turn questions and their texts into features: one for each window of a text.
+    """Tokenize questions with their texts: one feature per window of a text, in the order of the questions.
 
-    A window begins with the question, which is stripped of white space and cut off after ``QUESTION_TOKENS``
-    tokens. The features are ordered by question and by window. Neighbouring windows share ``OVERLAP`` tokens,
-    or half of the shortest window if that is less.
+    In each feature the question, stripped of white space and truncated to ``QUESTION_TOKENS`` tokens, is
+    before its window. Consecutive windows share ``OVERLAP`` tokens, but at most half of the shortest window.
     """
     if len(questions) != len(contexts):
         raise ValueError(
@@ -231,7 +229,7 @@ class TextScores:
     allowed: Tensor  # (tokens,) bool, where an answer may start and end
 
     def best(self, context: str, max_tokens: int) -> Prediction:
-        """The span with the largest product of start and end probability over the whole text (Q7)."""
+        """The answer with the largest product of start and end probability over the whole text (Q7)."""
         if not self.allowed.any():
             return Prediction("", 0, 0.0)
         spans = best_span(self.scores[:1], self.scores[1:], self.allowed[None], max_tokens)
@@ -242,8 +240,8 @@ class TextScores:
 def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScores:
     """Combine the scores of a question's windows into scores for its whole text (Q7).
 
-    The scores of a token are those in the window with the most context around the token. ``windows`` are all
-    windows of the text, in order, and ``scores`` their scores from ``read_windows``.
+    A token in several windows has the scores from the window with the most context around it. ``windows``
+    are all windows of the text in order, ``scores`` what ``read_windows`` returns for them.
     """
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
@@ -262,9 +260,7 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
 
 
 def keep_max_context(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
-    """Divide the tokens that two neighbouring windows share between them, half to each (Q7).
-
-    A token then counts only in the window with the most context around it.
+    """Divide the tokens that consecutive windows share, so that each has the most context around it (Q7).
 
     Args:
         offsets: for each window of a text, in order, the start and end of its tokens: ``(tokens, 2)`` int64.
@@ -295,10 +291,10 @@ class Spans:
 def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tokens: int) -> Spans:
     """The span of each of n windows with the largest product of start and end probability (Q7).
 
-    ``start_logits`` and ``end_logits`` are ``(n, tokens)``. ``allowed``, ``(n, tokens)`` bool, are the tokens
-    at which a span may start and end; the softmaxes are over these, where logits are finite. Spans have
-    ``start <= end < start + max_tokens``; ties go to the earliest start, then to the shortest span. A window
-    without allowed tokens has score 0, start 0 and end 0.
+    A span has ``start <= end < start + max_tokens``. Of several best spans, that with the earliest start is
+    chosen, then the shortest. A window without allowed tokens has score 0, start 0 and end 0. The logits are
+    ``(n, tokens)`` of any floating dtype, finite at allowed tokens. ``allowed``, ``(n, tokens)`` bool, is
+    True for tokens at which a span may start and end; the probabilities are softmaxes over these tokens.
     """
     shapes = {start_logits.shape, end_logits.shape, allowed.shape}
     if len(shapes) > 1 or allowed.ndim != 2 or not allowed.shape[1] or max_tokens < 1:

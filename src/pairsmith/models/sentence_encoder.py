@@ -1,4 +1,4 @@
-"""Loading sentence encoders: saved ones, and plain transformers, to which a pooling is added."""
+"""Loading sentence encoders: saved ones, and transformers to which a pooling layer is added."""
 
 import json
 import logging
@@ -178,7 +178,7 @@ def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
 
 
 def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
-    """The transformer inside a sentence encoder, and its configuration."""
+    """The transformer of a sentence encoder, and its configuration."""
     first = encoder[0]
     if not isinstance(first, Transformer):
         raise ModelError(f"model {model}: this has no transformer whose layers or attention could be changed")

@@ -26,15 +26,15 @@ from pairsmith.models.span_encoder import SpanEncoder, span_logits
 from pairsmith.models.token_vectors import TokenEncoder
 
 _AT_ONCE = 64
-"""Number of passages whose vectors are in memory at once."""
+"""Number of passages whose vectors are in memory at the same time."""
 
 
 def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
     """Cut texts into windows that fit into the encoder, in the order of the texts (Q7).
 
-    Neighbouring windows share ``OVERLAP`` tokens, at most half of a window. ``is_context`` of a shared token
-    is true only in the window with the most context around it. In the window of a blank text it is false
-    everywhere.
+    Consecutive windows share ``OVERLAP`` tokens, but at most half of a window. ``is_context`` of a shared
+    token is True only in the window with the most context around it. A blank text has one window, in which
+    ``is_context`` is False for all tokens.
     """
     room = encoder.max_length - encoder.tokenizer.num_special_tokens_to_add()
     encoded = encoder.tokenized(
@@ -52,7 +52,7 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """The token vectors of a text; tokens of white space alone count as special tokens."""
+    """The vectors of a text's tokens; tokens of white space count as special tokens."""
 
     vectors: Tensor  # (tokens, d), the vectors of all tokens that are not special
     offsets: Tensor  # (tokens, 2) int64, start and end of these tokens in the text, in characters

@@ -1,4 +1,4 @@
-"""Span encoders: bi-encoders for question answering, which encode question and passage separately (Q4).
+"""Span encoders: bi-encoders for question answering, which encode questions and passages separately (Q4).
 
 Two heads map the vector of a question's first token to the vectors f_start and f_end. The inner product of
 f_start with the vector of a passage's token is the score of an answer that starts at this token; the inner
@@ -23,7 +23,7 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 
 @dataclass(frozen=True, slots=True)
 class SpanEncoder:
-    """A token encoder with the heads for questions, as a student is."""
+    """A student: a token encoder, and the heads for questions."""
 
     tokens: TokenEncoder
     heads: SpanHeads

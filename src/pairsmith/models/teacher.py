@@ -22,7 +22,7 @@ from pairsmith.models.reader import (
 )
 
 TOP = 8
-"""Number of the likeliest starts, and of the likeliest ends, that are kept (Q3)."""
+"""Number of the likeliest starts, and of the likeliest ends, that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,17 @@ def predict_spans(
 ) -> list[SpanDistributions]:
     """A teacher's sparse distributions of starts and of ends, and its answer, for each question (Q3).
 
-    The softmax is over all tokens of a text (see ``whole_text``). Only the ``top`` likeliest starts and ends
-    are kept; the probabilities of the others become 0. A blank text has no starts and ends, and an empty
-    answer of score 0. The teacher is put into evaluation mode. ``advance`` is called once, at the end.
+    Probabilities are softmaxes over all tokens of a text (see ``whole_text``). For a blank text the
+    distributions have no positions, and the answer is empty and has score 0.
+
+    Args:
+        reader: the teacher; it is put into evaluation mode.
+        questions: n questions, as for ``encode_questions``.
+        contexts: the text of each question.
+        top: the number of likeliest starts, and of likeliest ends, that the distributions have.
+        max_answer_tokens: the largest number of tokens of an answer.
+        batch_tokens: the largest number of tokens in a batch, padding included; None: what suits the device.
+        advance: is called once, at the end, with the number of questions.
     """
     if not questions:
         return []
@@ -68,7 +76,8 @@ def window_scores(
 ) -> list[Tensor]:
     """Start and end scores of the tokens of each window: ``(2, tokens)`` float32, unnormalised (Q3).
 
-    There are scores for all tokens of a window, special ones included; ``whole_text`` joins windows (Q7).
+    The tensors are on the CPU. Special tokens are included. ``whole_text`` combines the windows of a text
+    (Q7).
     """
     scores: list[Tensor] = [torch.empty(0)] * len(windows)
     for rows, results in results_by_length(

@@ -29,7 +29,7 @@ SHORTEST = 11
 """Smallest number of tokens of a summary."""
 
 CUES = {"summaries": "\nTL;DR:", "reading": "\nQuestion:"}
-"""The cue that a decoder-only model reads after a document, or after an answer in a passage."""
+"""The text that a decoder-only model reads after a document, or after an answer in a passage."""
 
 _NGRAM = 3  # no sequence of this many tokens occurs twice in a summary
 _LEAST_READ = 8  # the number of a document's tokens for which a decoder-only model must at least have room
@@ -165,7 +165,7 @@ def encode_inputs(
 
 
 def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> int:
-    """The longest input in tokens that is read if an output may have ``written`` tokens.
+    """The largest number of tokens of an input if an output has at most ``written`` tokens.
 
     It is ``max_length``, or less if a decoder-only model's context has no room for such an input, the cue and
     the output.
@@ -308,7 +308,7 @@ def search_settings(
 
 
 def _rules(prompt: int) -> Any:
-    """Logits processors for next tokens, in addition to those of the generation config.
+    """The logits processors that are applied in addition to those of the generation config.
 
     ``prompt`` is the number of tokens before the output, 0 for encoder-decoder models. Only in the tokens
     after them, no trigram may be repeated.
@@ -322,7 +322,7 @@ def _rules(prompt: int) -> Any:
 
 
 def _check_numbers(_: Tensor, scores: Tensor) -> Tensor:
-    """Raise an error if a score is NaN, as any token could then count as the best."""
+    """Raise a ``ModelError`` if a score is NaN, because the search would then choose an arbitrary token."""
     if torch.isnan(scores).any():
         raise ModelError(
             "the text generator's scores are not numbers; its weights are damaged, its training diverged "

@@ -64,7 +64,7 @@ def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple
 
 
 def start_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token that contains each position; the next token if the position lies between two (Q5).
+    """For each start position, the token that contains it, or the next token if it lies between tokens (Q5).
 
     Args:
         offsets: ``(tokens, 2)`` int64, start and end of each token in characters; no token is empty.
@@ -79,7 +79,9 @@ def start_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def end_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token that contains the character before each position; the previous token if none does (Q5).
+    """For each end position, the token with the last character before it, or the previous token (Q5).
+
+    The previous token is taken if this character lies between two tokens.
 
     Args:
         offsets: ``(tokens, 2)`` int64, as for ``start_tokens``.

@@ -1,6 +1,6 @@
-"""Fingerprints of a model's training rows, which are saved in its folder.
+"""Fingerprints, in a model's folder, of the rows that the model was trained on.
 
-With these an evaluation counts how many of its rows were training rows of the model.
+With them an evaluation counts its rows that are among the training rows of the model.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ def write_trained_on(folder: Path, fingerprints: Iterable[str]) -> None:
 
 
 def read_trained_on(model: str) -> frozenset[str]:
-    """The fingerprints of the rows that a model was trained on; none if its folder has no such file."""
+    """The fingerprints of the rows that a model was trained on; empty if its folder does not have them."""
     file = Path(resolve_model(model)) / TRAINED_ON
     try:
         return frozenset(file.read_text(encoding="utf-8").split()) if file.is_file() else frozenset()
