@@ -17,7 +17,7 @@ from pairsmith.runs import DatasetFolder, Manifest, Run, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
+from pairsmith.runs.storage import JSON, hash_bytes, hash_json, write_atomic
 from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
@@ -224,7 +224,7 @@ def learned_line(results: Mapping[str, Any], rows: str) -> list[str]:
 
 def hash_rows(rows: JSON) -> str:
     """SHA-256 of rows, whatever the format of their file."""
-    return hash_bytes(canonical_json(rows).encode())
+    return hash_json(rows)
 
 
 def with_interval(figures: Mapping[str, Any], name: str) -> str:
