@@ -55,7 +55,10 @@ def test_ids_are_those_of_the_file_or_of_the_texts_and_each_is_another(tmp_path)
             "rows.jsonl has the columns text, stars; expected the columns of one of",
         ),
         ([{"sentence1": "a", "sentence2": "b", "score": "high"}], "rows.jsonl:1: the score is 'high'"),
-        ([{"sentence1": " ", "sentence2": "b", "score": 1}], "rows.jsonl:1: sentence1 is blank; fill it in or"),
+        (
+            [{"sentence1": " ", "sentence2": "b", "score": 1}],
+            "rows.jsonl:1: sentence1 is blank; fill it in or",
+        ),
         ([{"text": "a", "label": None}], "rows.jsonl:1: the label is 'None'; give a word or a number"),
         ([{"text": "a", "label": float("nan")}], "rows.jsonl:1: the label is 'nan'"),
     ],
