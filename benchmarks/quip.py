@@ -200,7 +200,7 @@ def figure(run: Path, name: str) -> Figure:
 
 def error_of(results: Mapping[str, Any], name: str) -> float:
     if "error" in results:
-        return float(results["error"])
+        return float(results["error"] or 0.0)  # a single split has none
     low, high = results[f"{name}_ci"]
     return float(high - low) / (2 * 1.96)
 

@@ -36,7 +36,7 @@ def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):
     )
     retrieval_set = read_query_rows(data, corpus)
     assert retrieval_set.documents == {"b": "They stand.", "a": "Boats\nThey sail."}
-    assert list(retrieval_set.documents) == ["b", "a"]
+    assert list(retrieval_set.documents) == ["a", "b"]
     by_text = {retrieval_set.queries[query]: relevant for query, relevant in retrieval_set.relevance.items()}
     # A document that is not there is a relevant one that nothing finds.
     assert by_text == {"what sails": {"a": 1, "b": 1}, "what stands": {"b": 1}, "what flies": {"c": 1}}

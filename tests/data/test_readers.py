@@ -1,5 +1,7 @@
+import bz2
 import gzip
 import json
+import lzma
 import os
 import sys
 from types import SimpleNamespace
@@ -104,6 +106,23 @@ class TestBadText:
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
     def test_utf16(self, put, encoding):
         assert "UTF-16" in fault(put("in.txt", "Hello\n".encode(encoding)))
+
+    @pytest.mark.parametrize(
+        ("packed", "message"),
+        [
+            (gzip.compress, r"is compressed by gzip; give it a name that ends in \.gz"),
+            (lambda data: pa.compress(data, "zstd", asbytes=True), "by zstd, which is not read; unpack it"),
+            (bz2.compress, "is compressed by bzip2, which is not read"),
+            (lzma.compress, "is compressed by xz, which is not read"),
+            (lambda data: b"PK\x03\x04" + data, "is a zip archive, or a document of an office program"),
+            (lambda data: b"PAR1" + data, r"is a Parquet file; give it a name that ends in \.parquet"),
+            (lambda data: b"%PDF-1.7" + data, "is a PDF; its text is read by chunk"),
+        ],
+    )
+    @pytest.mark.parametrize("name", ["in.txt", "in.jsonl", "in.csv"])
+    def test_what_is_no_text_is_named(self, put, name, packed, message):
+        with pytest.raises(InputError, match=rf"{name} .*{message}"):
+            texts(put(name, packed(bytes(range(255, 0, -1)) * 9)))
 
     @pytest.mark.parametrize("data", [b"", b"\n\n \t\r\n", b"\xef\xbb\xbf"])
     def test_no_texts(self, put, data):

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 
@@ -195,3 +196,9 @@ def test_a_bad_line_is_named(data, file, text, message):
     put(data / file, text)
     with pytest.raises(InputError, match=message):
         read_sts(data)
+
+
+def test_a_suite_has_a_name_that_can_be_written(tmp_path):
+    file = tmp_path / os.fsdecode(b"caf\xe9.dev.csv")
+    file.write_text("sentence1,sentence2,score\na,b,1\n")
+    assert [suite.name for suite in read_sts(file)] == ["caf\\xe9"]

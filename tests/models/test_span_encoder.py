@@ -96,7 +96,7 @@ def test_faulty_heads_are_told(tmp_path):
 
 
 def test_an_encoder_without_heads_is_none(tiny_bert, folder):
-    with pytest.raises(ModelError, match="there are none"):
+    with pytest.raises(ModelError, match="has no heads for questions; give a folder that infuse wrote"):
         loaded(tiny_bert)
     fresh = loaded(tiny_bert, fresh_heads=True, seed=5).heads.state_dict()
     kept = loaded(folder, fresh_heads=True, seed=9).heads.state_dict()

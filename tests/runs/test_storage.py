@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import shutil
 import sys
@@ -75,6 +76,10 @@ class TestFingerprint:
         identity = Identity.of("generate", {"decay": 100.0}, {"ä": "1"}, {})
         assert identity.fingerprint == storage.hash_bytes(text.encode())
 
+    def test_names_that_are_not_utf_8_differ(self):
+        names = [os.fsdecode(name) for name in (b"\xff", b"\xfe")]
+        assert len({Identity.of("s", {"file": name}, {}, {}).fingerprint for name in names}) == 2
+
     def test_a_tuple_is_a_list(self):
         one, other = Identity.of("s", {"a": (1, 2)}, {}, {}), Identity.of("s", {"a": [1, 2]}, {}, {})
         assert one == other
@@ -136,6 +141,11 @@ class TestAtomic:
         assert file.exists()
         storage.clear_temporary(tmp_path)
         assert not file.exists()
+
+    def test_a_name_that_is_not_utf_8_is_escaped(self, tmp_path):
+        write_json(tmp_path / "a.json", {"data": (name := os.fsdecode(b"\xff\xc3\xa4.tsv"))})
+        assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n  "data": "\\udcffä.tsv"\n}\n'
+        assert json.loads((tmp_path / "a.json").read_bytes()) == {"data": name}
 
     def test_json_is_readable_and_ends_in_a_newline(self, tmp_path):
         write_json(tmp_path / "a.json", {"b": "ä", "a": 1})

@@ -151,7 +151,7 @@ def step_command(step: Step) -> Callable[..., None]:
             value = getattr(settings, name)
             if isinstance(value, str) and value != CLOZE:
                 (check_model if check is check_name else check)(value)
-        from pairsmith.runs import Run  # with it come torch and others: a mistake is told without that wait
+        from pairsmith.runs import Run  # takes seconds, which a mistake need not wait for
 
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))

@@ -33,7 +33,9 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         before = {f"@{name}": estimate for name, estimate in estimates.items()}
         if any(value == RUN_REFERENCE for value in planned.values.values()):
             before[RUN_REFERENCE] = _together(estimates)
-        for text in (text for value in planned.values.values() for text in texts_in(value)):
+        kept = planned.step.settings.kept_folders()
+        read = (value for name, value in planned.values.items() if name not in kept)
+        for text in (text for value in read for text in texts_in(value)):
             folder = text.partition(":")[0]  # a split counts as all rows of its step
             if folder in before:
                 before[text] = before[folder]

@@ -247,9 +247,9 @@ def _fingerprint(
     References are hashed in place of their folders, so that a run can be moved and stays finished.
     """
     from pairsmith.data.splits import split_of
-    from pairsmith.runs.storage import canonical_json, hash_bytes
+    from pairsmith.runs.storage import hash_json
 
-    values = settings.model_dump(mode="json")
+    values = settings.model_dump(mode="json", exclude=settings.kept_folders())
     keys_of_run = {key for key, value in planned.values.items() if value == RUN_REFERENCE}
     content: dict[str, Any] = {}
     for key, value in values.items():
@@ -261,8 +261,8 @@ def _fingerprint(
                 name = f"{key}: {place(text).name}"
                 # Files of several folders may have the same name.
                 content[f"{name}, {number}" if name in content else name] = _content(text)
-    values |= {key: value for key, value in planned.values.items() if texts_in(value)}
-    return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())
+    values |= {key: value for key, value in planned.values.items() if key in values and texts_in(value)}
+    return hash_json([__version__, planned.kind, values, content])
 
 
 def _content(path: str | Place) -> str | None:

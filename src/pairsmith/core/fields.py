@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
-from pairsmith.core.settings import NO_EFFECT, Settings, refuse
+from pairsmith.core.settings import KEPT, NO_EFFECT, Settings, refuse
 
 Device = Annotated[
     DeviceName,
@@ -71,6 +71,15 @@ EncodedLength = Annotated[
         "limit.",
     ),
 ]
+VectorFolder = Annotated[
+    str | None,
+    Field(
+        description="Folder in which the vectors of --corpus are kept and looked up, so that filter-queries, "
+        "negatives, evaluate retrieval and search, given the same folder, encode the same texts with the "
+        "same encoder once.",
+        json_schema_extra=KEPT,
+    ),
+]
 IndexRows = Annotated[
     int,
     Field(
@@ -82,8 +91,18 @@ IndexRows = Annotated[
 IndexRecall = Annotated[
     float, Field(gt=0, le=1, description="Share of the true neighbours that an index is tuned to find.")
 ]
-InputColumn = Annotated[str | None, Field(description="Column of --inputs that holds the texts.")]
-OutputColumn = Annotated[str | None, Field(description="Column of --outputs that holds the texts.")]
+InputColumn = Annotated[
+    str | None,
+    Field(
+        description="Column of --inputs that holds the texts. Unset: text, document, or another usual name."
+    ),
+]
+OutputColumn = Annotated[
+    str | None,
+    Field(
+        description="Column of --outputs that holds the texts. Unset: text, document, or another usual name."
+    ),
+]
 TextColumn = Annotated[
     str | None,
     Field(description="Column that holds the texts. Unset: text, sentence, or another usual name."),

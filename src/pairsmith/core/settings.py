@@ -15,6 +15,9 @@ BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 """Mark of a field that decides where or how fast the work runs, and does not change its result."""
 
+KEPT: dict[str, JsonValue] = {"decides_rows": False, "kept": True}
+"""For a folder in which steps keep work for each other: nothing that comes of a step depends on it."""
+
 MOST_ITEMS = 2**63 - 1
 """Largest value of settings that are numbers of items: Python can take no more items from an iterator."""
 
@@ -34,9 +37,18 @@ class Settings(BaseModel):
         return self.model_dump(mode="json", include=self._not_deciding())
 
     @classmethod
+    def kept_folders(cls) -> set[str]:
+        """The names of the settings that are marked ``KEPT``."""
+        return cls._marked("kept")
+
+    @classmethod
     def _not_deciding(cls) -> set[str]:
+        return cls._marked("decides_rows")
+
+    @classmethod
+    def _marked(cls, mark: str) -> set[str]:
         extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
-        return {name for name, extra in extras.items() if isinstance(extra, dict) and "decides_rows" in extra}
+        return {name for name, extra in extras.items() if isinstance(extra, dict) and mark in extra}
 
 
 class NoEffectError(ValueError):

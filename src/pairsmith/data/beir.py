@@ -56,8 +56,8 @@ class RetrievalSet:
 
     Attributes:
         name: the name of the data set, for messages.
-        documents: for each document id, the document's title and text as one text. The ids are in descending
-            order of their bytes, the order in which trec_eval ranks documents of equal score.
+        documents: for each document id, the document's title and text as one text, in the order of the
+            corpus.
         queries: for each query id, the text of the query. Only queries that can be evaluated are included.
         relevance: for each query id, the relevance grades of the judged documents by their ids. A document
             is relevant if its grade is above 0; every query has at least one relevant document.
@@ -131,7 +131,7 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
     faults[BLANK_DOCUMENTS] = [document for document, text in documents.items() if not text]
     return RetrievalSet(
         data,
-        {document: documents[document] for document in sorted(documents, reverse=True)},
+        documents,
         {query: query_texts[query] for query in evaluated},
         {query: grades_of[query] for query in evaluated},
         {fault: ids for fault, ids in faults.items() if ids},

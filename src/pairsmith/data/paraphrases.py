@@ -17,7 +17,8 @@ from pairsmith.data.sources import Columns, Source, data_suffix, open_source, op
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
-_LABELS = ("label", "is_duplicate", "Quality")
+LABELS = ("label", "is_duplicate", "Quality")
+"""Names of the column that says whether a pair is one of paraphrases."""
 _NEAR = 50
 """A negative is drawn from this many texts, the most similar ones."""
 _AT_ONCE = 100
@@ -65,7 +66,7 @@ def _paraphrases(source: Source) -> Iterator[Paraphrase]:
     label: str | None = None
     for number, (where, row, names) in enumerate(with_names(source, _FIRST, _SECOND)):
         if not number:
-            label = find_column(row, _LABELS)
+            label = find_column(row, LABELS)
         texts = two_texts(row, names, where)
         is_paraphrase = None if label is None else _label(row, label, where)
         yield Paraphrase(*texts, is_paraphrase, given_id(row, where))

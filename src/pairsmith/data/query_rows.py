@@ -78,7 +78,7 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
         )
     return RetrievalSet(
         data,
-        {document: documents[document] for document in sorted(documents, reverse=True)},
+        documents,
         queries,
         {query: relevance[query] for query in queries},
         {fault: ids for fault, ids in faults.items() if ids},

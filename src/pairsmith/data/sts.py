@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.data.files.folders import printable_name
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import data_suffix, missing, plain_or_gzip, read_lines
@@ -101,7 +102,8 @@ _Subsets = Mapping[str, tuple[GradedPair, ...]]
 
 def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
     """The test set in ``file``: a mapping from the file's stem to a function that reads the subsets."""
-    stem = file.name[: file.name.index(".")] if "." in file.name.lstrip(".") else file.name
+    stem = printable_name(file.name)
+    stem = stem[: stem.index(".")] if "." in stem.lstrip(".") else stem
     if _STSB_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_stsb(file))}}
     if _SICK_FILE.fullmatch(file.name):

@@ -14,6 +14,7 @@ from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, miss
 from pairsmith.data.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
+_BIOES = re.compile(r"[SUEL]-.")  # tags of BIOES and BILOU that BIO has not
 _WORDS = ("tokens", "words")
 _TAGS = ("ner_tags", "tags", "ner")
 _ROWS = (".jsonl", ".json", ".parquet")
@@ -133,8 +134,9 @@ def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSe
         raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word needs one tag")
     for tag in tags:
         if not _TAG.fullmatch(tag):
+            advice = "; write S- and U- as B-, and E- and L- as I-" if _BIOES.match(tag) else ""
             raise InputError(
-                f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON"
+                f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON{advice}"
             )
     return TaggedSentence(tuple(words), tuple(as_bio(tags)))
 

@@ -94,7 +94,12 @@ def mean_intervals(
     return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of the values and its standard error (0 for one value), rounded to four decimal places."""
-    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return round(float(np.mean(values)), 4), round(error, 4)
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean of the values and its standard error, rounded to four decimal places.
+
+    The error of a single value, which shows no spread, is None.
+    """
+    mean = round(float(np.mean(values)), 4)
+    if len(values) < 2:
+        return mean, None
+    return mean, round(float(np.std(values, ddof=1)) / len(values) ** 0.5, 4)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import moved
 from pairsmith.models.heads import Loading
@@ -55,11 +56,23 @@ def load_span_encoder(
     gets random heads, with the random seed ``seed``, to be trained. ``device``, ``dtype`` and ``max_length``
     are as for ``load_with_head``.
     """
+    if not fresh_heads:
+        require_question_heads(model)
     tokens = load_token_encoder(model, bidirectional=True, **how)
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)
     fresh = fresh_heads and heads_kind(where) != "questions"
     heads = SpanHeads(width, "questions", seed) if fresh else load_heads(where, width, "questions")
     return SpanEncoder(tokens, heads.to(tokens.model.device, tokens.model.dtype).eval())
+
+
+def require_question_heads(model: str) -> None:
+    """Refuse a model without heads for questions, before it is loaded or others are trained beside it."""
+    kind = heads_kind(resolve_model(model))
+    if kind != "questions":
+        present = (
+            "no heads for questions" if kind is None else "heads that read a question and its text together"
+        )
+        raise ModelError(f"model {model} has {present}; give a folder that infuse wrote")
 
 
 def span_logits(

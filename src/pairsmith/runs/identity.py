@@ -8,7 +8,7 @@ from typing import Any, Self
 from pairsmith import __version__
 from pairsmith.core.errors import redacted, redacted_values
 from pairsmith.runs.folder import FORMAT, Manifest
-from pairsmith.runs.storage import JSON, SOURCE_NAMES, canonical_json, hash_bytes
+from pairsmith.runs.storage import JSON, SOURCE_NAMES, canonical_json, hash_json
 
 _ABSENT = object()
 
@@ -54,12 +54,12 @@ class Identity:
         if not growing:
             return self.fingerprint
         fixed = {key: value for key, value in self.settings.items() if key not in growing}
-        return hash_bytes(canonical_json([FORMAT, self.step, fixed, dict(self.models)]).encode("utf-8"))
+        return hash_json([FORMAT, self.step, fixed, dict(self.models)])
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON of ``as_dict``; the order of keys has no effect."""
-        return hash_bytes(canonical_json(self.as_dict()).encode("utf-8"))
+        return hash_json(self.as_dict())
 
 
 def differences(earlier: Manifest, identity: Identity) -> list[str]:

@@ -105,6 +105,11 @@ def canonical_json(value: JSON) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def hash_json(value: JSON) -> str:
+    """SHA-256 of ``value`` as canonical JSON, in which bytes of names that are not UTF-8 are escaped."""
+    return hash_bytes(canonical_json(value).encode("utf-8", "backslashreplace"))
+
+
 def encode_table(table: pa.Table) -> bytes:
     """``table`` as the bytes of a Parquet file, which depend only on its rows and column types.
 
@@ -226,7 +231,8 @@ def make_folder(folder: Place) -> None:
 def write_json(path: Place, value: JSON) -> None:
     """Write ``value`` to ``path`` as indented JSON, atomically (see ``write_atomic``)."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomic(path, (text + "\n").encode("utf-8"))
+    # Names of files may have bytes that are not UTF-8: their escapes are those of JSON.
+    write_atomic(path, (text + "\n").encode("utf-8", "backslashreplace"))
 
 
 @contextmanager

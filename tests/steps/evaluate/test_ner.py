@@ -50,10 +50,15 @@ def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp
     results = evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent()))
     for start in ("random", "questions"):
         assert results[start] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
-    assert results["count"] == 2
+    assert (results["count"], results["trained_on"]) == (2, 2)
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert [tuple(line["predicted"]) for line in lines] == [sentence.tags for sentence in SENTENCES]
     assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == results
+
+
+def test_a_split_that_is_given_twice_is_refused():
+    with pytest.raises(ValidationError, match="split 4 is given twice, and would count twice in the mean"):
+        settings("model", splits=[4, 4])
 
 
 def test_corrected_tags_are_another_evaluation(student, data, tmp_path):
@@ -127,13 +132,33 @@ def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_pa
         questions_of(settings(student, questions=str(path)), some)
 
 
-def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path):
-    with pytest.raises(ModelError, match="there are none"):
-        evaluate_ner(settings(str(tiny_bert), data, epochs=1), Run(tmp_path / "out", Silent()))
+def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(ner, "tag_after_training", lambda *_, **__: pytest.fail("trained for nothing"))
+        with pytest.raises(ModelError, match="has no heads for questions.* infuse wrote, or --start random"):
+            evaluate_ner(settings(str(tiny_bert), data, epochs=1), Run(tmp_path / "out", Silent()))
     results = evaluate_ner(
-        settings(str(tiny_bert), data, epochs=1, start=["random"]), Run(tmp_path / "random", Silent())
+        settings(str(tiny_bert), data, epochs=1, start=["random"]), Run(tmp_path / "out", Silent())
     )
     assert "questions" not in results
+
+
+def test_test_sentences_without_an_entity_are_refused(student, tmp_path):
+    train = conll(tmp_path / "train.conll", SENTENCES)
+    test = conll(tmp_path / "test.conll", [TaggedSentence(("It", "rains"), ("O", "O"))])
+    with pytest.raises(InputError, match="test.conll: no sentence has an entity"):
+        few_and_test(settings(student, test, train=train, shots=1))
+
+
+def test_types_that_no_training_sentence_has_are_told(student, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        ner, "tag_after_training", lambda _, __, test, *___, **____: [list(s.tags) for s in test]
+    )
+    files = [conll(tmp_path / f"{name}.conll", SENTENCES) for name in ("test", "train")]
+    Path(files[1]).write_text(Path(files[1]).read_text().replace("-PER", "-PERSON"))
+    some = settings(student, files[0], train=files[1], shots=1, start=["random"])
+    evaluate_ner(some, Run(tmp_path / "out", Progress()))
+    assert "no training sentence has the type PER, which test sentences have" in capsys.readouterr().err
 
 
 def conll(path, sentences):
@@ -259,6 +284,7 @@ def test_the_form_of_conll(tmp_path):
     ("text", "message"),
     [
         ("A I-PER\nman person\n", "eng:1: the tag 'person' is not a BIO tag"),
+        ("A S-PER\n", "the tag 'S-PER' is not a BIO tag .*; write S- and U- as B-, and E- and L- as I-"),
         ("A I-PER\nman\n", "eng:2: a word and its tag"),
         ("\n", "no tagged sentences"),
     ],

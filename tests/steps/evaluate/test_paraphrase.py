@@ -8,14 +8,14 @@ from pydantic import ValidationError
 from tests.planned import planned
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
-from pairsmith.core.progress import Silent
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.paraphrases import Paraphrase, with_negatives
 from pairsmith.metrics.pair_scores import pair_scores
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import paraphrase
-from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase
+from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, paraphrase_table
 from pairsmith.steps.evaluate.training_splits import training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 
@@ -116,6 +116,16 @@ def test_without_labels_negatives_are_sampled_and_said_to_be(tmp_path, tiny_bert
     assert (results["count"], results["positives"], results["negatives"]) == (10, 5, "sampled")
 
 
+def test_labels_in_a_column_of_another_name_are_not_passed_over_in_silence(tmp_path, tiny_bert, capsys):
+    rows = "".join(f"{text}\t{text} again\t{number % 2}\n" for number, text in enumerate(TEXTS))
+    (tmp_path / "pairs.tsv").write_text(f"sentence1\tsentence2\tgold\n{rows}")
+    settings = EvaluateParaphraseSettings(model=str(tiny_bert), device="cpu", data=f"{tmp_path}/pairs.tsv")
+    evaluate_paraphrase(settings, Run(tmp_path / "out", Progress()))
+    assert (
+        "pairs.tsv: no column is called label, is_duplicate, Quality, so all its pairs count as paraphrases"
+    ) in capsys.readouterr().err
+
+
 def test_a_sampled_negative_is_near_and_never_a_known_paraphrase():
     pairs = [Paraphrase(f"word{n} common", f"word{n} shared", None) for n in range(200)]
     pairs.append(Paraphrase("word0 common", "word1 shared", None))
@@ -136,6 +146,22 @@ def test_a_few_examples_of_equal_and_of_other_texts_teach_to_tell_them_apart(tmp
         run(tmp_path, tiny_bert, "more", data=data, train=data, shots=6)
 
 
+def test_pairs_that_a_split_learned_are_counted_and_one_split_has_no_error(tmp_path, tiny_bert, data):
+    train = [(TEXTS[2].upper(), TEXTS[2], 1), ("Cats sleep.", "Cats sleep.", 1)]
+    train += [
+        (TEXTS[0], TEXTS[1], 0),
+        ("Cats sleep.", TEXTS[0], 0),
+    ]  # the first stands in the data turned round
+    results = run(tmp_path, tiny_bert, data=data, train=write(tmp_path / "t.tsv", train), shots=2, splits=[5])
+    assert results["trained_on"] == 2
+    assert results["few_shot"]["frozen"]["error"] is None
+    table = paraphrase_table(results)
+    assert "±" not in table
+    assert table.endswith(
+        "2 of the 10 pairs are trained on by a split: F1 is better than it would be on others"
+    )
+
+
 def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert, data, monkeypatch):
     monkeypatch.setattr(paraphrase, "load_token_encoder", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(InputError, match="--train .*pairs.tsv: there are 5 pairs with the label 0, but 6"):
@@ -150,6 +176,7 @@ def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert
         ({"splits": [1]}, "splits has no effect without train"),
         ({"ids": "folder"}, "ids has no effect without train"),
         ({"layer": 2, "judgements": "j.tsv"}, "both choose the layer"),
+        ({"train": "t.tsv", "splits": [3, 1, 3]}, "split 3 is given twice"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(settings, message):

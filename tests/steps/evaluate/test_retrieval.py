@@ -17,7 +17,7 @@ from pairsmith.metrics.ranking import MEASURES
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.evaluate import evaluation, kept_search, retrievers
+from pairsmith.steps.evaluate import evaluation, retrievers
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, by_bm25, by_vectors, retrieve
@@ -125,12 +125,17 @@ def test_what_is_written_for_each_query(data, tiny_bert, tmp_path, capsys):
     assert "already evaluated" in capsys.readouterr().err
 
 
-def test_equal_documents_rank_by_their_ids_the_last_first(tiny_bert):
-    documents = dict.fromkeys(("d9", "d2", "d10", "d1"), "A dog runs.") | {"d5": "The market fell."}
-    ordered = {name: documents[name] for name in sorted(documents, reverse=True)}
+def test_equal_documents_rank_by_their_ids_the_last_first(tiny_bert, monkeypatch):
+    monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 3)
+    documents = dict.fromkeys(("d2", "d10", "d1", "d9"), "A dog runs.") | {"d5": "The market fell."}
     for model in ("bm25", tiny_bert):
-        rankings = retrieve(settings(model, "x"), ordered, {"q": "A dog runs."}, Silent())
+        rankings = retrieve(settings(model, "x"), documents, {"q": "A dog runs."}, Silent())
         assert [name for name, _ in rankings.best(0, 4)] == ["d9", "d2", "d10", "d1"]
+
+
+def numbered(documents):
+    """The documents, with ids that rank in their order."""
+    return {f"{999 - number}": text for number, text in enumerate(documents)}
 
 
 def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_bert, monkeypatch):
@@ -141,20 +146,32 @@ def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_b
         for side in (queries, documents)
     ]
     expected = -np.sort(-(vectors[0] @ vectors[1].T), axis=1)[:, :100]
-    whole = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
-    assert whole[1] == pytest.approx(expected, abs=1e-5)
+    whole = by_vectors(encoder, numbered(documents), queries, 100, batch_size=64, progress=Silent())
+    assert whole.scores == pytest.approx(expected, abs=1e-5)
     monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 70)
     monkeypatch.setattr(retrievers, "QUERIES_AT_ONCE", 7)
-    parts = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
-    assert parts[1] == pytest.approx(expected, abs=1e-5)
-    assert (parts[0] == whole[0]).mean() > 0.95  # rounding exchanges some that are as near
+    parts = by_vectors(encoder, numbered(documents), queries, 100, batch_size=64, progress=Silent())
+    assert parts.scores == pytest.approx(expected, abs=1e-5)
+    assert (parts.places == whole.places).mean() > 0.95  # rounding exchanges some that are as near
 
 
-def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
+def test_the_order_in_which_documents_are_read_has_no_effect(tiny_bert):
+    documents = {f"d{number}": text for number, text in enumerate(texts(60))}
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    rankings = [
+        by_vectors(encoder, in_order, texts(5, 1), 60, batch_size=1, progress=Silent())
+        for in_order in (documents, dict(sorted(documents.items())), dict(reversed(documents.items())))
+    ]
+    assert rankings[0].documents == sorted(documents, reverse=True)
+    for other in rankings[1:]:
+        assert (other.places == rankings[0].places).all()
+        assert (other.scores == rankings[0].scores).all()
+
+
+def test_a_stopped_search_goes_on_behind_the_documents_that_were_encoded(
     data, tiny_bert, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 90)
-    monkeypatch.setattr(kept_search, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(retrievers, "BLOCK", 90)
     whole = evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "whole", Silent()))
     encoded, stop_at = [], 3  # the queries, then 90 documents each time
 
@@ -170,52 +187,39 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_searched(
     with pytest.raises(KeyboardInterrupt):
         evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent()))
     assert not json.loads((out / "results.json").read_text())["about"]["complete"]
-    with pytest.raises(OtherWorkError):
-        evaluate_retrieval(settings(tiny_bert, data, exclude_own=True), Run(out, Silent()))
     shutil.copytree(out, tmp_path / "damaged")
     encoded.clear()
     stop_at = 9
     assert evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent())) == whole
-    assert len(encoded) == 3  # the queries again, and the last 120 documents
+    assert encoded == [20, 90, 30]  # the queries again, and the last 120 documents
     for name in ("results.json", "predictions.jsonl"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert {file.name for file in out.iterdir()} == {file.name for file in (tmp_path / "whole").iterdir()}
-    (file,) = (tmp_path / "damaged").glob("nearest-so-far*")
+    assert {file.name for file in out.iterdir()} == {"results.json", "predictions.jsonl"}
+    monkeypatch.setattr("pairsmith.steps.kept_vectors.pick_device", lambda _: pytest.fail("needs a device"))
+    assert evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent())) == whole
+    monkeypatch.setattr("pairsmith.steps.kept_vectors.pick_device", str)
+    file = next((tmp_path / "damaged" / "vectors-so-far").iterdir())
     file.write_bytes(file.read_bytes()[:100])
     encoded.clear()
     assert evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "damaged", Silent())) == whole
-    assert len(encoded) == 5
-
-
-def test_what_was_found_for_queries_in_another_order_does_not_count(tiny_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 20)
-    monkeypatch.setattr(kept_search, "WRITE_SECONDS", 0.0)
-    documents = dict(enumerate(dict.fromkeys(texts(40))))
-    lines = [json.dumps({"id": key, "text": text}) + "\n" for key, text in documents.items()]
-    (tmp_path / "corpus.jsonl").write_text("".join(lines))
-    rows = [json.dumps({"query": text, "chunk": key}) + "\n" for key, text in documents.items()]
-    (tmp_path / "rows.jsonl").write_text("".join(rows))
-    given = settings(tiny_bert, tmp_path / "rows.jsonl", corpus=[str(tmp_path / "corpus.jsonl")])
-    with monkeypatch.context() as patch:
-        patch.setattr(retrievers, "merged", _stopped)
-        with pytest.raises(KeyboardInterrupt):
-            evaluate_retrieval(given, Run(tmp_path / "out", Silent()))
-    assert list((tmp_path / "out").glob("nearest-so-far*"))
-    (tmp_path / "rows.jsonl").write_text("".join(reversed(rows)))
-    assert evaluate_retrieval(given, Run(tmp_path / "out", Silent()))["ndcg@10"] == 100  # each is a document
+    assert encoded == [20, 90, 90, 30]
 
 
 def _stopped(*_args, **_kwargs):
     raise KeyboardInterrupt
 
 
-def test_other_settings_are_taken_as_long_as_nothing_is_kept(data, tiny_bert, tmp_path, monkeypatch):
+def test_a_stopped_search_goes_on_with_other_settings(data, tiny_bert, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(retrievers, "encode_texts", _stopped)
+        patch.setattr(retrievers, "merged", _stopped)
+        patch.setattr(retrievers, "DOCUMENTS_AT_ONCE", 200)
         with pytest.raises(KeyboardInterrupt):
             evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
-    results = evaluate_retrieval(settings(tiny_bert, data, max_length=8), Run(tmp_path / "out", Silent()))
-    assert results["about"]["complete"]
+    results = evaluate_retrieval(settings(tiny_bert, data, max_length=4), Run(tmp_path / "out", Silent()))
+    apart = evaluate_retrieval(settings(tiny_bert, data, max_length=4), Run(tmp_path / "apart", Silent()))
+    assert results == apart
+    with pytest.raises(OtherWorkError):
+        evaluate_retrieval(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
 
 
 def test_an_encoder_of_dot_products_is_compared_by_them(tiny_bert, tmp_path):
@@ -225,8 +229,8 @@ def test_an_encoder_of_dot_products_is_compared_by_them(tiny_bert, tmp_path):
     dot = retrievers.retrieval_encoder(settings(tmp_path / "dot", "x"))
     documents, queries = list(dict.fromkeys(texts(50))), texts(5, 1)
     products = encoder.encode(queries) @ encoder.encode(documents).T
-    places, _ = by_vectors(dot, documents, queries, 50, batch_size=64, progress=Silent())
-    assert (places[:, 0] == products.argmax(axis=1)).all()
+    rankings = by_vectors(dot, numbered(documents), queries, 50, batch_size=64, progress=Silent())
+    assert (rankings.places[:, 0] == products.argmax(axis=1)).all()
     encoder.similarity_fn_name = "euclidean"
     encoder.save(str(tmp_path / "far"), create_model_card=False)
     with pytest.raises(ModelError, match="its vectors are compared by euclidean; documents are ranked by"):
@@ -272,9 +276,10 @@ def test_fewer_dimensions(tiny_bert):
 
 def test_bm25_counts_words_that_are_rare_and_repeated():
     documents = ["a horn and a lute", "horns, horns and a horn", "the market", "a horn"]
-    places, scores = by_bm25(
-        documents, ["the Horn", "of the", "zebra"], 4, language="english", progress=Silent()
-    )
+    documents = numbered(documents)
+    asked = ["the Horn", "of the", "zebra"]
+    rankings = by_bm25(documents, asked, 4, language="english", progress=Silent())
+    places, scores = rankings.places, rankings.scores
     # By hand: the stem horn is in three of four texts, once in the first of 2 words without stop words, thrice
     # in the second of 3, once in the last of 1; their mean length is 7 / 4.
     idf = np.log(1 + (4 - 3 + 0.5) / (3 + 0.5))
@@ -286,9 +291,10 @@ def test_bm25_counts_words_that_are_rare_and_repeated():
     assert places[0].tolist() == [*order, -1]
     assert scores[0, :3] == pytest.approx([worth[n] for n in order], abs=1e-5)
     assert places[1:].tolist() == [[-1] * 4] * 2  # stop words alone, and a word that no document has
-    plain, _ = by_bm25(documents, ["the Horn"], 4, language="none", progress=Silent())
-    assert set(plain[0].tolist()) == {0, 1, 2, 3}
-    assert by_bm25(["-", "?"], ["horn"], 2, language="english", progress=Silent())[0].tolist() == [[-1, -1]]
+    plain = by_bm25(documents, ["the Horn"], 4, language="none", progress=Silent())
+    assert set(plain.places[0].tolist()) == {0, 1, 2, 3}
+    without_words = by_bm25({"a": "-", "b": "?"}, ["horn"], 2, language="english", progress=Silent())
+    assert without_words.places.tolist() == [[-1, -1]]
 
 
 def test_the_document_of_a_query_is_left_out_of_its_ranking(tiny_bert, tmp_path, capsys):

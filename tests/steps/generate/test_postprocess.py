@@ -119,6 +119,21 @@ def test_the_rows_are_accounted_for_in_a_line(tmp_path):
     assert f"wrote {20} rows to {tmp_path}/out (3 not kept" in result.stderr
 
 
+def test_a_label_with_fewer_rows_than_asked_for_is_told(tmp_path, capsys):
+    rows = pairs(("a", "b", 1.0), ("a", "c", 0.5), ("a", "c", 0.5), ("d", "e", 0.5), ("f", "g", 1.0))
+    folder(tmp_path / "in", rows, SCORED_PAIR, "sts")
+    postprocess(
+        PostprocessSettings(data=str(tmp_path / "in"), per_label=2), Run(tmp_path / "exact", Progress())
+    )
+    assert "--per-label" not in capsys.readouterr().err
+    postprocess(
+        PostprocessSettings(data=str(tmp_path / "in"), per_label=3), Run(tmp_path / "out", Progress())
+    )
+    said = capsys.readouterr().err.splitlines()
+    assert "label 1 has 2 rows, fewer than the 3 of --per-label" in said
+    assert "label 0.5 has 2 rows, fewer than the 3 of --per-label" in said
+
+
 def test_a_split_without_rows_is_left_out(tmp_path):
     out = run_on(tmp_path, pairs(("a b", "c d", 1.0), ("e f", "g h", 1.0)), augment=0)
     assert out.splits == ("train",)

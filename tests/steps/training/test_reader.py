@@ -590,7 +590,7 @@ def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
 
 
 def test_extra_without_added_is_refused(tiny_bert, seeds):
-    with pytest.raises(ValidationError, match="extra limits the rows of added, which is missing"):
+    with pytest.raises(ValidationError, match="extra limits the rows of --added, which is missing"):
         settings(tiny_bert, seeds, extra=50)
 
 

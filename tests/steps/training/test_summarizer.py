@@ -309,7 +309,7 @@ def test_the_same_training_is_not_done_again_and_another_is_refused(bart, files,
 
 
 def test_rows_of_nothing_cannot_be_counted(bart, files):
-    with pytest.raises(ValidationError, match="extra limits the rows of added, which is missing"):
+    with pytest.raises(ValidationError, match="extra limits the rows of --added, which is missing"):
         settings(bart, files, extra=5)
 
 

@@ -6,7 +6,7 @@ other search settings reuses the vectors.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import chain, compress
 from typing import Literal
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import check_revision
+from pairsmith.core.paths import place
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.filters import NO_ANSWER, TOO_SHORT, ZERO_VECTOR
 from pairsmith.data.readers import text_id
@@ -23,15 +24,23 @@ from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
 from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.methods.mining.units import answers_in_passages, select_unit_vectors, sentences_of
-from pairsmith.models.encode import encode_texts
+from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import ProgressScaler, RecordShard, RowsAndRejects, commit_records, start_part
+from pairsmith.runs.mapped import (
+    ProgressScaler,
+    RecordShard,
+    RowsAndRejects,
+    commit_records,
+    record_shards,
+    start_part,
+)
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
+from pairsmith.steps.kept_vectors import KeptVectors
 from pairsmith.steps.shared import load_options, naming_texts
 
 STYLE = "style"
@@ -191,8 +200,8 @@ def encode_corpus(
 
     ``count`` is the number of its records, where they have been counted.
     """
-    if count is None:
-        count = corpus.count()
+    count = corpus.count() if count is None else count
+    shards = range(-(-count // options.shard_size))
     writer = start_part(
         run,
         step="encode",
@@ -200,10 +209,16 @@ def encode_corpus(
         settings=_deciding(corpus, options),
         inputs=corpus.hashes,
         models={"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
-        planned=-(-count // options.shard_size),
+        planned=len(shards),
     )
     if writer.finished:
         return writer.folder()
+    model, kept = options.encoder, _kept_vectors(corpus.name, options, revision)
+    if kept:
+        records = record_shards(corpus.records, options.shard_size, shards)
+        cut = cutter(corpus.name, options.units)
+        texts = ([unit.text for unit in _units(cut, shard)[0]] for shard in records)
+        model = "" if kept.has_all(texts, run.progress.say) else model  # none is loaded
     commit_records(
         writer,
         partial(_load_encoder, corpus.name, options, revision),
@@ -214,7 +229,7 @@ def encode_corpus(
         run,
         title=f"encode {corpus.title or corpus.name}",
         unit="texts",
-        model=options.encoder,
+        model=model,
     )
     return writer.finish(_card(corpus, options))
 
@@ -243,27 +258,44 @@ def _load_encoder(
     from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
 
     check_revision(options.encoder, revision, worker)
-    encoder = load_sentence_encoder(options.encoder, **load_options(options))
+    # Loaded when a shard needs it: not where all vectors are kept.
+    encoder = cache(partial(load_sentence_encoder, options.encoder, **load_options(options)))
+    kept = _kept_vectors(side, options, revision)
     cut = cutter(side, options.units)
     style = load_style_classifier(options.encoder) if is_styled(options.units, side) else None
 
-    def encode(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
-        pieces = list(cut(shard.records))
-        units = [unit for record_units, _ in pieces for unit in record_units]
-        share = ProgressScaler(len(shard.records), len(units), advance)
-        vectors = encode_texts(
-            encoder,
-            [unit.text for unit in units],
-            side="query" if side == "inputs" else "document",
-            batch_tokens=options.batch_tokens,
-            advance=share,
+    def encode(texts: Sequence[str], advance: Advance) -> Float32s:
+        of_side: Side = "query" if side == "inputs" else "document"
+        return encode_texts(
+            encoder(), texts, side=of_side, batch_tokens=options.batch_tokens, advance=advance
         )
+
+    def encode_shard(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
+        units, rejects = _units(cut, shard)
+        share = ProgressScaler(len(shard.records), len(units), advance)
+        texts = [unit.text for unit in units]
+        vectors = kept.vectors(texts, encode, share) if kept else encode(texts, advance=share)
         share.finish()
-        rejects = [reject for _, lost in pieces for reject in lost]
         style_probability = style.probability(vectors) if style and len(units) else None
         return encoded_rows(units, vectors, options, style_probability, rejects)
 
-    return encode
+    return encode_shard
+
+
+def _units(cut: Cut, shard: RecordShard[Document]) -> tuple[list[Unit], list[Reject]]:
+    """The units of the records of a shard, and why some have none."""
+    pieces = list(cut(shard.records))
+    return [unit for units, _ in pieces for unit in units], [reject for _, lost in pieces for reject in lost]
+
+
+def _kept_vectors(side: str, options: EncodingOptions, revision: str) -> KeptVectors | None:
+    """Where the vectors of a side are kept, if that is wanted; queries are hardly ever the same again."""
+    if options.vectors is None or side == "inputs":
+        return None
+    batch_tokens = options.batch_tokens
+    return KeptVectors.of(
+        place(options.vectors), revision, batch_tokens=batch_tokens, **load_options(options)
+    )
 
 
 def encoded_rows(

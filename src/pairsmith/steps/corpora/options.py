@@ -57,6 +57,7 @@ class EncodingOptions(WorkOptions):
     encoder: str
     vector_dtype: Literal["float32", "float16"] = "float32"
     units: UnitOptions = field(default_factory=UnitOptions)
+    vectors: str | None = None  # folder in which those of outputs are kept and looked up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

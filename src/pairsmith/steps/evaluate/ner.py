@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.yamlfile import read_yaml
@@ -19,12 +19,12 @@ from pairsmith.methods.quip.names import (
     types_of,
 )
 from pairsmith.metrics.entities import entity_f1
-from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder
+from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, require_question_heads
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
-from pairsmith.steps.evaluate.results import Evaluated, mean_line, over_splits
+from pairsmith.steps.evaluate.results import Evaluated, learned_line, learned_texts, mean_line, over_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.shared import errors_about, named
@@ -76,7 +76,10 @@ def few_and_test(
     elif settings.train:
         with errors_about(f"--train {settings.train}", InputError):
             splits = [draw_tagged_sentences(splits[0], settings.shots, seed) for seed in settings.splits]
-    return splits, read_tagged(test)
+    tested = read_tagged(test)
+    if not types_of(tested):
+        raise InputError(f"{test}: no sentence has an entity, so F1 is 0 whatever is predicted; give others")
+    return splits, tested
 
 
 def _compute(
@@ -85,7 +88,18 @@ def _compute(
     progress: Progress,
 ) -> Evaluated:
     splits, test = data
+    if "questions" in settings.start:  # before a tagger is trained from a random start, for hours perhaps
+        try:
+            require_question_heads(settings.model)
+        except ModelError as error:
+            raise ModelError(f"{error}, or --start random for any encoder") from error
     by_type = questions_of(settings, [*(sentence for split in splits for sentence in split), *test])
+    learned_types = types_of([sentence for split in splits for sentence in split])
+    if unlearned := sorted(set(types_of(test)) - set(learned_types)):
+        progress.say(
+            f"no training sentence has the type {' or '.join(unlearned)}, which test sentences have: such "
+            f"entities count as not found (types that are learned: {', '.join(learned_types)})"
+        )
     gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
     shown: list[list[str]] = []
@@ -108,7 +122,12 @@ def _compute(
                 by_split[number] = entity_f1(gold, tags)
                 shown = tags if number == settings.splits[0] else shown
             figures[start] = over_splits(by_split)
-    return figures | {"count": len(test)}, [
+    learned = learned_texts(
+        ([text_of(sentence)] for split in splits for sentence in split),
+        ([text_of(sentence)] for sentence in test),
+    )
+    figures |= {"count": len(test), "trained_on": learned}
+    return figures, [
         {"words": list(sentence.words), "tags": list(sentence.tags), "predicted": tags}
         for sentence, tags in zip(test, shown, strict=True)
     ]
@@ -146,6 +165,11 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
         raise SettingsError(f"{error}; write one in {where}") from error
 
 
+def text_of(sentence: TaggedSentence) -> str:
+    """The words of a sentence as one text."""
+    return " ".join(sentence.words)
+
+
 def ner_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table."""
     lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<18}of each split"]
@@ -153,6 +177,7 @@ def ner_table(results: Mapping[str, Any]) -> str:
         if name in results:
             figures = results[name]
             lines.append(mean_line(name, figures["f1"], figures["error"], figures["splits"].values()))
+    lines += learned_line(results, "sentences")
     return "\n".join(lines)
 
 
@@ -182,5 +207,5 @@ evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _pl
 
 ``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the first
 split with the last of ``start``; ``results.json`` for ``random`` and ``questions`` the entity F1 ×100 (see
-``over_splits``), and the ``count`` of test sentences.
+``over_splits``), the ``count`` of test sentences, and how many of these were ``trained_on`` by a split.
 """

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from pairsmith.core.progress import Progress
 from pairsmith.data.judgements import read_judgements
-from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, read_paraphrases
+from pairsmith.data.paraphrases import LABELS, Paraphrase, paraphrase_pairs, read_paraphrases
 from pairsmith.data.readers import read_pairs
 from pairsmith.methods.quip.paraphrase import (
     EPOCHS,
@@ -25,7 +26,14 @@ from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, over_splits, with_interval
+from pairsmith.steps.evaluate.results import (
+    Evaluated,
+    learned_line,
+    learned_texts,
+    over_splits,
+    with_error,
+    with_interval,
+)
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 from pairsmith.steps.planning import counted, has_no_sample
@@ -45,7 +53,11 @@ def _compute(
     settings: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str], progress: Progress
 ) -> Evaluated:
     pairs, negatives = data
+    if negatives == "sampled":
+        progress.say(_unlabelled(settings.data))
     train = training_splits(settings) if settings.train else None
+    if train and train.negatives == "sampled":
+        progress.say(_unlabelled(settings.train or ""))
     judgements = read_judgements(settings.judgements) if settings.judgements else None
     encoder = load_token_encoder(settings.model, **load_options(settings))
     with named(settings.model):
@@ -78,6 +90,8 @@ def _compute(
     }
     if train:
         figures["negatives learned from"] = train.negatives
+        learned = chain.from_iterable(train.pairs.values())
+        figures["trained_on"] = learned_texts(map(texts_of, learned), map(texts_of, pairs))
         figures["few_shot"] = {
             way: over_splits({n: 100 * f1 for n, f1 in by_split.items()}) | {"shots": settings.shots}
             for way, by_split in detected.few_shot.items()
@@ -89,6 +103,19 @@ def _compute(
     ]
 
 
+def _unlabelled(source: str) -> str:
+    """What is made of pairs without labels, for somebody whose labels are in a column of another name."""
+    return (
+        f"{source}: no column is called {', '.join(LABELS)}, so all its pairs count as paraphrases, and "
+        "pairs that are none are sampled"
+    )
+
+
+def texts_of(pair: Paraphrase) -> tuple[str, str]:
+    """The two texts of a pair."""
+    return pair.sentence1, pair.sentence2
+
+
 def paraphrase_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table."""
     head = f"{'pairs':>9}  {'label 1':>9}  {'layer':>5}  AUROC ×100 (95 %)"
@@ -98,8 +125,9 @@ def paraphrase_table(results: Mapping[str, Any]) -> str:
         lines.append("the pairs with label 0 were sampled by pairsmith")
     for name, figures in results.get("few_shot", {}).items():
         lines.append(
-            f"F1 ×100 of {figures['shots']} a class, {name}: {figures['f1']:.2f} ± {figures['error']:.2f}"
+            f"F1 ×100 of {figures['shots']} a class, {name}: {with_error(figures['f1'], figures['error'])}"
         )
+    lines += learned_line(results, "pairs")
     return "\n".join(lines)
 
 
@@ -146,6 +174,6 @@ evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphr
 ``predictions.jsonl`` has a line for each pair: its texts, label and score; ``results.json`` ``auroc`` ×100
 with its 95 % interval (``auroc_ci``), ``layer``, the ``count`` of pairs and of ``positives``, whether the
 ``negatives`` are from ``people`` or ``sampled``; with training pairs also ``few_shot``, for ``frozen`` and
-``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, and ``negatives learned from``; with human
-judgements the correlation ×100 of each layer (``layers``).
+``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, ``negatives learned from``, and how many pairs
+were ``trained_on`` by a split; with human judgements the correlation ×100 of each layer (``layers``).
 """

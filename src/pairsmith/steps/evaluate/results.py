@@ -1,8 +1,8 @@
 """Result folders of evaluations: ``results.json`` with its provenance, and ``predictions.jsonl``."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -12,11 +12,12 @@ from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.metrics.bootstrap import mean_and_error
+from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs import DatasetFolder, Manifest, Run, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
+from pairsmith.runs.storage import JSON, hash_bytes, hash_json, write_atomic
 from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
@@ -68,16 +69,6 @@ def written_by_program(source: str, *steps: str) -> bool:
     return folder.manifest.step in steps
 
 
-class Kept(Protocol):
-    """Parts of an evaluation's work that are kept in its folder."""
-
-    def is_empty(self) -> bool:
-        """Whether nothing is kept."""
-
-    def remove(self) -> None:
-        """Remove what was kept."""
-
-
 class EvaluationRecord(Manifest):
     """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
 
@@ -93,7 +84,7 @@ def evaluate_once(
     models: Mapping[str, str],
     compute: Callable[[], Evaluated],
     table: Callable[[Mapping[str, Any]], str] | None = None,
-    kept: Kept | None = None,
+    goes_on: bool = False,
     compare: Callable[[], Figures | None] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
@@ -106,7 +97,8 @@ def evaluate_once(
         models: revisions of the models, by name.
         compute: returns the figures and the predictions, see ``Evaluated``.
         table: makes of the results what is shown to the user.
-        kept: what ``compute`` keeps of its work in the folder, which therefore says at once whose it is.
+        goes_on: whether ``compute`` keeps parts of its work in the folder, which therefore says at once whose
+            it is. With other settings a stopped evaluation goes on with those parts that are the same.
         compare: for a step whose results may hold a comparison of the finished folder with something else,
             under ``AGAINST``: returns it, None for no comparison. It does not identify the evaluation, and
             replaces an earlier one.
@@ -116,21 +108,14 @@ def evaluate_once(
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
     earlier = claim(
-        run,
-        identity,
-        RESULTS,
-        read_about,
-        # Nothing is lost by other settings as long as nothing is kept.
-        extends=lambda earlier: kept is not None and not earlier.complete and kept.is_empty(),
+        run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )
     results = read_finished(run, earlier)
     if results is None:
         if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
-        if kept:
-            if run.fresh:
-                kept.remove()
+        if goes_on:
             begin(run, about)
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
@@ -200,19 +185,46 @@ def write_results(
 
 
 def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:
-    """The mean ``f1`` over the splits, its standard ``error``, and the figure of each of the ``splits``."""
+    """The mean ``f1`` over the splits, its standard ``error``, and the figure of each of the ``splits``.
+
+    One split alone has no error (None).
+    """
     mean, error = mean_and_error(list(f1.values()))
     return {"f1": mean, "error": error, "splits": {str(n): round(value, 4) for n, value in f1.items()}}
 
 
-def mean_line(name: str, mean: float, error: float, figures: Iterable[float]) -> str:
+def mean_line(name: str, mean: float, error: float | None, figures: Iterable[float]) -> str:
     """A line of a table: the mean, its error, and the figures that it was made from."""
-    return f"{name:<12}{f'{mean:.2f} ± {error:.2f}':<18}{' '.join(f'{value:.1f}' for value in figures)}"
+    return f"{name:<12}{with_error(mean, error):<18}{' '.join(f'{value:.1f}' for value in figures)}"
+
+
+def with_error(mean: float, error: float | None) -> str:
+    """A mean and its standard error, for a table; None is that of a single figure."""
+    return f"{mean:.2f}" if error is None else f"{mean:.2f} ± {error:.2f}"
+
+
+def learned_texts(trained: Iterable[Sequence[str]], tested: Iterable[Sequence[str]]) -> int:
+    """How many of the ``tested`` rows, each by its texts, are among the ``trained`` ones.
+
+    Case, spaces, punctuation and the order of the texts do not matter.
+    """
+    known = {fingerprint_of(*texts) for texts in trained}
+    return sum(fingerprint_of(*texts) in known for texts in tested)
+
+
+def learned_line(results: Mapping[str, Any], rows: str) -> list[str]:
+    """A line of a table on test rows that were trained on, of results with ``trained_on``; none without."""
+    if not (known := results.get("trained_on")):
+        return []
+    return [
+        f"{known:,} of the {results['count']:,} {rows} are trained on by a split: F1 is better than it would "
+        "be on others"
+    ]
 
 
 def hash_rows(rows: JSON) -> str:
     """SHA-256 of rows, whatever the format of their file."""
-    return hash_bytes(canonical_json(rows).encode())
+    return hash_json(rows)
 
 
 def with_interval(figures: Mapping[str, Any], name: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import GLOVE, model_revision
+from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.chunk_rows import read_query_examples
@@ -20,7 +21,6 @@ from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
-from pairsmith.steps.evaluate.kept_search import KeptSearch
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import (
     EachQuery,
@@ -37,8 +37,12 @@ from pairsmith.steps.evaluate.results import (
     written_by_program,
 )
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
-from pairsmith.steps.evaluate.retrievers import Rankings, ranked_grades, retrieve, searcher
+from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
+from pairsmith.steps.kept_vectors import remove_vectors
 from pairsmith.steps.planning import counted, first_passages, has_no_sample
+
+OWN_VECTORS = "vectors-so-far"
+"""Folder of an evaluation that is not finished, with the documents' vectors."""
 
 
 def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[str, Any]:
@@ -48,9 +52,9 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     its name (``ndcg@10``), with its 95 % interval (``ndcg@10_ci``), the number of ``queries`` and
     ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
     could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
-    documents that were retrieved first. A search by vectors that was stopped goes on behind the last
-    ``DOCUMENTS_AT_ONCE`` documents that it had finished. With ``against`` the results have what
-    ``retrieval_differences`` returns under this name.
+    documents that were retrieved first. The documents' vectors are kept in the folder ``vectors`` of the
+    settings, or else in ``OWN_VECTORS`` of the run's folder until the evaluation is finished. With
+    ``against`` the results have what ``retrieval_differences`` returns under this name.
     """
     settings = resolve_dtype(settings, run)
     if settings.model.startswith(GLOVE):
@@ -66,20 +70,18 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     if settings.against is not None:
         refuse_source(run, against=settings.against)
     earlier = earlier_retrieval(settings, data, digest)
-    kept = None if settings.model == BM25 else KeptSearch(run.out)
     results = evaluate_once(
         run,
         "evaluate retrieval",
         settings,
         inputs={"data": digest},
         models={"model": revision},
-        compute=partial(_compute, settings, data, run, kept),
+        compute=partial(_compute, settings, data, run, revision),
         table=retrieval_table,
-        kept=kept,
+        goes_on=settings.model != BM25,
         compare=partial(_compared_with, earlier, settings, data, run),
     )
-    if kept:
-        kept.remove()
+    remove_vectors(run.out / OWN_VECTORS)
     return results
 
 
@@ -91,10 +93,10 @@ def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> R
     return read_retrieval(settings.data, settings.split, progress.say)
 
 
-def _compute(
-    settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, kept: KeptSearch | None
-) -> Evaluated:
-    rankings = retrieve(settings, data.documents, data.queries, run.progress, kept)
+def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, revision: str) -> Evaluated:
+    folder = place(settings.vectors) if settings.vectors else run.out / OWN_VECTORS
+    vectors = None if settings.model == BM25 else kept_vectors(settings, folder, revision)
+    rankings = retrieve(settings, data.documents, data.queries, run.progress, vectors)
     by_measure = figures_of_queries(data, rankings)
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in by_measure.items()}
     limits = mean_intervals(by_measure, bootstrap=settings.bootstrap, seed=settings.seed)
@@ -173,7 +175,9 @@ def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before)
 
     def load() -> Callable[[Sequence[str]], object]:
         search = searcher(settings, Silent())
-        return lambda sample: search(sample, sample[:1], 1)
+        return lambda sample: search(
+            dict(zip(map(str, range(len(sample))), sample, strict=True)), sample[:1], 1
+        )
 
     return extrapolated(load, texts, count, queries * (300 + 30 * settings.keep))
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
+from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce, VectorFolder
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
 from pairsmith.steps.evaluate.settings import (
@@ -66,7 +66,7 @@ OfWords = Annotated[
 def refuse_without_effect(settings: Settings, model: str) -> None:
     """Refuse settings of encoders beside bm25, and those of bm25 beside an encoder."""
     if model == BM25:
-        names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length")
+        names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length", "vectors")
         refuse(settings, names, "with bm25, which has no vectors")
     else:
         refuse(settings, ("language",), "without bm25; only bm25 compares words")
@@ -126,8 +126,9 @@ class EvaluateRetrievalSettings(Settings):
     dimensions: Dimensions = None
     language: OfWords = "english"
     pooling: Pooling = "default"
-    batch_size: TextsAtOnce = 64
+    batch_size: TextsAtOnce = 1_024
     max_length: TextLength = None
+    vectors: VectorFolder = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"

@@ -1,7 +1,7 @@
 """Ranks documents for queries, by the vectors of an encoder or by BM25."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -12,26 +12,27 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import PoolingName, file_of, resolve_model
+from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs.work import Advance
 from pairsmith.search.bm25 import WordIndex
 from pairsmith.search.exact import Neighbours, merged, nearest
-from pairsmith.steps.evaluate.kept_search import KeptSearch, digest_of
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
+from pairsmith.steps.kept_vectors import BLOCK, KeptVectors
 from pairsmith.steps.shared import ReadsModel, load_options
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Places = NDArray[np.int64]
-Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Float32s]]
-"""Ranks documents for queries: from both and a depth to the arrays of ``Rankings``."""
 
-DOCUMENTS_AT_ONCE = 20_000
+DOCUMENTS_AT_ONCE = 10 * BLOCK
 """Documents whose vectors are held at once, and after which the nearest are kept."""
 QUERIES_AT_ONCE = 2_048
 """Queries whose nearest documents are searched for at once."""
@@ -44,7 +45,7 @@ class Rankings:
     """The documents retrieved for each of n queries, the best first.
 
     Attributes:
-        documents: the ids of all documents; of two with equal scores, the earlier one ranks higher.
+        documents: the ids of all documents, in ``ranking_order``.
         places: ``(n, depth)``, the place of each retrieved document in ``documents``; -1 where fewer
             were retrieved.
         scores: ``(n, depth)``, -inf where fewer were retrieved.
@@ -61,35 +62,49 @@ class Rankings:
                 yield self.documents[place], float(score)
 
 
+Search = Callable[[Mapping[str, str], Sequence[str], int], Rankings]
+"""Ranks documents, by their ids, for queries, down to a depth."""
+
+
+def ranking_order(ids: Collection[str]) -> tuple[list[str], Places]:
+    """The ids in the order in which documents of equal scores rank, and the place of each id there.
+
+    As for trec_eval it is the descending order of their bytes.
+    """
+    ordered = sorted(ids, reverse=True)
+    place_of = {name: place for place, name in enumerate(ordered)}
+    return ordered, np.array([place_of[name] for name in ids], np.int64)
+
+
 def retrieve(
     settings: EvaluateRetrievalSettings,
     documents: Mapping[str, str],
     queries: Mapping[str, str],
     progress: Progress,
-    kept: KeptSearch | None = None,
+    vectors: KeptVectors | None = None,
 ) -> Rankings:
     """The ``depth`` best documents for each query, by the model of ``settings``.
 
-    Of documents with equal scores the earlier one is better. Blank documents are not retrieved, and with
-    ``exclude_own`` neither is a document with the query's own id. With ``kept`` a search by vectors goes on
-    where it was stopped.
+    Blank documents are not retrieved, and with ``exclude_own`` neither is a document with the query's own id.
+    Those vectors of documents that are in ``vectors`` are not computed again.
     """
-    ids = [document for document, text in documents.items() if text]
-    depth = min(settings.depth + settings.exclude_own, len(ids))
-    search = searcher(settings, progress, kept)
-    arrays = search([documents[document] for document in ids], list(queries.values()), depth)
-    rankings = Rankings(ids, *arrays)
+    documents = {document: text for document, text in documents.items() if text}
+    depth = min(settings.depth + settings.exclude_own, len(documents))
+    rankings = searcher(settings, progress, vectors)(documents, list(queries.values()), depth)
     return _without_own(rankings, list(queries), settings.depth) if settings.exclude_own else rankings
 
 
 def searcher(
-    settings: EvaluateRetrievalSettings, progress: Progress, kept: KeptSearch | None = None
+    settings: EvaluateRetrievalSettings,
+    progress: Progress,
+    vectors: KeptVectors | None = None,
 ) -> Search:
     """A function that ranks documents by the model of ``settings``, which is loaded."""
     if settings.model == BM25:
         return partial(by_bm25, language=settings.language, progress=progress)
     encoder = retrieval_encoder(settings)
-    return partial(by_vectors, encoder, batch_size=settings.batch_size, progress=progress, kept=kept)
+    batch_size = settings.batch_size
+    return partial(by_vectors, encoder, batch_size=batch_size, progress=progress, vectors=vectors)
 
 
 def _without_own(rankings: Rankings, queries: Sequence[str], depth: int) -> Rankings:
@@ -133,6 +148,21 @@ class _NamesEncoder(ReadsModel, Protocol):
     def document_prompt(self) -> str | None: ...
     @property
     def dimensions(self) -> int | None: ...
+    @property
+    def batch_size(self) -> int: ...
+
+
+def kept_vectors(settings: _NamesEncoder, folder: Place, revision: str) -> KeptVectors:
+    """The vectors in a folder of documents that ``retrieval_encoder``, of this revision, encodes."""
+    return KeptVectors.of(
+        folder,
+        revision,
+        batch_size=settings.batch_size,
+        pooling=settings.pooling,
+        prompt=settings.document_prompt,
+        dimensions=settings.dimensions,
+        **load_options(settings),
+    )
 
 
 def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
@@ -180,78 +210,105 @@ def _json_in(where: str, name: str) -> dict[str, Any]:
 
 def by_vectors(
     encoder: "SentenceTransformer",
-    documents: Sequence[str],
+    documents: Mapping[str, str],
     queries: Sequence[str],
     depth: int,
     *,
     batch_size: int,
     progress: Progress,
-    kept: KeptSearch | None = None,
-) -> tuple[Places, Float32s]:
+    vectors: KeptVectors | None = None,
+) -> Rankings:
     """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
 
-    The vectors of ``DOCUMENTS_AT_ONCE`` documents are held at a time, among which equal texts have equal
-    scores; then the nearest so far are ``kept``.
+    For ``vectors`` see ``document_vectors``.
     """
-    about = digest_of(str(depth), queries, documents) if kept else b""
-    searched, best = kept.read(about) if kept else (0, [])
+    best: list[Neighbours] = []
+    encode = partial(encode_texts, encoder, batch_size=batch_size)
+    if vectors:
+        vectors.has_all(in_batches(list(documents.values()), BLOCK), progress.say)
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
-        encode = partial(comparison_vectors, encoder, batch_size=batch_size, advance=bar.advance)
-        x = torch.split(encode(queries, "query"), QUERIES_AT_ONCE)
-        bar.skip(searched)
-        for first in range(searched, len(documents), DOCUMENTS_AT_ONCE):
-            y = encode(documents[first : first + DOCUMENTS_AT_ONCE], "document")
-            best = [nearest_with(some, y, first, before, depth) for some, before in zip_longest(x, best)]
-            if kept and first + len(y) < len(documents):
-                kept.write(about, first + len(y), best)
-    return (
+        asked = encode(queries, side="query", advance=bar.advance)
+        x = torch.split(comparison_vectors(encoder, queries, "query", asked), QUERIES_AT_ONCE)
+        for numbers, y in document_vectors(encoder, documents, encode, bar.advance, vectors):
+            best = [nearest_with(some, y, numbers, before, depth) for some, before in zip_longest(x, best)]
+    return Rankings(
+        ranking_order(documents)[0],
         torch.cat([neighbours.ids for neighbours in best]).numpy(),
         torch.cat([neighbours.similarities for neighbours in best]).numpy(),
     )
 
 
 def nearest_with(
-    x: torch.Tensor, y: torch.Tensor, first: int, before: Neighbours | None, depth: int
+    x: torch.Tensor, y: torch.Tensor, numbers: torch.Tensor, before: Neighbours | None, depth: int
 ) -> Neighbours:
-    """The ``depth`` nearest of each x among those found ``before`` and y, which are numbered from ``first``.
+    """The ``depth`` nearest of each x among those found ``before`` and y.
 
-    ``x`` is ``(n, d)`` and ``y`` ``(m, d)``, float32; there are fewer where there were fewer in all.
+    ``x`` is ``(n, d)`` and ``y`` ``(m, d)``, float32; ``numbers``, ``(m,)`` int64, are the ids of y,
+    ascending. There are fewer where there were fewer in all.
     """
     neighbours = nearest(x, y, depth)
-    neighbours = Neighbours(neighbours.ids + first, neighbours.similarities)
+    neighbours = Neighbours(numbers[neighbours.ids], neighbours.similarities)
     return merged([before, neighbours], depth) if before else neighbours
 
 
-def comparison_vectors(
+def document_vectors(
     encoder: "SentenceTransformer",
-    texts: Sequence[str],
-    side: Side,
-    *,
-    batch_size: int,
-    advance: Callable[[int], None] = lambda _: None,
+    documents: Mapping[str, str],
+    encode: Callable[..., Float32s],
+    advance: Advance,
+    kept: KeptVectors | None = None,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The vectors of documents, ``DOCUMENTS_AT_ONCE`` together.
+
+    Each part has the places of its documents in ``ranking_order``, ascending, ``(m,)`` int64, and their
+    ``comparison_vectors``, ``(m, d)``. They are read and encoded in the order of ``documents``, so that
+    ``kept`` has those of the steps that read the same.
+
+    Args:
+        encode: ``encode_texts`` with this encoder; ``advance`` and ``kept``: as for ``KeptVectors.vectors``.
+    """
+    texts, places = list(documents.values()), torch.from_numpy(ranking_order(documents)[1])
+    encode = partial(encode, side="document")
+    for start in range(0, len(texts), DOCUMENTS_AT_ONCE):
+        part = slice(start, start + DOCUMENTS_AT_ONCE)
+        blocks = [
+            kept.vectors(block, encode, advance) if kept else encode(block, advance=advance)
+            for block in in_batches(texts[part], BLOCK)
+        ]
+        numbers, order = places[part].sort()
+        yield numbers, comparison_vectors(encoder, texts[part], "document", np.concatenate(blocks))[order]
+
+
+def comparison_vectors(
+    encoder: "SentenceTransformer", texts: Sequence[str], side: Side, vectors: Float32s
 ) -> torch.Tensor:
-    """The vectors of texts, as they are compared: ``(n, d)`` float32. Each distinct text is encoded once."""
-    distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    array = encode_texts(encoder, list(distinct), side=side, batch_size=batch_size, advance=advance)
-    advance(len(texts) - len(distinct))
-    if not np.isfinite(array).all():
+    """The encoder's ``vectors`` of texts, ``(n, d)``, as they are compared: float32. Equal texts have one."""
+    if not np.isfinite(vectors).all():
         raise not_finite("the model gives vectors")
-    vectors = torch.from_numpy(array)
+    compared = torch.from_numpy(vectors)
     # The length of a query's vector has no effect on the order of the documents.
     if side == "query" or encoder.similarity_fn_name == "cosine":
-        vectors = torch.nn.functional.normalize(vectors, dim=1)
-    return vectors[[distinct[text] for text in texts]]
+        compared = torch.nn.functional.normalize(compared, dim=1)
+    first: dict[str, int] = {}
+    return compared[[first.setdefault(text, place) for place, text in enumerate(texts)]]
 
 
 # By BM25
 
 
 def by_bm25(
-    documents: Sequence[str], queries: Sequence[str], depth: int, *, language: Language, progress: Progress
-) -> tuple[Places, Float32s]:
+    documents: Mapping[str, str],
+    queries: Sequence[str],
+    depth: int,
+    *,
+    language: Language,
+    progress: Progress,
+) -> Rankings:
     """The ``depth`` documents with the highest BM25 for each query; only those that share a word with it.
 
     See ``WordIndex``.
     """
+    ids, _ = ranking_order(documents)
     with progress.task("search", len(queries), "queries") as bar:
-        return WordIndex(documents, language).best(queries, depth, bar.advance)
+        index = WordIndex([documents[name] for name in ids], language)
+        return Rankings(ids, *index.best(queries, depth, bar.advance))

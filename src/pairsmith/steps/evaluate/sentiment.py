@@ -92,7 +92,10 @@ def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[st
 
 
 def of_prompts(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """A figure's mean over the prompts, under its name, the standard error, and that of each prompt."""
+    """A figure's mean over the prompts, under its name, the standard error, and that of each prompt.
+
+    A single prompt has no error (None).
+    """
     mean, error = mean_and_error(values)
     return {name: mean, "error": error, "prompts": [round(value, 4) for value in values]}
 

@@ -2,11 +2,23 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength, TrainingDtype
 from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
 from pairsmith.steps.evaluate.settings import Bootstraps
+
+
+def _distinct(splits: list[int]) -> list[int]:
+    if twice := sorted({split for split in splits if splits.count(split) > 1}):
+        raise ValueError(
+            f"split {twice[0]} is given twice, and would count twice in the mean and its error; give it once"
+        )
+    return splits
+
+
+Splits = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
+"""Numbers of splits, each once."""
 
 
 class EvaluateParaphraseSettings(Settings):
@@ -53,7 +65,7 @@ class EvaluateParaphraseSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     shots: int = Field(default=16, ge=2, description="Number of training pairs per class.")
-    splits: list[Annotated[int, Field(ge=0)]] = Field(
+    splits: Splits = Field(
         default=[13, 21, 42, 87, 100],
         min_length=1,
         description="Numbers of the splits, which are random seeds if the pairs are drawn; the training is "
@@ -148,7 +160,7 @@ class EvaluateNerSettings(Settings):
         description="Number of training sentences per entity type; without --train, it selects the files in "
         "--data.",
     )
-    splits: list[Annotated[int, Field(ge=0)]] = Field(
+    splits: Splits = Field(
         default=[0, 1, 2, 3, 4],
         min_length=1,
         description="Numbers of the splits in --data; with --train, each of them draws other sentences. They "

@@ -4,8 +4,9 @@ The method is ``methods/dino/training_set.py``. The step reads the rows, commits
 rejects, and writes the card.
 """
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,15 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import display_name, place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_rows import KINDS, read_labelled_rows
-from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, from_table, to_table
+from pairsmith.data.schemas import (
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    Reject,
+    as_columns,
+    from_table,
+    to_table,
+)
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.requests import GeneratedRow
@@ -74,7 +83,23 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     if generated.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = training_set.negatives
     run.progress.say(_account(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
+    for line in _too_few(generated.rows, rejects, settings.per_label):
+        run.progress.say(line)
     return finished(writer, _card(settings, generated, counts), run)
+
+
+def _too_few(rows: Sequence[GeneratedRow], rejects: Sequence[Reject], per_label: int | None) -> Iterator[str]:
+    """A line for each label of which fewer than ``per_label`` rows are kept."""
+    columns = [*map(as_columns, rows)]
+    dropped = Counter(map(_label, (json.loads(reject.row) for reject in rejects)))
+    for label, count in Counter(map(_label, columns)).items():
+        if per_label and (kept := count - dropped[label]) < per_label:
+            yield f"label {label} has {kept:,} rows, fewer than the {per_label:,} of --per-label"
+
+
+def _label(columns: Mapping[str, Any]) -> str:
+    """The label of a row in the words of its task, such as ``0.5``."""
+    return f"{columns['score']:g}" if "score" in columns else str(columns["label"])
 
 
 def _account(training_set: TrainingSet, given: int, *, sampled: bool) -> str:

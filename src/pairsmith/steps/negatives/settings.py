@@ -13,6 +13,7 @@ from pairsmith.core.fields import (
     IndexRows,
     JudgeOfQueries,
     VectorDtype,
+    VectorFolder,
     WorkerSettings,
 )
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
@@ -110,6 +111,7 @@ class NegativesSettings(WorkerSettings):
     max_length: EncodedLength = None
     batch_tokens: BatchTokens = None
     vector_dtype: VectorDtype = "float32"
+    vectors: VectorFolder = None
     memory: float = Field(
         default=1.0,
         gt=0,

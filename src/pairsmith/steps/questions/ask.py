@@ -54,7 +54,7 @@ from pairsmith.runs.mapped import (
 )
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_json
+from pairsmith.runs.storage import JSON, hash_json, write_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.reused import EarlierQuestions, TextInput
 from pairsmith.steps.questions.settings import AskSettings
@@ -203,7 +203,7 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     texts. ``count`` is the number of texts.
     """
     assert settings.sample is not None
-    of = hash_bytes(canonical_json(dict(identity)).encode())
+    of = hash_json(dict(identity))
     # Of the ranks of an array job, those that start later find what an earlier one has drawn.
     for folder in (run.out, run.whole, *rank_folders(run.whole)):
         file = folder / LIMITS

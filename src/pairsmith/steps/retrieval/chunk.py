@@ -42,7 +42,7 @@ from pairsmith.runs.mapped import (
     start_part,
 )
 from pairsmith.runs.sorting import first_of_each
-from pairsmith.runs.storage import canonical_json, hash_bytes
+from pairsmith.runs.storage import hash_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.settings import ChunkSettings
 from pairsmith.steps.shared import hashes, refuse_sources
@@ -108,7 +108,7 @@ def _inputs(settings: ChunkSettings) -> dict[str, str]:
     """The hashes of the documents, and of the names of sources that the ids of their chunks depend on."""
     inputs = hashes("documents", settings.documents)
     if names := source_names(settings.documents):
-        inputs["names of documents"] = hash_bytes(canonical_json(tuple(names)).encode())
+        inputs["names of documents"] = hash_json(tuple(names))
     return inputs
 
 

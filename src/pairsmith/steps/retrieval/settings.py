@@ -12,6 +12,7 @@ from pairsmith.core.fields import (
     EncodedLength,
     JudgeOfQueries,
     ShardBounds,
+    VectorFolder,
     WorkerSettings,
 )
 from pairsmith.core.settings import (
@@ -251,6 +252,7 @@ class FilterQueriesSettings(WorkerSettings):
     dtype: Dtype = "auto"
     max_length: EncodedLength = None
     batch_tokens: BatchTokens = None
+    vectors: VectorFolder = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
     )

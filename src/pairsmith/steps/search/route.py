@@ -9,19 +9,26 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
+
+import torch
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError, ModelError, SettingsError, one_line
+from pairsmith.core.errors import InputError, ModelError, SettingsError, StorageError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
+from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, place
 from pairsmith.core.progress import Progress
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.documents import Document
 from pairsmith.data.query_rows import read_corpus
+from pairsmith.models.encode import encode_texts
 from pairsmith.runs import resolve_dtype
+from pairsmith.runs.storage import storage_errors
 from pairsmith.search.bm25 import WordIndex
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
@@ -29,11 +36,14 @@ from pairsmith.steps.evaluate.retrievers import (
     QUERIES_AT_ONCE,
     Places,
     comparison_vectors,
+    document_vectors,
+    kept_vectors,
     nearest_with,
+    ranking_order,
     retrieval_encoder,
 )
+from pairsmith.steps.kept_vectors import BLOCK, KeptVectors
 from pairsmith.steps.search.settings import SearchSettings
-from pairsmith.steps.search.vectors import VectorCache, document_vectors
 
 STANDARD_INPUT = "-"
 PROMPT = "query> "
@@ -141,10 +151,15 @@ class DocumentSearch:
             raise SettingsError(
                 f"--best {settings.best}: there are only {len(documents):,} documents to search; give no more"
             )
-        # Of equal scores the last id is first, as in evaluations.
-        self._documents = [documents[name] for name in sorted(documents, reverse=True)]
+        ids, _ = ranking_order(documents)
+        self._documents = [documents[name] for name in ids]
         self._count = min(settings.best, len(documents))
-        self._index = _index(settings, [document.whole for document in self._documents], progress)
+        if settings.model == BM25:
+            texts = [document.whole for document in self._documents]
+            self._index: VectorIndex | WordIndex = WordIndex(texts, settings.language)
+        else:
+            whole = {name: document.whole for name, document in documents.items()}
+            self._index = VectorIndex(settings, whole, progress)
 
     def best(self, queries: Sequence[str]) -> Iterator[list[Hit]]:
         """The documents with the highest scores for each query, the highest first."""
@@ -159,33 +174,44 @@ class DocumentSearch:
 class VectorIndex:
     """The vectors of documents, which are searched by an encoder's cosine or dot product."""
 
-    def __init__(self, settings: SearchSettings, documents: Sequence[str], progress: Progress) -> None:
+    def __init__(self, settings: SearchSettings, documents: Mapping[str, str], progress: Progress) -> None:
         if settings.model.startswith(GLOVE):
             raise ModelError(f"model {settings.model}: search takes no GloVe vectors; give an encoder")
         revision = model_revision(settings.model)
         self._encoder = retrieval_encoder(settings)
-        self._batch_size = settings.batch_size
-        cache = VectorCache.of(settings, revision, documents) if settings.keep_vectors else None
-        self._parts = document_vectors(
-            self._encoder, documents, cache, batch_size=settings.batch_size, progress=progress
-        )
+        self._encode = partial(encode_texts, self._encoder, batch_size=settings.batch_size)
+        if not settings.keep_vectors:
+            self._parts = self._encoded(documents, progress, None)
+            return
+        folder = place(settings.vectors) if settings.vectors else cache_folder() / "search"
+        kept = kept_vectors(settings, folder, revision)
+        try:
+            if isinstance(folder, Path):
+                with storage_errors(folder):  # nobody else may read a new one
+                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._parts = self._encoded(documents, progress, kept)
+        except StorageError as error:
+            remedy = f"give --vectors or {CACHE_VARIABLE} another folder, or give --no-keep-vectors"
+            progress.say(f"the documents' vectors cannot be kept: {error}\n{remedy}")
+            self._parts = self._encoded(documents, progress, replace(kept, writes=False))
+
+    def _encoded(
+        self, documents: Mapping[str, str], progress: Progress, kept: KeptVectors | None
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The parts of ``document_vectors``."""
+        if kept:
+            kept.has_all(in_batches(list(documents.values()), BLOCK), progress.say)
+        with progress.task("encode", len(documents), "documents") as bar:
+            return list(document_vectors(self._encoder, documents, self._encode, bar.advance, kept))
 
     def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Float32s]:
         """The ``depth`` nearest documents of each query, as the arrays of ``Rankings``."""
-        x = comparison_vectors(self._encoder, queries, "query", batch_size=self._batch_size)
+        x = comparison_vectors(self._encoder, queries, "query", self._encode(queries, side="query"))
         neighbours: Neighbours | None = None
-        first = 0
-        for y in self._parts:
-            neighbours = nearest_with(x, y, first, neighbours, depth)
-            first += len(y)
+        for numbers, y in self._parts:
+            neighbours = nearest_with(x, y, numbers, neighbours, depth)
         assert neighbours is not None, "there is a document"
         return neighbours.ids.numpy(), neighbours.similarities.numpy()
-
-
-def _index(settings: SearchSettings, documents: Sequence[str], progress: Progress) -> VectorIndex | WordIndex:
-    if settings.model == BM25:
-        return WordIndex(documents, settings.language)
-    return VectorIndex(settings, documents, progress)
 
 
 # On the screen
@@ -227,10 +253,10 @@ def cut_line(line: str, width: int) -> str:
     if sum(map(_columns, line)) <= width:
         return line
     room = width - 1
-    for place, character in enumerate(line):
+    for at, character in enumerate(line):
         room -= _columns(character)
         if room < 0:
-            return f"{line[:place]}…"
+            return f"{line[:at]}…"
     return line
 
 

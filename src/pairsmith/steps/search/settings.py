@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
-from pairsmith.core.settings import Listed, Settings
+from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce, VectorFolder
+from pairsmith.core.settings import Listed, Settings, refuse
 from pairsmith.steps.evaluate.retrieval_settings import (
     Dimensions,
     OfDocuments,
@@ -36,15 +36,16 @@ class SearchSettings(Settings):
     keep_vectors: bool = Field(
         default=True,
         description="Keep the documents' vectors for the next search of the same documents with the same "
-        "model, in the folder search of $PAIRSMITH_CACHE, which is ~/.cache/pairsmith if unset. What lies "
-        "there may be deleted at any time.",
+        "model: in --vectors, or else in the folder search of $PAIRSMITH_CACHE, which is ~/.cache/pairsmith "
+        "if unset. What lies there may be deleted at any time.",
     )
+    vectors: VectorFolder = None
     query_prompt: OfQueries = None
     document_prompt: OfDocuments = None
     dimensions: Dimensions = None
     language: OfWords = "english"
     pooling: Pooling = "default"
-    batch_size: TextsAtOnce = 64
+    batch_size: TextsAtOnce = 1_024
     max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
@@ -52,4 +53,6 @@ class SearchSettings(Settings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         refuse_without_effect(self, self.model)
+        if not self.keep_vectors:
+            refuse(self, ("vectors",), "without keep_vectors")
         return self

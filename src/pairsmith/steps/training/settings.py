@@ -202,7 +202,7 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
 def extra_of_added(settings: "TrainReaderSettings | TrainSummarizerSettings") -> Any:
     """Refuse a limit of added rows without added rows."""
     if settings.extra and not settings.added:
-        raise ValueError("extra limits the rows of added, which is missing; give added")
+        raise ValueError("extra limits the rows of --added, which is missing; give it")
     return settings
 
 
