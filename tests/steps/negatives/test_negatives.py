@@ -449,7 +449,7 @@ def test_rows_that_are_no_pairs_are_rejects_with_a_reason(world):
         ([{"query": "unknown", "positive": "bal"}], "no pair has a vector of its query and of its positive"),
         ([{"text": "a"}], "none of the columns query, question"),
         ([{"query": "a", "other": "b"}], "none of the columns positive, context"),
-        ([{"sentence1": "a", "sentence2": "b", "score": 0.1}], "has a column score, so not all"),
+        ([{"sentence1": "a", "sentence2": "b", "score": 0.1}], "has a column score, so in some of its pairs"),
         (
             [{"query": f"ba{c}", "positive": "a", "query_id": 7} for c in "lm"],
             r"different queries have the id '7' \(bad.jsonl:1, bad.jsonl:2\)",
