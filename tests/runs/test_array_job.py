@@ -91,7 +91,7 @@ def test_the_plain_command_takes_over_what_ranks_made_and_makes_the_rest(world):
     one_rank(settings(), tmp / "out", 0, 2)
     heard = Heard()
     plainly(settings(), tmp / "out", progress=heard)
-    assert f"took 6 shards over from {tmp / 'out/rank-0-of-2'}" in heard.lines
+    assert f"copied 6 shards from {tmp / 'out/rank-0-of-2'}" in heard.lines
     assert files(tmp / "out") == files(tmp / "one")
 
 
