@@ -127,8 +127,8 @@ class FolderWriter:
                 "give a larger --shard-size"
             )
         identity = Identity.of(step, settings, inputs, models)
-        journal = cache(partial(Journal.read, run.out))  # first called when this process has locked the
-        folder extends = partial(_extends, run, identity, growth, journal)
+        journal = cache(partial(Journal.read, run.out))  # first called once the folder is locked
+        extends = partial(_extends, run, identity, growth, journal)
         earlier = claim(run, identity, MANIFEST, lambda _: read_or_mend(run), extends)
         if run.fresh:
             earlier = None
