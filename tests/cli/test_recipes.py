@@ -1113,7 +1113,7 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
             "encoder: train-encoder needs pairs with scores, but the task nli writes pairs whose labels",
         ),
         ("topic", "the task topic writes single texts; use train-classifier"),
-        ("far.yaml", "encoder: the labels of far reach from 1 to 5"),
+        ("far.yaml", "encoder: the labels of far range from 1 to 5"),
         ("sts", None),
     ],
 )

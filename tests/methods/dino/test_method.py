@@ -19,7 +19,7 @@ from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.scripted import END_CHARACTER, ScriptedModel
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.generate.worker import take_up
+from pairsmith.steps.generate.worker import restore_tries
 
 CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd\u2003"
 
@@ -376,7 +376,7 @@ def test_rows_and_rejects_are_those_of_one_try_after_the_other(
     before = generate_pairs(task, model, dict.fromkeys(inputs), decoding=fewer, seed=seed)
     tables = to_table(before.rows, SCORED_PAIR), to_table(before.rejects, REJECT)
     requests = list(pair_requests(task, inputs, per_input))
-    take_up(requests, tables)
+    restore_tries(requests, tables)
     assert write(task, model, requests, decoding, seed, rows) == written
 
 

@@ -130,8 +130,8 @@ def test_a_label_with_fewer_rows_than_asked_for_is_told(tmp_path, capsys):
         PostprocessSettings(data=str(tmp_path / "in"), per_label=3), Run(tmp_path / "out", Progress())
     )
     said = capsys.readouterr().err.splitlines()
-    assert "label 1 has 2 rows, fewer than the 3 of --per-label" in said
-    assert "label 0.5 has 2 rows, fewer than the 3 of --per-label" in said
+    assert "label 1 has 2 rows, fewer than --per-label 3" in said
+    assert "label 0.5 has 2 rows, fewer than --per-label 3" in said
 
 
 def test_a_split_without_rows_is_left_out(tmp_path):
@@ -248,7 +248,7 @@ def test_rows_of_any_file_are_processed(tmp_path):
 def test_scores_are_not_smoothed_twice(tmp_path):
     run_on(tmp_path, pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), validation=0)
     again = {"data": str(tmp_path / "out"), "validation": 0}
-    with pytest.raises(SettingsError, match="has smoothed its scores already; give --smoothing 0"):
+    with pytest.raises(SettingsError, match="has already smoothed these scores; give --smoothing 0"):
         postprocess(PostprocessSettings(**again), Run(tmp_path / "again", Silent()))
     dataset = postprocess(
         PostprocessSettings(**again, smoothing=0, augment=0), Run(tmp_path / "again", Silent())

@@ -250,7 +250,7 @@ def test_progress_says_how_much_and_how_fast(world):
         ({"inputs": []}, SettingsError, "give --inputs FILE"),
         ({"task": "movie-reviews"}, SettingsError, "takes no --inputs"),
         ({"task": "topic", "inputs": [], "limit": 3}, SettingsError, "takes no --limit; --per-input says"),
-        ({"rows": 1}, SettingsError, "--rows 1 is too few: the task toy needs at least 2"),
+        ({"rows": 1}, SettingsError, "--rows 1 is too few for the task toy; give --rows 2 or more"),
         ({"per_input": 9}, SettingsError, "2 tries cannot give 9 texts per input; give --tries 12"),
         ({"task": "stss"}, TaskError, "did you mean 'sts'"),
         ({"inputs": "gone.txt"}, InputError, "gone.txt"),
@@ -444,7 +444,7 @@ def pair_task(tmp_path, *labels):
 
 def test_labels_that_no_encoder_learns_are_told_before_hours_of_generation(tmp_path):
     (far,) = remarks(pair_task(tmp_path, "5", "1"))
-    assert far.startswith("the labels of stars reach from 1 to 5; train-encoder fits cosines")
+    assert far.startswith("the labels of stars range from 1 to 5; train-encoder fits cosines")
     (quoted,) = remarks(pair_task(tmp_path, '"1"', '"0"'))
     assert "are numbers in quotation marks" in quoted
     for labels in (("1", "0.5", "0"), ("same", "other"), ("-1", "1")):

@@ -26,12 +26,14 @@ def test_each_label_gets_its_rows_and_a_stopped_run_the_same_bytes(texts, tmp_pa
     heard = Heard()
     dataset = generate(texts(), Run(tmp_path / "whole", heard))
     assert min(label_counts(dataset).values()) >= 6
-    assert sum("going on" in line for line in heard.lines) >= 1  # six texts of each label were not enough
+    assert (
+        sum("another round follows" in line for line in heard.lines) >= 1
+    )  # six texts of each label were not enough
     stopped = Heard()
 
     def stop(line):
         stopped.lines.append(line)
-        if "going on" in line:
+        if "another round follows" in line:
             raise KeyboardInterrupt
 
     stopped.say = stop
@@ -47,7 +49,7 @@ def test_it_ends_within_bounds(texts, tmp_path):
     dataset = generate(texts(max_tokens=1), Run(tmp_path / "out", heard))
     assert dataset.rows == 0
     assert dataset.manifest.counts.rejects == 5 * 6 * 5  # five labels, five times six texts
-    assert "has 0 of 6 rows after 30 texts, which is all there may be" in heard.lines[-1]
+    assert "has 0 of 6 rows after 30 texts, the most that --until may use" in heard.lines[-1]
 
 
 def test_a_pair_task_takes_more_inputs(tmp_path):
@@ -57,7 +59,7 @@ def test_a_pair_task_takes_more_inputs(tmp_path):
     heard = Heard()
     dataset = generate(settings, Run(tmp_path / "out", heard))
     rows = dataset.table().num_rows
-    assert rows >= 3 or "after 12 inputs, which is all there may be" in heard.lines[-1]
+    assert rows >= 3 or "after 12 inputs, the most that --until may use" in heard.lines[-1]
     assert {row["score"] for row in dataset.table().to_pylist()} == {1.0}
 
 
@@ -73,7 +75,7 @@ def test_a_plan_counts_the_least_work(texts):
     ("given", "message"),
     [
         ({"per_input": 3}, "leave --per-input out"),
-        ({"executor": "array", "rank": 0, "world_size": 2}, "not for array jobs"),
+        ({"executor": "array", "rank": 0, "world_size": 2}, "array jobs do not support it"),
     ],
 )
 def test_what_does_not_go_with_it(texts, tmp_path, given, message):

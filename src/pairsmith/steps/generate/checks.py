@@ -1,4 +1,4 @@
-"""Checks that the settings of ``generate`` fit each other and the task."""
+"""Checks of the settings of ``generate`` against each other and against the task."""
 
 import re
 from collections.abc import Iterator
@@ -10,13 +10,15 @@ from pairsmith.models.language.remote import RemoteDecoding, is_remote
 from pairsmith.steps.generate.settings import GenerateSettings
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
+"""A label that is a number in quotation marks, such as ``"0.5"``."""
 
 
 def check_settings(task: TaskSpec, settings: GenerateSettings) -> None:
-    """Refuse settings that do not fit the task, before any text is generated."""
+    """Refuse settings that do not fit the task; called before any text is generated."""
     if settings.rows is not None and settings.rows < rows_needed(task):
         raise SettingsError(
-            f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"
+            f"--rows {settings.rows} is too few for the task {task.name}; give --rows {rows_needed(task)} or "
+            "more"
         )
     decoding = settings.decoding(task.decoding)
     if is_remote(settings.model):
@@ -40,19 +42,19 @@ def check_settings(task: TaskSpec, settings: GenerateSettings) -> None:
 
 
 def remarks(task: TaskSpec) -> Iterator[str]:
-    """What a person should know of a pair task's labels before hours of generation, as sentences."""
+    """Warnings about the labels of a pair task that would make its rows unusable as training data."""
     written = set(task.written_names)
     names = [label.name for label in task.labels if task.kind == "pair" and label_text(label.name) in written]
     numbers = [name for name in names if isinstance(name, float)]
     if numbers and not -1 <= min(numbers) <= max(numbers) <= 1:
         yield (
-            f"the labels of {task.name} reach from {min(numbers):g} to {max(numbers):g}; train-encoder fits "
-            "cosines to them and no step scales them: write labels from 0 to 1 in the task file"
+            f"the labels of {task.name} range from {min(numbers):g} to {max(numbers):g}; train-encoder fits "
+            "cosines to the labels, and no step rescales them: use labels from 0 to 1 in the task file"
         )
     if names and all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names):
         yield (
-            f"the labels of {task.name} are numbers in quotation marks, so rows get a label and no score, "
-            "which train-encoder wants; without the quotation marks they are scores"
+            f"the labels of {task.name} are numbers in quotation marks, so rows get a column label instead "
+            "of the column score, which train-encoder needs; remove the quotation marks in the task file"
         )
 
 
@@ -60,16 +62,16 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
     """Refuse settings that a model behind a server does not support."""
     if settings.preview:
         raise SettingsError(
-            "--preview needs full distributions, which a server does not provide; leave it out"
+            "--preview needs the probabilities of all tokens, which a server does not provide; leave it out"
         )
     decoding = settings.decoding(task.decoding)
     if decoding.rule != "self-debiasing":
         raise SettingsError(
-            f"a server's model is steered by self-debiasing only, not by --rule {decoding.rule}"
+            f"--rule {decoding.rule} is not supported with a server; leave it out for self-debiasing"
         )
     if task.format == "chat" and steering_of(task, settings) != "certified":
         raise SettingsError(
-            f"the task {task.name} is a chat, which a server's model supports only with --steering certified"
+            f"the task {task.name} has format chat, which a server supports only with --steering certified"
         )
     if steering_of(task, settings) == "certified" and not 0 < decoding.top_k <= settings.top_logprobs:
         raise SettingsError(
@@ -79,6 +81,6 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
 
 
 def steering_of(task: TaskSpec, settings: GenerateSettings) -> RemoteDecoding:
-    """How a server's model is steered; plain sampling where there is nothing to steer against."""
+    """How a server's model is steered; plain sampling if no label has counter-labels, or with ``decay`` 0."""
     decay = settings.decoding(task.decoding).decay
     return settings.steering if decay and any(map(task.counters, task.label_names)) else "plain"

@@ -1,4 +1,4 @@
-"""Cost estimates of ``generate`` and ``postprocess``: some of the real work is timed and extrapolated."""
+"""Cost estimates of ``generate`` and ``postprocess``: a part of the work is timed and extrapolated."""
 
 import itertools
 import math
@@ -27,77 +27,84 @@ from pairsmith.steps.generate.worker import SCHEMAS, model_of
 from pairsmith.steps.planning import counted, has_no_sample, sharded
 
 CALIBRATION_SECONDS = 15.0
-"""Seconds for which a language model generates texts to measure its speed."""
+"""Number of seconds for which a language model generates texts to measure its speed."""
 
 
 def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
-    """Have the model write for ``CALIBRATION_SECONDS``, or some 200 inputs' texts, and extrapolate.
+    """Generate for ``CALIBRATION_SECONDS``, or for about 200 inputs if that is shorter, and extrapolate.
 
-    It is stopped by the clock, not by a number of rows, and a server's tokens are counted. The texts are
-    written in shards of the run's size: at the end of each the model computes fewer and fewer at once.
+    The time decides when to stop, as the time per text differs widely between models. With a server, the
+    tokens that it reads and writes are counted. The timed shards are as large as those of the run, because
+    towards the end of a shard the model processes fewer and fewer texts at once.
     """
     started = time.monotonic()
     settings = least_work(settings)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check_settings(task, settings)
-    main = peak_memory()  # memory of the process that only commits, with several workers
+    main_memory = peak_memory()  # with several workers, the main process only commits and loads no model
     if settings.workers > 1 and settings.executor == "local":
         torch.set_num_threads(max(1, cores() // settings.workers))
     model = model_of(task, settings)
     loading = time.monotonic() - started
-    items, texts = _inputs(settings, decoding, before)
-    if not texts:
+    items, sample_items = _inputs(settings, decoding, before)
+    if not sample_items:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
     labels = len(task.written_names)
     request_count = items * labels
     size = settings.shard_size or settings.shard_bounds.pick(items)
-    starts = range(0, len(texts), size)
-    shards = [Shard(i, texts[first : first + size], (), (), "") for i, first in enumerate(starts)]
-    # The first few warm up the libraries, and are not timed.
-    few = itertools.islice(shards[0].requests(task, decoding), labels)
-    write(task, model, few, decoding, settings.seed, settings.rows)
+    starts = range(0, len(sample_items), size)
+    shards = [Shard(i, sample_items[start : start + size], (), (), "") for i, start in enumerate(starts)]
+    # The first requests warm up the libraries, and are not timed.
+    warm_up = itertools.islice(shards[0].requests(task, decoding), labels)
+    write(task, model, warm_up, decoding, settings.seed, settings.rows)
     used = model.used if isinstance(model, RemoteModel) else Used()
-    used.read = used.written = 0  # what warmed it up does not count
+    used.read = used.written = 0  # the tokens of the warm-up are not counted
     ends: list[float] = []
     begun = time.monotonic()
     hooks = Hooks(
         on_done=lambda _: ends.append(time.monotonic()),
-        # At least one of each label.
+        # At least one request of each label is finished.
         enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
-    timed: list[GeneratedRows] = []
+    timed_shards: list[GeneratedRows] = []
     for shard in shards:
-        if not timed or time.monotonic() < begun + CALIBRATION_SECONDS:
+        if not timed_shards or time.monotonic() < begun + CALIBRATION_SECONDS:
             requests = shard.requests(task, decoding)
-            timed.append(write(task, model, requests, decoding, settings.seed, settings.rows, hooks))
-    written = sum(of_shard.requests for of_shard in timed)
-    seconds = (ends[-1] - begun) / written
-    sample = to_table([row for of_shard in timed for row in of_shard.rows], SCHEMAS[task.schema_kind])
-    rejects = to_table([reject for of_shard in timed for reject in of_shard.rejects], REJECT)
-    share = request_count / written
-    text = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
-    per_text = sum(len(model.encode(string)) + 1 for string in text) / max(len(text), 1)
-    tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
+            generated = write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
+            timed_shards.append(generated)
+    timed_requests = sum(generated.requests for generated in timed_shards)
+    seconds = (ends[-1] - begun) / timed_requests
+    rows = [row for generated in timed_shards for row in generated.rows]
+    sample = to_table(rows, SCHEMAS[task.schema_kind])
+    rejects = to_table([reject for generated in timed_shards for reject in generated.rejects], REJECT)
+    factor = request_count / timed_requests  # from the timed requests to those of the run
+    texts = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
+    text_tokens = sum(len(model.encode(text)) + 1 for text in texts)  # each with an end token
+    tokens = (text_tokens + rejects.num_rows * decoding.max_tokens) * factor
     disk = len(encode_table(sample)) + len(encode_table(rejects))
     shard_count = -(-items // size)
     workers = min(settings.workers, shard_count)
     alone = sharded(
         loading=loading,
         shared=request_count * seconds,
-        size=round(disk * share),
-        rows=round(sample.num_rows * share),
+        size=round(disk * factor),
+        rows=round(sample.num_rows * factor),
         shards=shard_count,
         tokens=round(tokens),
         sample=sample,
     )
-    alone = replace(alone, bought=(round(used.read * share), round(used.written * share)))
-    memory = alone.memory if workers == 1 else main + workers * alone.memory
+    alone = replace(alone, bought=(round(used.read * factor), round(used.written * factor)))
+    memory = alone.memory if workers == 1 else main_memory + workers * alone.memory
     return replace(alone, seconds=alone.seconds_with(workers), workers=workers, memory=memory)
 
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
-    """Process the rows and extrapolate; a sample has no task, so its labels are the scores that occur."""
+    """Process the rows and extrapolate.
+
+    Rows that an earlier step will make are represented by its sample. A sample does not say what its task is,
+    so the label set is the set of scores in it.
+    """
     generated = read_input(settings)
     schema, rows = generated.schema, generated.rows
     total = counted(settings.data, before, len(rows), "train")  # validation rows are not processed
@@ -106,12 +113,12 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     train, validation = to_table(training_set.train, schema), to_table(training_set.validation, schema)
     size = len(encode_table(train)) + len(encode_table(validation))
     seconds = time.monotonic() - begun
-    share = total / max(len(rows), 1)
+    factor = total / max(len(rows), 1)
     return Estimate(
-        seconds=seconds * share,
+        seconds=seconds * factor,
         memory=peak_memory(),
-        disk=round(size * share) + FOLDER_BYTES + SHARD_BYTES,
-        rows={"train": round(train.num_rows * share), "validation": round(validation.num_rows * share)},
+        disk=round(size * factor) + FOLDER_BYTES + SHARD_BYTES,
+        rows={"train": round(train.num_rows * factor), "validation": round(validation.num_rows * factor)},
         sample=pa.concat_tables([train, validation]),
     )
 
@@ -119,7 +126,7 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
 def _inputs(
     settings: GenerateSettings, decoding: Decoding, before: Before
 ) -> tuple[int, Sequence[str] | range]:
-    """The number of items there will be, and some of them to calibrate on."""
+    """The number of items of the run, and a sample of the items to calibrate on."""
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
     size = settings.shard_size or settings.shard_bounds.most
@@ -130,13 +137,13 @@ def _inputs(
             continue
         texts = list(distinct_inputs(settings.model_copy(update={"inputs": [source]})))
         number = counted(source, before, len(texts))
-        share = int(min(number, remaining))
-        remaining -= share
-        by_source.append((share, texts[: max(1, len(texts) * share // max(number, 1))]))
-    count = sum(share for share, _ in by_source)
+        used = int(min(number, remaining))
+        remaining -= used
+        by_source.append((used, texts[: max(1, len(texts) * used // max(number, 1))]))
+    count = sum(used for used, _ in by_source)
     sample: list[str] = []
-    for share, texts in by_source:
-        # Each source in proportion, from all over it: a file may begin with its shortest lines.
-        wanted = max(1, -(-size * share // max(count, 1)))
+    for used, texts in by_source:
+        # A sample of each source in proportion, evenly spaced, as a file may begin with its shortest lines.
+        wanted = max(1, -(-size * used // max(count, 1)))
         sample += texts[:: max(1, -(-len(texts) // wanted))]
     return count, sample

@@ -37,23 +37,23 @@ from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.shared import refuse_sources
 
 SAMPLED = "sampled negatives"
-"""The ``source`` of sampled negatives (D8) that are added to a mixture."""
+"""The value of ``source`` in sampled negatives (D8), if the rows are a mixture."""
 
 _SOURCE = pa.field("source", pa.string())
-"""The column of a mixture that says where a row is from."""
+"""The column that ``mix`` adds: the data set that a row is from."""
 
 
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
-    """Clean, smooth, augment and split rows that ``generate`` wrote, or those of any file with their columns.
+    """Clean, smooth, augment and split the rows of ``generate``, or of any file with the same columns.
 
-    Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. Of several
-    splits ``train`` is read, or the one that is named.
+    Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. If the
+    source has several splits, ``train`` is read unless the source names another one.
     """
     refuse_sources(run, data=settings.data)
     generated = read_input(settings, run.progress.say)
     if generated.smoothed and settings.smoothing:
         raise SettingsError(
-            f"{settings.data}: postprocess has smoothed its scores already; give --smoothing 0 (and "
+            f"{settings.data}: postprocess has already smoothed these scores; give --smoothing 0 (and "
             "--augment 0, so that no further negatives are added), or the folder that generate wrote"
         )
     writer = FolderWriter.start(
@@ -73,7 +73,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         tables["validation"] = to_table(training_set.validation, generated.schema)
     if generated.origins:
         for split, table in tables.items():
-            sources = [generated.origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
+            sources = [generated.origins.get(row_id, SAMPLED) for row_id in table["id"].to_pylist()]
             tables[split] = table.append_column(_SOURCE, pa.array(sources, pa.string()))
     writer.commit_all(tables, to_table(training_set.rejects, REJECT))
     rejects = training_set.rejects
@@ -82,31 +82,31 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in rejects)
     if generated.schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = training_set.negatives
-    run.progress.say(_account(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
+    run.progress.say(_summary(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
     for line in _too_few(generated.rows, rejects, settings.per_label):
         run.progress.say(line)
     return finished(writer, _card(settings, generated, counts), run)
 
 
 def _too_few(rows: Sequence[GeneratedRow], rejects: Sequence[Reject], per_label: int | None) -> Iterator[str]:
-    """A line for each label of which fewer than ``per_label`` rows are kept."""
+    """A line for each label that has fewer than ``per_label`` rows left."""
     columns = [*map(as_columns, rows)]
     dropped = Counter(map(_label, (json.loads(reject.row) for reject in rejects)))
     for label, count in Counter(map(_label, columns)).items():
         if per_label and (kept := count - dropped[label]) < per_label:
-            yield f"label {label} has {kept:,} rows, fewer than the {per_label:,} of --per-label"
+            yield f"label {label} has {kept:,} rows, fewer than --per-label {per_label:,}"
 
 
 def _label(columns: Mapping[str, Any]) -> str:
-    """The label of a row in the words of its task, such as ``0.5``."""
+    """The label of a row as its task file writes it, such as ``0.5``."""
     return f"{columns['score']:g}" if "score" in columns else str(columns["label"])
 
 
-def _account(training_set: TrainingSet, given: int, *, sampled: bool) -> str:
-    """A line for people on what became of the rows."""
+def _summary(training_set: TrainingSet, row_count: int, *, sampled: bool) -> str:
+    """A line with the numbers of rows that were dropped, added and set aside for validation."""
     dropped = Counter(reject.filter for reject in training_set.rejects)
     filters = ", ".join(f"{count:,} {name}" for name, count in dropped.most_common())
-    parts = [f"of {given:,} rows {dropped.total():,} are dropped{f' ({filters})' if filters else ''}"]
+    parts = [f"of {row_count:,} rows {dropped.total():,} are dropped{f' ({filters})' if filters else ''}"]
     if sampled:
         parts.append(f"{training_set.negatives:,} sampled negatives are added")
     parts.append(f"{len(training_set.validation):,} of these rows are held back for validation")
@@ -115,16 +115,16 @@ def _account(training_set: TrainingSet, given: int, *, sampled: bool) -> str:
 
 @dataclass(frozen=True)
 class PostprocessInput:
-    """The rows that ``postprocess`` reads, and what their folder says of them."""
+    """The rows that ``postprocess`` reads, and what the manifest of their folder says about them."""
 
-    source: str  # the file, or the folder and split, that they are read from
+    source: str  # the file, or the folder and split, that the rows are read from
     schema: pa.Schema
     rows: Sequence[GeneratedRow]
-    origins: Mapping[str, str] = field(default_factory=dict)  # of a mixture: the source of each id
-    models: Mapping[str, str] = field(default_factory=dict)  # what wrote them, with its revision
-    described: Any = None  # the task they were written for, as a manifest has it
+    origins: Mapping[str, str] = field(default_factory=dict)  # for a mixture, the source of each row id
+    models: Mapping[str, str] = field(default_factory=dict)  # revisions of the models that wrote the rows
+    described: Any = None  # the task that the rows were written for, as JSON from the manifest
     category: str = ""  # the Hub's task category
-    smoothed: bool = False  # whether their scores are smoothed already
+    smoothed: bool = False  # whether the scores are already smoothed
 
     @property
     def name(self) -> str:
@@ -138,7 +138,7 @@ class PostprocessInput:
 
 
 def read_input(settings: PostprocessSettings, say: Say | None = None) -> PostprocessInput:
-    """The training rows of a folder of pairsmith, or the rows of a file, another folder or the Hub."""
+    """Read the training rows of a dataset folder, or the rows of a file, another folder or a Hub data set."""
     if own_folder(settings.data) is None:
         source = to_train_on(settings.data, "cleaned", say)
         return PostprocessInput(source, *read_labelled_rows(source))
@@ -146,7 +146,7 @@ def read_input(settings: PostprocessSettings, say: Say | None = None) -> Postpro
     manifest, table = training_rows.folder.manifest, training_rows.table()
     schema, rows = schema_and_rows(table, settings.data)
     origins = {}
-    if _SOURCE.name in table.column_names:  # rows of a mixture, by their ids
+    if _SOURCE.name in table.column_names:  # the rows are a mixture
         ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
         origins = dict(zip(ids, sources, strict=True))
     described = manifest.settings.get("task")
@@ -164,9 +164,9 @@ def read_input(settings: PostprocessSettings, say: Say | None = None) -> Postpro
 
 
 def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[GeneratedRow]]:
-    """The schema and the rows of a table."""
+    """The schema and the rows of a table; ``where`` names its source in error messages."""
     columns = table.column_names
-    own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # rows of a mixture have a source
+    own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # of a mixture
     for schema, kind in KINDS:
         if own == schema.names:
             return schema, from_table(table, kind)

@@ -1,4 +1,4 @@
-"""A preview before a long run: a few examples, and what steering did to them token by token."""
+"""A preview before a long run: a few examples, and the effect of steering on each of their tokens."""
 
 import json
 from collections.abc import Iterator
@@ -13,18 +13,19 @@ def preview(
 ) -> str:
     """The first try for each item and label, as text for a terminal.
 
-    For each token drawn: its probability under the label's own prompt, its probability after the
-    task's rule (self-debiasing, D3; before top-k and top-p), and the token that the rule lowered most.
+    For each sampled token, the text shows its probability under the label's own prompt, its probability after
+    the task's steering rule (self-debiasing, D3) but before top-k and top-p, and the token whose probability
+    the rule lowered most.
     """
     lines = [
         f"preview of {task.name} with {model.name}, {decoding.steering}; nothing is written",
         f"plain: a token's probability under the label's own instruction; steered: after {decoding.rule}",
     ]
-    last: str | None = None
+    last_input: str | None = None
     for trace in traces(task, model, items, decoding, seed):
-        if trace.input != last:
+        if trace.input != last_input:
             lines += ["", f"first text: {_printable(trace.input or '')}"]
-            last = trace.input
+            last_input = trace.input
         lines += _example(trace, steered=decoding.steers)
     lines += ["", "leave --preview out to start the run"]
     return "\n".join(lines)
@@ -49,10 +50,10 @@ def _line(drawn: TokenTrace) -> str:
 
 
 def _printable(text: str) -> str:
-    """``text`` without characters that could steer a terminal."""
+    """``text`` with a replacement character for each control character."""
     return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _shown(token: str) -> str:
-    """A token with its spaces and line breaks visible."""
+    """A token, shortened, with visible spaces and line breaks."""
     return json.dumps(token, ensure_ascii=False)[1:-1].replace(" ", "·")[:15]

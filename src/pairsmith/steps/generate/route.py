@@ -42,18 +42,18 @@ from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
 ANSWERS_CACHE = "answers.sqlite"
-"""The cache of a server's answers, in the run folder."""
+"""Name of the file in the run's folder that caches the responses of a server."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
-    """Write a data set from a task's instructions; see ``GenerateSettings``. None after ``--preview``."""
+    """Generate a data set from a task's instructions; with ``preview``, show examples and return None."""
     if settings.until and not settings.preview:
         return generate_until(settings, run, generate_all)
     return generate_all(settings, run)
 
 
 def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
-    """Write texts for all inputs, or all texts of a text task."""
+    """Generate the texts for all inputs or, for a text task, all texts: one round of ``generate``."""
     settings = resolve_dtype(settings, run)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
@@ -65,7 +65,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     if settings.preview:
         run.progress.result(_preview(task, decoding, settings))
         return None
-    # Hashed before they are read, so that the next run picks up lines that are added in between.
+    # Hashed before they are read: if lines are added in between, the next run sees a change and reads them.
     inputs = hashes("inputs", settings.inputs)
     count = decoding.per_input
     if task.kind == "pair":
@@ -79,7 +79,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         run,
         step="generate",
         schema=SCHEMAS[task.schema_kind],
-        settings=_row_settings(task, decoding, settings),
+        settings=_fingerprint_settings(task, decoding, settings),
         inputs=inputs,
         models={"model": revision},
         growth=growth(shards),
@@ -89,7 +89,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     if writer.finished:
         return nothing_to_do(writer, run)
     _commit_shards(writer, shards, task, settings, revision, run)
-    items = _count(shards)
+    items = _item_count(shards)
     folder = finished(writer, _card(task, settings, decoding, items), run)
     if run.rank is None:
         wanted = items * (decoding.per_input if task.kind == "pair" else 1)
@@ -113,43 +113,47 @@ def _commit_shards(
     revision: str,
     run: Run,
 ) -> None:
-    """Have workers make the shards that are left, with the model of this ``revision``, and commit each."""
-    left = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
-    # The tables of an earlier run for part of a shard are read when its turn comes.
-    todo = (replace(shard, earlier=_earlier(writer, shard)) for shard in left)
+    """Have workers generate the shards that are not yet finished, and commit each of them.
+
+    ``revision`` is the model's; a worker that loads other weights raises an error.
+    """
+    remaining = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
+    # If an earlier run finished a part of a shard, its tables are read only when a worker takes the shard.
+    queue = (replace(shard, earlier=_earlier_tables(writer, shard)) for shard in remaining)
     cache = None
     if not is_remote(settings.model):
-        if left:
+        if remaining:
             say_loading(run, settings.model)
-    elif settings.executor != "ray":  # whose workers may reach what this machine cannot
-        run.progress.say(_about_server(task, settings))
+    elif settings.executor != "ray":  # Ray workers may reach a server that this machine cannot reach
+        run.progress.say(_server_line(task, settings))
         cache = str(run.out / ANSWERS_CACHE) if isinstance(run.out, Path) else None
-    load = partial(load_worker, task, _for_workers(settings), revision, cache)
+    load = partial(load_worker, task, _with_local_model(settings), revision, cache)
     labels = len(task.written_names)
     lost: list[LostItem[Shard]] = []
-    shown = ExamplePrinter(task, run.progress)
-    with run.progress.task("generate", _count(shards) * labels, "prompts") as bar:
-        bar.skip((_count(shards) - _count(left)) * labels)
-        bar.note = _saved(writer)
-        where = ExecutorChoice.of(settings)
-        for outcome in execute(load, todo, bar.advance, where, partial(run.tell, "worker")):
+    examples = ExamplePrinter(task, run.progress)
+    with run.progress.task("generate", _item_count(shards) * labels, "prompts") as bar:
+        bar.skip((_item_count(shards) - _item_count(remaining)) * labels)
+        bar.note = _saved_rows(writer)
+        executor = ExecutorChoice.of(settings)
+        for outcome in execute(load, queue, bar.advance, executor, partial(run.tell, "worker")):
             if isinstance(outcome, LostItem):
                 lost.append(outcome)
                 continue
             shard, (rows, rejects) = outcome.item, outcome.result
             writer.commit(shard.number, {"train": rows}, rejects, shard.share)
-            shown.show(rows)
-            bar.note = _saved(writer)
+            examples.show(rows)
+            bar.note = _saved_rows(writer)
     if lost:
-        raise _given_up(lost, run)
+        raise _lost_shards(lost, run)
 
 
-def _count(shards: Sequence[Shard]) -> int:
-    """The number of items in the shards."""
+def _item_count(shards: Sequence[Shard]) -> int:
+    """The number of items, inputs or texts, in the shards."""
     return sum(len(shard.items) for shard in shards)
 
 
-def _given_up(lost: Sequence[LostItem[Shard]], run: Run) -> WorkerError:
+def _lost_shards(lost: Sequence[LostItem[Shard]], run: Run) -> WorkerError:
+    """The error for shards whose workers exited three times each."""
     names = ", ".join(str(lost_item.item.number) for lost_item in lost)
     which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
     return WorkerError(
@@ -159,35 +163,35 @@ def _given_up(lost: Sequence[LostItem[Shard]], run: Run) -> WorkerError:
     )
 
 
-def _saved(writer: FolderWriter) -> str:
+def _saved_rows(writer: FolderWriter) -> str:
     return f"{writer.counts.rows:,} texts, {writer.counts.rejects:,} rejects saved"
 
 
-def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:
-    """One line for the user: which form of requests the server takes, and how texts will be steered."""
+def _server_line(task: TaskSpec, settings: GenerateSettings) -> str:
+    """A line for the user: the form of requests that the server accepts, and how texts will be steered."""
     model = remote_model(task, settings)
     model.close()
     return f"{model.name} takes requests in {model.form} form; steering: {model.way}"
 
 
-def _earlier(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:
+def _earlier_tables(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:
     tables = writer.tables(shard.number)
     return tables and (tables[0]["train"], tables[1])
 
 
-def _for_workers(settings: GenerateSettings) -> GenerateSettings:
-    """The settings with a model in a store downloaded once, if the workers are on this machine."""
+def _with_local_model(settings: GenerateSettings) -> GenerateSettings:
+    """The settings after a model in an object store was downloaded, so that local workers share one copy."""
     if settings.executor == "ray" or not is_url(settings.model) or is_remote(settings.model):
         return settings
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 
 
-def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
-    """Every setting that changes rows, for the folder's fingerprint."""
+def _fingerprint_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
+    """All settings that change the rows, for the folder's fingerprint."""
     remote: dict[str, Any] = {}
     if is_remote(settings.model):
         remote["steering"] = steering_of(task, settings)
-        if remote["steering"] == "certified":  # decides which texts can be certified
+        if remote["steering"] == "certified":  # it decides which texts can be certified
             remote["top_logprobs"] = settings.top_logprobs
     return {
         "task": task.model_dump(mode="json", exclude={"decoding"}),

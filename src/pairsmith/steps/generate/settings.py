@@ -14,7 +14,7 @@ from pairsmith.methods.dino.options import TrainingSetOptions
 
 
 def _of_task(name: str) -> Any:
-    """A field with the bounds and help text of a decoding setting; unset, the task's value is used."""
+    """A field with the bounds and help text of a decoding setting; unset, it has the task's value."""
     field = Decoding.model_fields[name]
     bounds = {
         key: getattr(bound, key)
@@ -58,7 +58,7 @@ class GenerateSettings(WorkerSettings):
     labels: Annotated[list[str], Listed] = Field(
         default=[],
         description="Write texts only for these of the task's labels, e.g. those with too few texts so far. "
-        "The others still serve as counter-labels.",
+        "The task's other labels still serve as counter-labels.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
     decay: Annotated[float | None, _of_task("decay")] = None
@@ -112,7 +112,7 @@ class GenerateSettings(WorkerSettings):
         description="Number of worker processes, or Ray actors, each of which loads the model. The rows do "
         "not depend on it.",
     )
-    # With shards of 8 in place of 40, SmolLM2 takes nearly twice as long on a processor.
+    # With 8 inputs in a shard instead of 40, SmolLM2 takes nearly twice as long on a CPU.
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=40, most=200)
     shard_size: int | None = Field(
         default=None,
@@ -124,17 +124,17 @@ class GenerateSettings(WorkerSettings):
     @field_validator("labels", mode="before")
     @classmethod
     def _labels_as_text(cls, labels: Any) -> Any:
-        """Recipes may give labels as YAML reads them, so ``[1, 0]`` for the labels ``1`` and ``0``."""
+        """Labels as texts: YAML reads the labels ``[1, 0]`` of a recipe as numbers."""
         if isinstance(labels, str):
             return labels
-        given = labels if isinstance(labels, list | tuple) else [labels]
-        return [label if isinstance(label, str) else label_text(parse_label(label)) for label in given]
+        values = labels if isinstance(labels, list | tuple) else [labels]
+        return [label if isinstance(label, str) else label_text(parse_label(label)) for label in values]
 
     def decoding(self, of_task: Decoding) -> Decoding:
-        """The task's decoding settings, overridden by those that are given here."""
+        """The task's decoding settings, each replaced by the setting of the same name if that is not None."""
         names = Decoding.model_fields
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return of_task.model_copy(update=given)
+        overrides = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return of_task.model_copy(update=overrides)
 
 
 class PostprocessSettings(Settings):
@@ -182,6 +182,6 @@ class PostprocessSettings(Settings):
 
     @property
     def options(self) -> TrainingSetOptions:
-        """The settings that belong to the method itself."""
+        """The options of ``make_training_set``."""
         names = [option.name for option in fields(TrainingSetOptions)]
         return TrainingSetOptions(**{name: getattr(self, name) for name in names})

@@ -1,4 +1,4 @@
-"""The work of a run, cut into shards that are the same for one process or many."""
+"""The inputs of a run, cut into shards that do not depend on the number of processes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,20 @@ Items = Sequence[str] | range
 """The inputs of a pair task, or the numbers of the texts of a text task."""
 
 GROWING = frozenset({"per_input", "tries", "limit"})
-"""Settings that can be raised without a change to the rows that are there."""
+"""Settings that can be raised without changing the rows of a finished run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard's share of the work.
+    """Inputs for which a worker writes texts, and which are saved together.
 
     Attributes:
-        items: inputs, or numbers of texts, for which texts are written.
-        duplicates: inputs in this shard that repeat an earlier one.
-        names: ids of all inputs in this shard, in order, duplicates included.
-        asked: in words, the number of texts and tries for each item.
-        earlier: the rows and rejects that an earlier run made for a part of it.
+        number: the number of the shard, from 0.
+        items: the distinct inputs of a pair task, or the numbers of the texts of a text task.
+        duplicates: rejects for the inputs in this shard that repeat an earlier input.
+        names: the ids of all inputs in this shard, in order, including duplicates.
+        asked: the number of texts and tries for each item, in words.
+        earlier: the rows and rejects that an earlier run made for a part of this shard.
     """
 
     number: int
@@ -45,18 +46,18 @@ class Shard:
 
     @property
     def share(self) -> ShardSpec:
-        """The share in the form that the shard's entry records."""
+        """The specification of the shard's content, as the journal records it."""
         return ShardSpec(len(self.names), _content(self.names), self.asked)
 
     def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
-        """The texts to be written."""
+        """The requests for the texts of this shard."""
         if isinstance(self.items, range):
             return text_requests(task, self.items)
         return pair_requests(task, self.items, decoding.per_input)
 
 
 def distinct_inputs(settings: GenerateSettings) -> Iterator[str]:
-    """The texts of ``input_records``, each once."""
+    """The texts of ``input_records`` without duplicates."""
     seen: set[str] = set()
     for record in input_records(settings):
         if (name := text_id(record.text)) not in seen:
@@ -67,12 +68,12 @@ def distinct_inputs(settings: GenerateSettings) -> Iterator[str]:
 def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list[Shard]:
     """All shards of a run, in order, of ``size`` inputs or texts each."""
     if not settings.inputs:
-        demand = f"1 text in {decoding.tries} tries"
-        shares = in_batches(range(decoding.per_input), size)
+        request = f"1 text in {decoding.tries} tries"
+        parts = in_batches(range(decoding.per_input), size)
         return [
-            Shard(number, items, (), tuple(map(str, items)), demand) for number, items in enumerate(shares)
+            Shard(number, items, (), tuple(map(str, items)), request) for number, items in enumerate(parts)
         ]
-    demand = f"{decoding.per_input} texts in {decoding.tries} tries"
+    request = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
     for record in input_records(settings):
@@ -88,13 +89,13 @@ def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list
             seen.add(name)
             texts.append(record.text)
     return [
-        Shard(number, texts, tuple(duplicates), tuple(names), demand)
+        Shard(number, texts, tuple(duplicates), tuple(names), request)
         for number, (texts, duplicates, names) in enumerate(drafts)
     ]
 
 
 def input_records(settings: GenerateSettings) -> Iterator[TextRecord]:
-    """The inputs up to the limit, those that repeat an earlier one included."""
+    """The first ``limit`` inputs of all sources, including those that repeat an earlier one."""
     sources = (
         read_texts(source, columns=settings.column, remedy=naming_texts("column"))
         for source in settings.inputs
@@ -103,15 +104,15 @@ def input_records(settings: GenerateSettings) -> Iterator[TextRecord]:
 
 
 def growth(shards: Sequence[Shard]) -> Growth:
-    """How a run may grow: it keeps finished shards whose inputs are a prefix of the new shard's inputs."""
+    """How a run may grow: a finished shard is kept if its inputs are the first inputs of the new shard."""
 
-    def holds(entry: ShardEntry) -> bool:
+    def is_prefix(entry: ShardEntry) -> bool:
         if entry.shard >= len(shards):
             return False
         names = shards[entry.shard].names
         return len(names) >= entry.items and _content(names[: entry.items]) == entry.content
 
-    return Growth(GROWING, holds)
+    return Growth(GROWING, is_prefix)
 
 
 def _content(names: Sequence[str]) -> str:

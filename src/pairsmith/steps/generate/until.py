@@ -1,7 +1,8 @@
-"""``generate --until N``: more inputs, or more texts, until each label has N rows, within bounds.
+"""``generate --until N``: rounds with more and more inputs, or texts, until each label has N rows.
 
-A run that has grown keeps its finished rows, so each round only writes what is missing. How much the next
-round asks for follows from the rows of the one before, so a stopped run goes on to the same bytes.
+A run that grows keeps its finished rows, so each round generates only the additional ones. The size of a
+round, its number of inputs or texts, follows from the rows of the round before; so a run that is stopped and
+started again ends with the same bytes.
 """
 
 import math
@@ -17,65 +18,67 @@ from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import input_records
 
 MOST_TIMES = 5
-"""A run asks for at most this many times the texts that it would need if each were accepted."""
+"""A run requests at most this many times the texts that it would need if every text were accepted."""
 
 Generate = Callable[[GenerateSettings, Run], DatasetFolder | None]
 
 
 def generate_until(settings: GenerateSettings, run: Run, generate: Generate) -> DatasetFolder:
-    """Generate for more and more inputs (in a text task: more texts) until each label has enough rows."""
+    """Generate rounds of more and more inputs, or texts, until each label has ``until`` rows."""
     wanted = settings.until or 0
     if settings.executor == "array" or settings.rank is not None:
-        raise SettingsError("--until needs the rows of all workers, so it is not for array jobs")
+        raise SettingsError(
+            "--until has to count the rows of all workers, so array jobs do not support it; leave it out"
+        )
     task = load_task(settings.task).writing(settings.labels)
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    rows_each = _rows_each(settings, task)
-    first = math.ceil(wanted / rows_each)
+    rows_per_item = _rows_per_item(settings, task)
+    first = math.ceil(wanted / rows_per_item)
     most = MOST_TIMES * first
     if task.kind == "pair":
         most = min(most, sum(1 for _ in input_records(settings)))
-    size = max(min(first, most), 0 if run.fresh else _size_there(run, task))
+    size = max(min(first, most), 0 if run.fresh else _earlier_size(run, task))
     while True:
-        folder = generate(_of_size(settings, task, size), run)
+        folder = generate(_with_size(settings, task, size), run)
         assert folder is not None
         counts = label_counts(folder)
         label, fewest = min(((name, counts[name]) for name in task.written_names), key=lambda pair: pair[1])
         if fewest >= wanted:
             return folder
         if size >= most:
-            what = "inputs" if task.kind == "pair" else "texts"
+            unit = "inputs" if task.kind == "pair" else "texts"
             run.progress.say(
-                f"label {label} has {fewest:,} of {wanted:,} rows after {size:,} {what}, which is all there "
-                "may be; raise --tries, give more inputs, or make its instruction plainer"
+                f"label {label} has {fewest:,} of {wanted:,} rows after {size:,} {unit}, the most "
+                "that --until may use; raise --tries, give more inputs, or make its instruction plainer"
             )
             return folder
-        # A twentieth more than the rate so far asks for, so that few rounds are needed.
-        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * rows_each / MOST_TIMES)) + 1)
-        run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; going on")
+        # 5 % more than the acceptance rate so far suggests, so that few rounds are needed.
+        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * rows_per_item / MOST_TIMES)) + 1)
+        run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; another round follows")
         run = replace(run, fresh=False)
 
 
 def least_work(settings: GenerateSettings) -> GenerateSettings:
-    """The settings of the least work that ``--until`` can be: each text is accepted. For plans."""
+    """The settings for plans of ``--until``: those of the smallest run, in which every text is accepted."""
     if not settings.until:
         return settings
     task = load_task(settings.task)
-    size = math.ceil(settings.until / _rows_each(settings, task))
-    return _of_size(settings, task, size if settings.limit is None else min(size, settings.limit))
+    size = math.ceil(settings.until / _rows_per_item(settings, task))
+    return _with_size(settings, task, size if settings.limit is None else min(size, settings.limit))
 
 
-def _rows_each(settings: GenerateSettings, task: TaskSpec) -> int:
-    """How many rows of a label an input gives at most; in a text task, a text."""
+def _rows_per_item(settings: GenerateSettings, task: TaskSpec) -> int:
+    """The largest number of rows of a label from one input or, in a text task, from one text."""
     return settings.decoding(task.decoding).per_input if task.kind == "pair" else 1
 
 
-def _of_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
+def _with_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
     return settings.model_copy(update={"limit" if task.kind == "pair" else "per_input": size})
 
 
-def _size_there(run: Run, task: TaskSpec) -> int:
-    """The size of the round that an earlier call was at, from the folder's manifest; 0 without one."""
+def _earlier_size(run: Run, task: TaskSpec) -> int:
+    """The size of the last round of an earlier run, from the folder's manifest; 0 if there is none."""
     try:
         size = read_manifest(run.out).settings.get("limit" if task.kind == "pair" else "per_input")
     except FolderError:

@@ -1,4 +1,4 @@
-"""How a worker of the step ``generate`` makes a shard: from its inputs to two tables."""
+"""The work of a worker of ``generate``: from the inputs of a shard to a table of rows and one of rejects."""
 
 import re
 from collections import defaultdict
@@ -38,28 +38,30 @@ SCHEMAS: dict[str, pa.Schema] = {
     "labelled_text": LABELLED_TEXT,
 }
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""Parts of torch's messages when memory runs out: on Linux, on Windows, and on other devices."""
+"""Parts of torch's error messages when memory runs out: on Linux, on Windows, and on other devices."""
 _TRY = re.compile(r"(.+)-try-(\d+)")
+"""The id of a reject: the id of its request, and the number of the try."""
 
 
 def load_worker(
     task: TaskSpec, settings: GenerateSettings, revision: str, cache: str | None, worker: int
 ) -> Work[Shard, RowsAndRejects]:
-    """Load the model; what is returned makes the rows and rejects of a shard."""
+    """Load the model, and return the function that makes the rows and rejects of a shard."""
     model = model_of(task, settings, cache)
     if model.revision != revision:
         raise ModelError(
-            f"model {settings.model}: worker {worker} finds different weights under this name than the "
-            "process that started it"
+            f"model {settings.model}: worker {worker} loaded other weights under this name than the process "
+            "that started it; make sure that all workers read the same files"
         )
     decoding = settings.decoding(task.decoding)
     if decoding.max_tokens >= model.context:
         raise SettingsError(
-            f"--max-tokens {decoding.max_tokens} leaves no room for a prompt in the model's {model.context} "
-            "tokens"
+            f"--max-tokens {decoding.max_tokens} leaves no room for a prompt in the model's context of "
+            f"{model.context} tokens; give a smaller number"
         )
     budget = settings.rows
-    most = MOST_ROWS["cpu" if pick_device(settings.device) == "cpu" else "other"]  # at once, without a budget
+    # Number of rows at once if the settings give no budget.
+    most = MOST_ROWS["cpu" if pick_device(settings.device) == "cpu" else "other"]
 
     def on_start(rows: int) -> None:
         nonlocal most
@@ -68,20 +70,20 @@ def load_worker(
     def make(shard: Shard, advance: Advance) -> RowsAndRejects:
         nonlocal budget
         while True:
-            ended = 0
+            done = 0
 
             def on_done(_: object) -> None:
-                nonlocal ended
-                ended += 1
+                nonlocal done
+                done += 1
                 advance(1)
 
             hooks = Hooks(on_start=on_start, on_done=on_done)
             requests = list(shard.requests(task, decoding))
-            take_up(requests, shard.earlier)
+            restore_tries(requests, shard.earlier)
             try:
                 written = write(task, model, requests, decoding, settings.seed, budget, hooks)
             except (RuntimeError, MemoryError) as error:
-                advance(-ended)
+                advance(-done)
                 budget = _halved(budget or most, rows_needed(task), error)
                 continue
             rejects = [*written.rejects, *shard.duplicates]
@@ -100,7 +102,7 @@ def model_of(
 
 
 def remote_model(task: TaskSpec, settings: GenerateSettings, cache: str | None = None) -> RemoteModel:
-    """Connect to the settings' server; ``cache`` is a file that keeps its responses."""
+    """Connect to the server that the settings name; ``cache`` is the file that keeps its responses."""
     way = steering_of(task, settings)
     return RemoteModel(
         settings.model, cache, way=way, at_once=settings.concurrency, listed=settings.top_logprobs
@@ -108,9 +110,12 @@ def remote_model(task: TaskSpec, settings: GenerateSettings, cache: str | None =
 
 
 def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
-    """Half the row budget after memory ran out. In bfloat16 texts may differ from those of larger batches."""
-    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    if not known and not any(words in str(error) for words in _NO_MEMORY):
+    """Half of the row budget, after memory ran out; any other error is raised again.
+
+    In bfloat16, a smaller batch may give other texts.
+    """
+    is_memory_error = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    if not is_memory_error and not any(words in str(error) for words in _NO_MEMORY):
         raise error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -121,24 +126,25 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     return max(budget // 2, fewest)
 
 
-def take_up(requests: Iterable[TextRequest], tables: tuple[pa.Table, pa.Table] | None) -> None:
-    """Give requests what an earlier run's rows and rejects say of their tries.
+def restore_tries(requests: Iterable[TextRequest], tables: tuple[pa.Table, pa.Table] | None) -> None:
+    """Set the texts and rejects of the tries that an earlier run made for these requests.
 
-    Rows do not record the number of their try: in order, they take the numbers that no reject has.
+    ``tables`` are the rows and the rejects of that run. Rows do not record the number of their try: in their
+    order, they get the numbers that no reject has.
     """
     if tables is None:
         return
-    rows, not_kept = tables
+    rows, reject_rows = tables
     rejects: dict[str, dict[int, Reject]] = defaultdict(dict)
-    for reject in from_table(not_kept, Reject):
+    for reject in from_table(reject_rows, Reject):
         if match := _TRY.fullmatch(reject.id):
             rejects[match[1]][int(match[2])] = reject
     texts: dict[str, list[str]] = defaultdict(list)
     pairs = "sentence2" in rows.column_names
     written = rows["sentence2" if pairs else "text"].to_pylist()
-    for name, text in zip(rows["id"].to_pylist(), written, strict=True):
-        texts[name.rpartition("-")[0] if pairs else name].append(text)
+    for row_id, text in zip(rows["id"].to_pylist(), written, strict=True):
+        texts[row_id.rpartition("-")[0] if pairs else row_id].append(text)
     for request in requests:
-        lost, kept = rejects[request.id], texts[request.id]
-        tries = [number for number in range(len(lost) + len(kept)) if number not in lost]
-        request.texts, request.rejects = dict(zip(tries, kept, strict=True)), dict(lost)
+        rejected, accepted = rejects[request.id], texts[request.id]
+        tries = [number for number in range(len(rejected) + len(accepted)) if number not in rejected]
+        request.texts, request.rejects = dict(zip(tries, accepted, strict=True)), dict(rejected)
