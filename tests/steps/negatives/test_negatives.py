@@ -504,7 +504,7 @@ def test_other_columns_are_other_queries(world):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"first_rank": 9, "last_rank": 10}, "ranks 9 to 10 have 2 places, too few for 3 negatives"),
+        ({"first_rank": 9, "last_rank": 10}, "ranks 9 to 10 leave 2 candidates, too few for 3 negatives"),
         ({"lowest": 0.5, "highest": 0.2}, "lowest 0.5 is above highest 0.2"),
         ({"judge_kind": "encoder"}, "judge_kind has no effect without a judge"),
         ({"recall": 0.5}, "recall has no effect without index"),
