@@ -102,7 +102,7 @@ def _compute(
         )
     gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
-    shown: list[list[str]] = []
+    predicted: list[dict[str, dict[str, list[str]]]] = [{} for _ in test]
     passes = sum(settings.epochs * len(split) + len(test) for split in splits)
     with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
         for start in settings.start:
@@ -120,7 +120,8 @@ def _compute(
                         advance=bar.advance,
                     )
                 by_split[number] = entity_f1(gold, tags)
-                shown = tags if number == settings.splits[0] else shown
+                for of_sentence, sentence_tags in zip(predicted, tags, strict=True):
+                    of_sentence.setdefault(start, {})[str(number)] = sentence_tags
             figures[start] = over_splits(by_split)
     learned = learned_texts(
         ([text_of(sentence)] for split in splits for sentence in split),
@@ -129,7 +130,7 @@ def _compute(
     figures |= {"count": len(test), "trained_on": learned}
     return figures, [
         {"words": list(sentence.words), "tags": list(sentence.tags), "predicted": tags}
-        for sentence, tags in zip(test, shown, strict=True)
+        for sentence, tags in zip(test, predicted, strict=True)
     ]
 
 
@@ -199,13 +200,14 @@ def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     tagging = max(0.0, seconds_of(1, sample) - short) * len(test) / len(sample)
     per_training = short + epoch * settings.epochs + tagging
     seconds = first - short + per_training * len(splits) * len(settings.start)
-    return evaluation_estimate(seconds, sum(30 * len(sentence.words) for sentence in test))
+    per_word = 20 + 6 * len(splits) * len(settings.start)
+    return evaluation_estimate(seconds, sum(per_word * len(sentence.words) for sentence in test))
 
 
 evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _plan, _hashes)
 """Trains a tagger on the few sentences of each split, and evaluates it on the test sentences.
 
-``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the first
-split with the last of ``start``; ``results.json`` for ``random`` and ``questions`` the entity F1 ×100 (see
+``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags ``predicted`` from each
+start after each split; ``results.json`` for ``random`` and ``questions`` the entity F1 ×100 (see
 ``over_splits``), the ``count`` of test sentences, and how many of these were ``trained_on`` by a split.
 """

@@ -96,11 +96,14 @@ def _compute(
             way: over_splits({n: 100 * f1 for n, f1 in by_split.items()}) | {"shots": settings.shots}
             for way, by_split in detected.few_shot.items()
         }
-    rows = zip(pairs, detected.scores.tolist(), strict=True)
-    return figures, [
+    rows = [
         {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
-        for pair, score in rows
+        for pair, score in zip(pairs, detected.scores.tolist(), strict=True)
     ]
+    for way, by_split in detected.predictions.items():
+        for place, row in enumerate(rows):
+            row[way] = {str(split): bool(predicted[place]) for split, predicted in by_split.items()}
+    return figures, rows
 
 
 def _unlabelled(source: str) -> str:
@@ -164,14 +167,17 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
         )
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
-    size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs) * count // len(pairs)
+    ways = (1 + settings.tune) if settings.train else 0
+    each_row = 80 + ways * (12 + 14 * len(settings.splits))
+    size = sum(len(pair.sentence1) + len(pair.sentence2) + each_row for pair in pairs) * count // len(pairs)
     return extrapolated(lambda: score, pairs, count * rounds + judged, size, seconds=seconds, most=256)
 
 
 evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphrase_table, _plan, _hashes)
 """Scores pairs of texts by BERTScore.
 
-``predictions.jsonl`` has a line for each pair: its texts, label and score; ``results.json`` ``auroc`` ×100
+``predictions.jsonl`` has a line for each pair: its texts, label and score, and with training pairs what
+``frozen`` and ``tuned`` predict after each split; ``results.json`` ``auroc`` ×100
 with its 95 % interval (``auroc_ci``), ``layer``, the ``count`` of pairs and of ``positives``, whether the
 ``negatives`` are from ``people`` or ``sampled``; with training pairs also ``few_shot``, for ``frozen`` and
 ``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, ``negatives learned from``, and how many pairs
