@@ -59,15 +59,15 @@ A mistake in the input ends the command with exit code 2 and a line that says wh
 
 _SEARCH = """\
 The best documents for each query are printed: rank, score, id, title and document, and below them the text,
-cut to the width of the terminal. Without a query they are asked for, until one is empty. More:
+cut to the width of the terminal. Without a query, you are asked for queries, until one is empty. More:
 [a retriever for your documents](../retriever.md#searching).
 
 {options}
 
 | option | |
 |---|---|
-| `--json` | Print a JSON object for each query, on a line of its own. |
-| `--quiet` | Show no progress. |
+| `--json` | Print the results of each query as a JSON object on a line. |
+| `--quiet` | Show only results, no progress and messages. |
 """
 
 _OTHERS = {
@@ -76,14 +76,15 @@ _OTHERS = {
         "run RECIPE",
         "Run a recipe: steps in order.",
         """\
-The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino-x2`, …;
-`pairsmith run --help` names all).
+The recipe is a YAML file, or the name of a built-in recipe (`quickstart`, `dino-x2`, …;
+`pairsmith run --help` lists all).
 
 | option | |
 |---|---|
 | `--out DIR` | Folder to write to: a folder for each step, and `results.json`. Required. |
-| `--seed N` | Replaces the recipe's seed. |
-| `--set STEP.SETTING=VALUE` | Replaces a setting of a step, with `*` of all. May be given several times. |
+| `--seed N` | A seed that replaces the recipe's seed. |
+| `--set STEP.SETTING=VALUE` | A value that replaces a setting of one of the recipe's steps, or with `*` in \
+place of the step, of all steps that have the setting. May be given several times. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 
 How a recipe is written: [recipes](../recipes.md).
@@ -91,43 +92,45 @@ How a recipe is written: [recipes](../recipes.md).
     ),
     "compare": (
         "compare FILE",
-        "Compare ways of making rows: a model trained on each, over several seeds.",
+        "Compare ways of making rows by training a model on the rows of each, with several seeds.",
         """\
-The file is YAML, or one that ships with pairsmith (`compare-sts`, `compare-reading`). How it is written:
-[comparing](../comparing.md).
+The file is a YAML file, or the name of a built-in comparison (`compare-sts`, `compare-reading`). How it is
+written: [comparing](../comparing.md).
 
 | option | |
 |---|---|
-| `--out DIR` | Folder of this machine to write to. Required. |
-| `--only-write` | Write the recipe of each seed, and end. |
+| `--out DIR` | Folder on this machine to write to. Required. |
+| `--only-write` | Only write the recipe of each seed; run nothing. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 """,
     ),
     "plan": (
         "plan RECIPE",
-        "Say what a recipe will make and cost before it runs.",
+        "Estimate what a recipe will make, take and cost, before it runs.",
         """\
-It says rows, tokens written, time, memory and disk of each step. Some seconds of each step's real work are
-done and carried over to all of it; nothing is written.
+It prints the rows, generated tokens, time, memory and disk space of each step. For that, each step works for
+some seconds on a part of its data, and the result is scaled up to all of them; nothing is written.
 
 | option | |
 |---|---|
-| `--workers N` | Also estimate the time with this many workers. |
-| `--price-in X` | Price of a million tokens that a server reads. |
-| `--price-out X` | Price of a million tokens that it writes. |
-| `--budget X` | Say how far this much money goes. |
+| `--workers N` | Number of workers; with more than 1, the time with so many workers is estimated, too. |
+| `--price-in X` | Price of a million input tokens (prompts) of a server, in any currency. |
+| `--price-out X` | Price of a million output tokens (generated texts) of a server. |
+| `--budget X` | Largest sum to spend on a server; the plan says whether it suffices. |
 | `--set STEP.SETTING=VALUE` | As for [`run`](run.md). |
-| `--quiet` | Show no progress. |
+| `--quiet` | Show only results, no progress and messages. |
 
-A step that trains or loads a large model takes up to a minute: a run of a few minutes needs no plan.
+The plan of a step that trains or loads a large model takes up to a minute, so a run of a few minutes needs no
+plan.
 """,
     ),
     "status": (
         "status DIR",
-        "Say how far a run is, and what is left of it.",
+        "Show how far a run is, and what remains to be done.",
         """\
-Of a step's folder, or of a recipe's: what is done and what is left, how fast it goes, how long it will
-take, and why rows were not kept. It may be asked at any time and only reads. More: [running](../running.md).
+For the folder of a step or of a recipe's run, it prints the finished and the planned shards, the rows per
+second, the remaining time, and why rows were rejected. It only reads, so it can be called at any time. More:
+[running](../running.md).
 """,
     ),
     "tasks": (

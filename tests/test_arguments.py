@@ -138,7 +138,7 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
         ),
         (
             lambda: pairsmith.make_training_set([PAIR, NAMED]),
-            "rows must be of one class, not LabelledPair and ScoredPair",
+            "rows must all be of one class, not LabelledPair and ScoredPair",
         ),
     ],
 )

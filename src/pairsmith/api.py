@@ -1,4 +1,4 @@
-"""The public functions that are no part of a method; ``pairsmith.__all__`` lists all public functions."""
+"""Public functions for Python besides the methods' own functions; ``pairsmith.__all__`` lists all of them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,28 +32,33 @@ from pairsmith.steps.training.settings import TrainEncoderSettings
 from pairsmith.training.best_step import TrainingHistory
 
 _OF_ENCODER = TrainEncoderSettings.model_fields.keys() - EncoderOptions.model_fields.keys()
+"""Settings of ``train-encoder`` that ``load_encoder`` takes, or that only a command needs."""
 _OF_VALIDATION = {"keep_base", "eval_steps", "eval_batch_size"}
+"""Options that have an effect only with validation pairs."""
 
 
 def make_training_set(
     rows: Sequence[GeneratedRow], task: TaskSpec | None = None, **options: Any
 ) -> TrainingSet:
-    """Clean generated rows, smooth their scores, add sampled negatives and split (D6-D9), as ``postprocess``.
+    """Clean generated rows, smooth their scores, add sampled negatives and split the rows (D6-D9).
+
+    The command ``postprocess`` does the same.
 
     Args:
-        rows: rows of one class, such as those that ``generate_pairs`` or ``generate_texts`` returns. Only
-            scored pairs are smoothed and get sampled negatives.
+        rows: the generated rows, all of one class, such as the rows that ``generate_pairs`` or
+            ``generate_texts`` returns. Only scored pairs are smoothed and get sampled negatives.
         task: the task that the rows were written for. Scores are smoothed towards the mean of its labels, and
-            it says which labels keep near-copies. None: the labels are the scores that occur.
-        options: options of the command ``postprocess`` by name, such as ``smoothing=0.1`` or
+            it says for which labels near-copies are kept. Without a task, the labels are the scores that
+            occur in the rows.
+        options: the options of the command ``postprocess`` by name, such as ``smoothing=0.1`` or
             ``validation=0``.
 
     Returns:
-        the rows to train on, the rows that are held back for validation, and the rejects.
+        the training rows, the validation rows, and the rejected rows.
 
     Raises:
-        InputError: ``rows`` holds something else than rows, or rows of several classes.
-        SettingsError: an option is unknown, or has a value that it cannot have, or the task is not loaded.
+        InputError: ``rows`` contains an object that is not a row, or rows of several classes.
+        SettingsError: an option is unknown or has an invalid value, or the task is not loaded.
     """
     if "data" in options:
         raise SettingsError("make_training_set: data: give the rows themselves, as the first argument")
@@ -62,7 +67,7 @@ def make_training_set(
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
     if len(classes := sorted({type(row).__name__ for row in rows})) > 1:
-        raise InputError(f"rows must be of one class, not {' and '.join(classes)}")
+        raise InputError(f"rows must all be of one class, not {' and '.join(classes)}")
     return training_set_of(rows, task, how)
 
 
@@ -78,21 +83,21 @@ def train_encoder(
 
     Args:
         encoder: the encoder to train, in place.
-        pairs: pairs with scores from -1 to 1, such as the rows that ``generate_pairs`` returns.
-        validation: pairs that choose the best step; without any, the last step is kept.
-        progress: shows how far the training is; by default nothing is shown.
-        options: fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
+        pairs: training pairs with scores from -1 to 1, such as the rows that ``generate_pairs`` returns.
+        validation: pairs by which the best step is chosen; without them, the last step is kept.
+        progress: shows the progress of the training; by default nothing is shown.
+        options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
             ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
             input) are arguments of ``load_encoder``.
 
     Returns:
-        how the training went: steps, losses and the figures on the validation pairs.
+        how the training went: the number of steps, the best step, and the figures on the validation pairs.
 
     Raises:
-        InputError: there are no pairs, they are of another class, or the objective finds none to train on.
+        InputError: there are no pairs, they are of another class, or the objective can train on none of them.
         ModelError: the training diverged.
-        SettingsError: an option is unknown, has a value that it cannot have, or belongs to ``load_encoder``
-            or to a training with a folder; or the encoder is not loaded.
+        SettingsError: an option is unknown or has an invalid value, or it is an argument of ``load_encoder``,
+            or it has an effect only in a training with a folder; or the encoder is not loaded.
     """
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
@@ -118,20 +123,20 @@ def train_classifier(
 
     Args:
         encoder: the encoder whose vectors are classified; it is not changed.
-        texts: labelled texts of at least two labels, none of them blank, such as the rows that
+        texts: training texts, none of them blank, with at least two labels, such as the rows that
             ``generate_texts`` returns.
-        validation: texts that choose the best of several values of ``c``; without any, cross-validation
-            chooses it.
-        progress: shows how far the training is; by default nothing is shown.
+        validation: texts by which the best of several values of ``c`` is chosen; without them, the value is
+            chosen by cross-validation.
+        progress: shows the progress of the training; by default nothing is shown.
         options: the fields of ``ClassifierOptions`` by name: ``c``, ``balanced``, ``batch_size``, ``seed``.
 
     Returns:
-        the classifier, whose method ``predict`` labels texts.
+        the classifier; its ``predict`` returns the labels of texts.
 
     Raises:
         InputError: there are fewer than two labels, a validation text has a label that no training text has,
             or rows are of another class.
-        SettingsError: an option is unknown, or has a value that it cannot have, or the encoder is not loaded.
+        SettingsError: an option is unknown or has an invalid value, or the encoder is not loaded.
     """
     how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
@@ -147,13 +152,13 @@ def evaluate_classification(
 
     Args:
         classifier: the classifier to evaluate.
-        texts: at least one, none blank, with labels that the classifier knows.
-        bootstrap: number of resamples behind each interval; 0 for no intervals.
-        seed: random seed of the resamples.
+        texts: the test texts, at least one and none of them blank, with labels that the classifier knows.
+        bootstrap: the number of resamples behind each interval; 0 for no intervals.
+        seed: the random seed of the resamples.
 
     Returns:
-        ``accuracy`` and ``macro_f1``, their intervals (``accuracy_ci``, ``macro_f1_ci``), and the figures of
-        each label and pair of labels, as in ``results.json``.
+        ``accuracy`` and ``macro_f1``, their 95 % intervals (``accuracy_ci``, ``macro_f1_ci``), and the
+        figures of each label and pair of labels, as in ``results.json``.
 
     Raises:
         InputError: there are no texts, rows are of another class, or a label is unknown to the classifier.
@@ -163,7 +168,7 @@ def evaluate_classification(
     texts = checked_rows(texts, "texts", LabelledText)
     labels = [text.label for text in texts]
     if not labels:
-        raise InputError("evaluate_classification: there are no texts")
+        raise InputError("evaluate_classification: there are no texts; give at least one")
     if unknown := sorted(set(labels) - set(classifier.labels)):
         raise InputError(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
@@ -185,17 +190,17 @@ def evaluate_sts(
 
     Args:
         encoder: the encoder to evaluate.
-        data: a folder of test sets as they were released, a file of graded pairs, or graded pairs.
-        suites: names of the folder's test sets to use; by default all that it has.
-        bootstrap: number of resamples behind each interval; 0 for no intervals.
-        seed: random seed of the resamples.
+        data: a folder of test sets in their released form, a file of graded pairs, or a list of pairs.
+        suites: the names of the test sets in the folder that are used; by default all of them.
+        bootstrap: the number of resamples behind each interval; 0 for no intervals.
+        seed: the random seed of the resamples.
 
     Returns:
-        the scores of each test set by its name; for graded pairs the name is ``pairs``.
+        by the name of each test set, its scores; a list of pairs is a test set named ``pairs``.
 
     Raises:
         InputError: the data cannot be read, pairs are of another class, or all grades are equal.
-        ModelError: the encoder gives vectors that order nothing.
+        ModelError: a vector is not finite, or all pairs have the same cosine.
         SettingsError: the encoder is not loaded.
     """
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
@@ -210,7 +215,7 @@ def open_dataset(path: str | Path) -> DatasetFolder:
     """Open a finished dataset folder to read its rows and rejects.
 
     Raises:
-        FolderError: the folder is no dataset folder, or it is unfinished.
+        FolderError: ``path`` is not a dataset folder, or the folder is unfinished.
     """
     return DatasetFolder.open(str(path))
 
@@ -223,20 +228,20 @@ def run_recipe(
     overrides: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Run a recipe's steps in order; steps that were finished before are not run again.
+    """Run a recipe's steps in order; steps that an earlier call has finished are not run again.
 
     Args:
-        recipe: the name of a built-in recipe, or a YAML file.
-        out: the folder in which each step gets a folder.
-        seed: a seed that replaces the recipe's.
-        overrides: settings that replace the recipe's, each as ``step.setting=value``.
-        progress: shows how far the steps are; by default nothing is shown.
+        recipe: the name of a built-in recipe, or the path of a YAML file.
+        out: the folder to write to; each step gets a folder in it.
+        seed: a seed that replaces the recipe's seed.
+        overrides: texts such as ``step.setting=value``, which replace settings of the recipe.
+        progress: shows the progress of the steps; by default nothing is shown.
 
     Returns:
-        the figures that the recipe names under ``results``, and ``seconds``.
+        the figures that the recipe lists under ``results``, and ``seconds``, the time of all steps.
 
     Raises:
-        UserError: the recipe has faults, or a step's inputs have.
+        UserError: there is a mistake in the recipe or in the inputs of a step.
     """
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
     return run_planned(planned, place(str(out)), progress or Silent())

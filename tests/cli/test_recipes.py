@@ -328,7 +328,7 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
         ("inputs: org/data", "inputs: ''\n      note: '@after'", "small.yaml:9: other.note: @after refers to no earlier step; known: rows"),
         ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt in the current folder (a path in the recipe's folder starts with ./); give its path with --set other.inputs=PATH"),
         ("inputs: org/data", "inputs: /no/data", "small.yaml:8: other.inputs: there is no /no/data; give its path with --set other.inputs=PATH"),
-        ("inputs: org/data", r'inputs: "a\0b"', r"small.yaml:8: other.inputs: 'a\x00b' holds a NUL character, which no name can hold; remove it"),
+        ("inputs: org/data", r'inputs: "a\0b"', r"small.yaml:8: other.inputs: 'a\x00b' contains a NUL character, which no name may contain; remove it"),
         ("after/graded.all", "after", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after'"),
         ("after/graded.all", "after:words", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after:words'"),
         ('"rows:rows"', "'row:rows'", "small.yaml:18: results.rows: the recipe has no step 'row'; did you mean 'rows'? known: after, other, rows"),
@@ -393,7 +393,7 @@ def test_a_step_for_each_combination_of_values(recipe, steps, calls, tmp_path):
         (
             "n: [1, 2]",
             f"n: {list(range(6000))}",
-            ["small.yaml:4: {size}-{n}.each: makes 12,000 steps of one, more than 10,000; give fewer values"],
+            ["small.yaml:4: {size}-{n}.each: stands for 12,000 steps, more than the 10,000 allowed; give fewer values"],
         ),
         (
             '"{size}-{n}"',

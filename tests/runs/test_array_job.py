@@ -234,7 +234,7 @@ def test_a_recipe_does_not_take_it(world):
         f"      rank: 0\n      world_size: 2\n      model: {settings().model}\n"
         f"      inputs: {settings().inputs[0]}\n"
     )
-    with pytest.raises(SettingsError, match="executor array is for single commands"):
+    with pytest.raises(SettingsError, match="executor array works only for single commands"):
         run_recipe(load_recipe(tmp / "recipe.yaml"), tmp / "out", Silent())
 
 

@@ -1,13 +1,13 @@
 """Recipe files: a YAML list of steps, checked as a whole before the first one starts.
 
-A setting that begins with ``@`` refers to the folder of an earlier step: ``@pairs`` is RUN/pairs,
-``@pairs/data`` a folder in it, ``@pairs:validation`` a split of it, and ``@`` alone, for a report, the folder
-of the run with all earlier steps. A setting that begins with ``./`` or
-``../`` is a path relative to the recipe's folder.
-Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
+A value that begins with ``@`` refers to the folder of an earlier step: ``@pairs`` is RUN/pairs,
+``@pairs/data`` a folder in it, and ``@pairs:validation`` a split of it. In a report, ``@`` alone is the
+folder of the run with all earlier steps. A value that begins with ``./`` or ``../`` is a path relative to the
+recipe's folder. Any other value means the same as on the command line, so ``task: sts`` is never a folder
+called sts.
 
-A step with ``each: {model: [small, large]}`` stands for two steps, with these values in place of ``{model}``
-in its name, settings and results.
+A step with ``each: {model: [small, large]}`` stands for two steps, in which ``{model}`` in the name, settings
+and results is replaced by ``small`` and by ``large``.
 """
 
 import re
@@ -36,7 +36,7 @@ RUN_REFERENCE = "@"
 """The reference to the folder of the run itself, with all earlier steps."""
 
 MOST_STEPS = 10_000
-"""The most steps that one with ``each`` stands for."""
+"""Largest number of steps that an entry with ``each`` may stand for."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
@@ -48,25 +48,29 @@ RESULT = re.compile(r"(?P<step>[^/:]+)(/(?P<keys>.+)|:(?P<count>rows|rejects))")
 class Entry(Settings):
     """One step of a recipe."""
 
-    name: str = Field(description="What the recipe calls this step; its folder is RUN/name.")
-    step: str = Field(description="Which step: generate, postprocess, …")
+    name: str = Field(description="Name of the step in this recipe; its folder is RUN/name.")
+    step: str = Field(description="The command that it runs: generate, postprocess, …")
     settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
         default={}, description="Its settings, as on the command line."
     )
     each: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = Field(
         default={},
-        description="Names and values: the step stands for one step for each combination of the values, with "
-        "them in place of {NAME} in its name, settings and results.",
+        description="Names, each with a list of values: the entry stands for one step for each combination "
+        "of values, which replace {NAME} in the entry's name, settings and results.",
     )
     results: dict[str, str] = Field(
-        default={}, description="Its figures in the table at the end: `key.key` from its results.json."
+        default={},
+        description="Figures of this step for the table at the end: a name, and `key.key` in its "
+        "results.json.",
     )
 
     @field_validator("each")
     @classmethod
     def _not_too_many(cls, grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if (steps := prod(map(len, grid.values()))) > MOST_STEPS:
-            raise ValueError(f"makes {steps:,} steps of one, more than {MOST_STEPS:,}; give fewer values")
+            raise ValueError(
+                f"stands for {steps:,} steps, more than the {MOST_STEPS:,} allowed; give fewer values"
+            )
         return grid
 
 
@@ -74,22 +78,31 @@ class RecipeFile(Settings):
     """The content of a recipe file."""
 
     name: str = Field(description="The recipe's name.")
-    description: str = Field(default="", description="What it does and what it costs, for people.")
-    seed: int | None = Field(default=None, ge=0, description="Seed of every step that has one and sets none.")
+    description: str = Field(default="", description="What the recipe does and costs, for people.")
+    seed: int | None = Field(
+        default=None, ge=0, description="Seed of every step that has the setting seed and gives it no value."
+    )
     extras: tuple[str, ...] = Field(
-        default=(), description="Extras of pairsmith that its steps need; asked for before the first step."
+        default=(), description="Extras of pairsmith that the steps need; checked before the first step."
     )
     steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
     results: Annotated[dict[str, str], NothingIsEmpty] = Field(
         default={},
-        description="Figures of the table at the end: `step/key.key` from a step's results.json, `step:rows` "
-        "or `step:rejects` from its manifest.",
+        description="Figures for the table at the end: a name, and `step/key.key` in a step's results.json, "
+        "or `step:rows` or `step:rejects` in its manifest.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A step of a recipe, checked; ``values`` may still hold references (``@name``)."""
+    """A step of a recipe, after all checks.
+
+    Attributes:
+        name: the step's name in the recipe.
+        kind: the name of the command that it runs, such as ``generate``.
+        step: the entry of that command in the table of steps.
+        values: the values of its settings, which may be references to earlier steps (``@name``).
+    """
 
     name: str
     kind: str
@@ -107,7 +120,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A checked recipe that can be run."""
+    """A recipe that has passed all checks and can be run."""
 
     name: str
     steps: tuple[PlannedStep, ...]
@@ -117,7 +130,7 @@ class Recipe:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe given by its path, or by the name of one that ships with pairsmith."""
+    """The path of a recipe file, given as a path or as the name of a built-in recipe."""
     return Path(name_or_path) if is_path(name_or_path) else recipe_path(name_or_path)
 
 
@@ -126,8 +139,15 @@ def load_recipe(
 ) -> Recipe:
     """Read and check the recipe at ``path``: every step, setting, reference and result.
 
-    ``seed`` and ``overrides``, each ``step.setting=value``, replace what the recipe says; paths in overrides
-    are relative to the current folder.
+    Args:
+        path: a YAML file.
+        steps: the table of the steps that a recipe can run.
+        seed: replaces the recipe's seed.
+        overrides: texts such as ``step.setting=value``, which replace settings of the recipe; paths in them
+            are relative to the current folder.
+
+    Raises:
+        SettingsError: the recipe or an override has faults; its message lists all of them.
     """
     file = read_yaml(path, SettingsError)
     reader = _Reader(file, steps, parsed(overrides), file.data.get("seed") if seed is None else seed)
@@ -155,14 +175,14 @@ class _Reader:
     file: YamlFile
     step_table: StepTable
     overrides: Overrides
-    of_all: Overrides = field(default_factory=dict, init=False)  # those of all steps that have the setting
-    idle: set[str] = field(default_factory=set, init=False)  # settings of these that no step has taken
+    of_all: Overrides = field(default_factory=dict, init=False)  # overrides by ``*``, for each step
+    idle: set[str] = field(default_factory=set, init=False)  # settings of ``of_all`` without effect so far
     seed: Any
     names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     faults: list[ValidationFault] = field(default_factory=list)
-    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
+    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which are not in the file
 
     def read(self) -> None:
         """Fill ``names``, ``planned``, ``results``, ``faults`` and ``unplaced``."""
@@ -205,7 +225,7 @@ class _Reader:
 
     def _fault(self, keys: KeyPath, text: str) -> None:
         what = text.partition(_REMEDY)[0]
-        # Several steps may be made from one entry.
+        # An entry with ``each`` stands for several steps, which may have the same fault.
         if not any(fault.where == keys and fault.text.partition(_REMEDY)[0] == what for fault in self.faults):
             self.faults.append(ValidationFault(keys, text))
 
@@ -214,7 +234,7 @@ class _Reader:
         if not _NAME.fullmatch(name):
             text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown_value(name)}"
             self._fault((*keys, "name"), text)
-        if name.casefold() in map(str.casefold, self.names):  # folders, on some systems in either case
+        if name.casefold() in map(str.casefold, self.names):  # some systems ignore case in folder names
             self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
         of_step = entry.get("results")
         for key, source in (of_step if isinstance(of_step, Mapping) else {}).items():
@@ -238,7 +258,7 @@ class _Reader:
             self.planned.append(PlannedStep(name, kind, step, values))
 
     def _values(self, keys: KeyPath, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
+        """The step's settings with overrides, seed and absolute paths filled in; faults are collected."""
         values = {key: map_texts(value, self._beside) for key, value in settings.items()}
         of_all = self._those_of_all(name, step, values)
         self.overrides |= {(name, key): value for key, value in of_all.items()}
@@ -270,7 +290,7 @@ class _Reader:
         return values
 
     def _those_of_all(self, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The overrides of all steps for one of them, without those that would have no effect in it."""
+        """The overrides by ``*`` for the step ``name``, without those that would have no effect in it."""
         own = {key: value for (target, key), value in self.overrides.items() if target == name}
         overrides = {key: value for (target, key), value in self.of_all.items() if target == name}
         while True:
@@ -285,7 +305,7 @@ class _Reader:
             return overrides
 
     def place_name(self, keys: KeyPath) -> str:
-        """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
+        """``keys`` as a message names them: ``pairs.top_k``, or ``step 2.top_k`` if the step has no name."""
         entries = self.file.data.get("steps")
         if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
             return dotted(keys)
@@ -296,14 +316,14 @@ class _Reader:
         return dotted((step, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
 
     def _beside(self, text: str) -> str:
-        """``text``; if it is a path relative to the recipe's folder, as an absolute path."""
+        """``text``; if it begins with ``./`` or ``../``, the absolute path from the recipe's folder."""
         if not text.startswith(("./", "../")):
             return text
         return str((self.file.path.parent / text).resolve())
 
 
 def expanded_steps(entry: Any) -> list[Any]:
-    """The steps that an entry of a recipe stands for: itself, unless it has ``each``."""
+    """The entries that an entry with ``each`` stands for, without ``each``; any other entry alone."""
     grid = entry.get("each") if isinstance(entry, Mapping) else None
     if not isinstance(grid, Mapping) or not all(isinstance(values, list) for values in grid.values()):
         return [entry]
@@ -316,10 +336,10 @@ def expanded_steps(entry: Any) -> list[Any]:
 
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:
-    """``value`` with the values in place of their names in braces, in all texts and keys."""
+    """``value`` with each name in braces replaced by its value from ``values``, in all texts and keys."""
     if isinstance(value, str):
         if value.startswith("{") and value.endswith("}") and value[1:-1] in values:
-            return values[value[1:-1]]  # as it is, e.g. a number
+            return values[value[1:-1]]  # keeps its type, such as a number
         for name, replacement in values.items():
             value = value.replace(f"{{{name}}}", str(replacement))
         return value
@@ -332,7 +352,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
     """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
     for text in texts_in(value):
         if "\0" in text:
-            yield f"{shown_value(text)} holds a NUL character, which no name can hold; remove it"
+            yield f"{shown_value(text)} contains a NUL character, which no name may contain; remove it"
         elif text.startswith("@"):
             name = RUN_REFERENCE if text == RUN_REFERENCE else re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
@@ -346,7 +366,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
 
 
 def _missing(value: object) -> Iterator[str]:
-    """An error for each text in ``value`` that can only be a file or folder, and does not exist."""
+    """An error message for each text in ``value`` that can only be a file or folder, and does not exist."""
     from pairsmith.data.sources import check_there
 
     for text in texts_in(value):
@@ -358,7 +378,7 @@ def _missing(value: object) -> Iterator[str]:
 
 
 def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationFault]:
-    """Faults that the step's own checks find in settings other than references and missing files."""
+    """Faults that the step's own checks find; references and missing files are not checked."""
     for key, check in step.all_checks().items():
         value = values.get(key)
         if not isinstance(value, str) or value.startswith("@") or any(_text_faults(value, ())):
@@ -382,5 +402,5 @@ def exists(path: Place) -> bool:
     """Whether there is a file or folder at ``path``."""
     try:
         return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
-    except OSError:  # a text that is too long for a path
+    except OSError:  # the text is too long for a path
         return False

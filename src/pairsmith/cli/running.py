@@ -1,4 +1,4 @@
-"""Runs a recipe: its steps in order, except those that are already finished, and a table at the end."""
+"""Runs a recipe: its steps in order, except those that are already finished, and its table of results."""
 
 import gc
 import json
@@ -33,9 +33,12 @@ RESULTS = "results.json"
 
 
 class FinishedStep(Settings):
-    """A finished step: fingerprints of its settings and inputs, and the hash of what it wrote.
+    """A finished step in ``run.json``.
 
-    ``own`` is the fingerprint without the content of the step's inputs.
+    Attributes:
+        fingerprint: hash of the step's settings and of the content of its inputs.
+        own: hash of the settings alone.
+        content: hash of the files that the step wrote; None if they could not be hashed.
     """
 
     fingerprint: str
@@ -44,10 +47,15 @@ class FinishedStep(Settings):
 
 
 class RunRecord(Settings):
-    """The content of ``run.json``: the recipe's name, description and steps, and the finished steps by name.
+    """The content of ``run.json``.
 
-    ``afresh`` lists the steps that an earlier call with ``--fresh`` has yet to start over; ``spent`` has the
-    seconds that all calls have worked on each step, except calls that were killed.
+    Attributes:
+        recipe: the recipe's name.
+        description: the recipe's description.
+        planned: the names of all steps.
+        afresh: the names of the steps that a call with ``--fresh`` has still to start over.
+        spent: by step, the seconds that all calls together have worked on it, without calls that were killed.
+        steps: the finished steps by name.
     """
 
     recipe: str
@@ -61,12 +69,12 @@ class RunRecord(Settings):
 def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
     """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
 
-    A step that an earlier call finished with the same settings and inputs, and whose folder is unchanged,
-    is not run again. A step that was stopped is continued, if it can be. A step with the same settings whose
-    input from earlier steps has changed is started over.
+    A step is not run again if an earlier call has finished it with the same settings and inputs, and its
+    folder is unchanged. A step that was stopped is continued if it can be. A step is started over if its
+    settings are the same, but its input from earlier steps has changed.
 
     Returns:
-        The figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
+        the figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
     """
     from pairsmith.runs import write_json
 
@@ -74,7 +82,8 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     for planned in recipe.steps:
         if planned.values.get("executor") == "array":
             raise SettingsError(
-                f"{planned.name}: executor array is for single commands; in a recipe, use local or ray"
+                f"{planned.name}: executor array works only for single commands; in a recipe, use local or "
+                "ray"
             )
     memory = _Memory(out / RUN_RECORD, _record(recipe, out, fresh))
     memory.save()
@@ -98,9 +107,9 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
             )
         finally:
-            with suppress(StorageError):  # so that the error that ended the step is the one reported
+            with suppress(StorageError):  # so that the error that ended the step is reported, not this one
                 memory.spend(planned.name, time.monotonic() - started)
-        gc.collect()  # a trainer's reference cycles would outlive the step
+        gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()
     figures = _figures(recipe, out, memory.record)
     write_json(out / RESULTS, figures)
@@ -108,7 +117,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
 
 
 def _figures(recipe: Recipe, out: Place, record: RunRecord) -> dict[str, Any]:
-    """The figures of the finished steps, and ``seconds``."""
+    """The recipe's figures from the steps that are finished, and ``seconds``, the time of all steps."""
     figures = {
         name: figure_of(source, out, name)
         for name, source in recipe.results.items()
@@ -118,13 +127,13 @@ def _figures(recipe: Recipe, out: Place, record: RunRecord) -> dict[str, Any]:
 
 
 def _reads_run(planned: PlannedStep) -> bool:
-    """Whether the step reads the folder of the run itself."""
+    """Whether the step reads the folder of the whole run."""
     return any(text == RUN_REFERENCE for value in planned.values.values() for text in texts_in(value))
 
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """The record of a recipe that runs, written to ``file`` whenever it changes."""
+    """The record of a recipe's run, which is written to ``file`` whenever it changes."""
 
     file: Place
     record: RunRecord
@@ -137,11 +146,11 @@ class _Memory:
         return (done.fingerprint, done.content) == (fingerprint, _content(folder))
 
     def contents(self, names: Sequence[str]) -> dict[str, str | None]:
-        """The hashes of what these steps wrote, by their names; those that are not finished are left out."""
+        """By name, the hash of what each of these steps wrote; steps that are not finished are left out."""
         return {name: self.record.steps[name].content for name in names if name in self.record.steps}
 
     def begin(self, name: str) -> None:
-        """Record that a step has been started over, so that later calls continue it."""
+        """Record that a step has been started over, so that later calls continue it, and forget its time."""
         self.record.afresh.discard(name)
         self.record.steps.pop(name, None)
         self.record.spent.pop(name, None)
@@ -168,7 +177,7 @@ class _Memory:
 def _run_step(
     planned: PlannedStep, settings: Settings, folder: Place, progress: Progress, memory: _Memory
 ) -> None:
-    """Run a step, or start it over if the data of earlier steps that it was made from have changed."""
+    """Run a step; start it over if it was made from output of earlier steps that has changed since."""
     from pairsmith.runs import Run
 
     anew = Run(folder, progress, True, lambda: memory.begin(planned.name))
@@ -183,12 +192,12 @@ def _run_step(
         refers = any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
         if done is None or done.own != own or not refers:
             raise
-        progress.say(f"{folder}: made from older output of earlier steps; making it again")
+        progress.say(f"{folder}: the output of earlier steps has changed; this step starts over")
         planned.step.run(settings, anew)
 
 
 def results_table(figures: Mapping[str, Any]) -> str:
-    """``figures`` as a plain table, one figure a line."""
+    """``figures`` as a plain table with a line for each figure."""
     return plain_table([(name, _number(value)) for name, value in figures.items()])
 
 
@@ -205,7 +214,10 @@ def plain_table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
-    """The record to begin with: that of earlier calls in ``out``, without what is to be started over."""
+    """The record at the start of a call: the record of earlier calls in ``out``, if there is one.
+
+    Steps that are to be started over are not among its finished steps.
+    """
     from pairsmith.runs.storage import is_temporary
 
     names = tuple(planned.name for planned in recipe.steps)
@@ -243,8 +255,8 @@ def _fingerprint(
 ) -> str:
     """A hash of what decides a step's output: its settings and, with ``earlier``, its inputs.
 
-    ``earlier`` has the hashes of what the earlier steps wrote, which a step may read all together.
-    References are hashed in place of their folders, so that a run can be moved and stays finished.
+    ``earlier`` has, by name, the hashes of what the earlier steps wrote; a step such as a report may read all
+    of them. References are hashed as they are, not as paths, so that a run can be moved and stays finished.
     """
     from pairsmith.data.splits import split_of
     from pairsmith.runs.storage import hash_json
@@ -254,7 +266,7 @@ def _fingerprint(
     content: dict[str, Any] = {}
     for key, value in values.items():
         if key in keys_of_run and earlier is not None:
-            content[key] = dict(earlier)  # not the folder: this step's own is in it
+            content[key] = dict(earlier)  # not the run's folder, as this step's own folder is in it
             continue
         for number, text in enumerate(texts_in(value)):
             if earlier is not None and text and exists(place(split_of(text)[0])):
@@ -266,7 +278,7 @@ def _fingerprint(
 
 
 def _content(path: str | Place) -> str | None:
-    """A hash of the content of ``path``; None for an unfinished dataset folder, which the step reports."""
+    """A hash of the content of ``path``; None if it cannot be read, which the step itself will report."""
     from pairsmith.runs import hash_source
 
     try:
@@ -276,7 +288,10 @@ def _content(path: str | Place) -> str | None:
 
 
 def figure_of(source: str, out: Place, name: str) -> Any:
-    """The figure in the run ``out`` that ``source`` names (``step/key.key`` or ``step:rows``)."""
+    """The figure of the run in ``out`` that ``source`` refers to (``step/key.key`` or ``step:rows``).
+
+    ``name`` is the name of the figure, for messages.
+    """
     match = RESULT.fullmatch(source)
     assert match is not None  # checked when the recipe was read
     file, keys = RESULTS, (match["keys"] or "").split(".")

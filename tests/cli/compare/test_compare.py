@@ -263,7 +263,7 @@ def test_a_folder_of_something_else_is_left_alone(file, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     comparison = read_comparison(file)
-    with pytest.raises(FolderError, match=r"holds something else \(thesis.tex\)"):
+    with pytest.raises(FolderError, match=r"holds something other than a comparison \(thesis.tex\)"):
         run_comparison(comparison, tmp_path / "out", Silent())
     with pytest.raises(FolderError, match="is a file"):
         run_comparison(comparison, tmp_path / "texts.txt", Progress())

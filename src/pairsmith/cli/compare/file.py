@@ -1,7 +1,7 @@
 """Comparison files: how rows are made, which model is trained on them, and how it is evaluated.
 
-A comparison is written as recipes, one for each seed. Each way makes its rows once; for each number in
-``rows`` that many of them are taken, and a model is trained on them and evaluated.
+A comparison is turned into recipes, one for each seed. In a recipe, each way makes its rows once; then for
+each number in ``rows``, so many of these rows are taken, and a model is trained on them and evaluated.
 """
 
 import re
@@ -25,30 +25,31 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,31}")
 
 
 class Way(Settings):
-    """A way to make rows: a list of steps, the last of which gives the rows."""
+    """A way to make rows: a list of steps, of which the last one makes the rows."""
 
     steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
     pick: Literal["first", "random"] = Field(
         default="first",
-        description="Which of its rows are taken: the first, as of ranked ones, or some by chance.",
+        description="Which of its rows are taken: the first ones, for example of ranked rows, or a random "
+        "sample.",
     )
 
 
 class TrainingEntry(Settings):
-    """The training step that is run on the rows."""
+    """The training step that trains a model on the rows."""
 
-    step: str = Field(description="The training: train-encoder, train-reader, …")
-    data: str = Field(default="data", description="Its setting that the rows go into.")
+    step: str = Field(description="The training step: train-encoder, train-reader, …")
+    data: str = Field(default="data", description="Name of its setting for the training rows.")
     settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(default={}, description="Its other settings.")
 
 
 class Measured(Settings):
-    """The evaluation step for the trained models."""
+    """The step that evaluates the trained models."""
 
-    step: str = Field(description="The evaluation: evaluate-sts, evaluate-qa, …")
-    figure: str = Field(description="The figure that is compared, as in the results of a recipe: key.key.")
+    step: str = Field(description="The evaluation step: evaluate-sts, evaluate-qa, …")
+    figure: str = Field(description="The figure to compare, as `key.key` in the step's results.json.")
     settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
-        default={}, description="Its settings, but for the model."
+        default={}, description="Its settings, except the model."
     )
 
 
@@ -66,21 +67,23 @@ class Comparison(Settings):
         default=(1, 2, 3),
         min_length=1,
         max_length=MOST_SEEDS,
-        description="Everything is done with each of these.",
+        description="Seeds; the whole comparison is run with each of them.",
     )
     rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        min_length=1, description="How many rows of a way are trained on; several make a curve."
+        min_length=1, description="Numbers of rows of a way to train on; several numbers give a curve."
     )
     labelled: str | None = Field(
         default=None,
-        description="Rows that people labelled: trained on alone, and with the rows of every way.",
+        description="Human-labelled rows: a model is trained on them alone, and they are added to the rows "
+        "of every way.",
     )
     once: tuple[Entry, ...] = Field(
         default=(),
-        description="Steps that are run a single time, with the first seed; all others may read them.",
+        description="Steps that are run only once, with the first seed; all other steps may read their "
+        "folders.",
     )
     shared: tuple[Entry, ...] = Field(
-        default=(), description="Steps of each seed whose folders all ways may read."
+        default=(), description="Steps that are run for each seed, and whose folders all ways may read."
     )
     ways: dict[str, Way] = Field(min_length=1, description="The ways to make rows, by their names.")
     mixtures: tuple[tuple[str, ...], ...] = Field(
@@ -91,12 +94,16 @@ class Comparison(Settings):
 
 
 def find_comparison(name_or_path: str) -> Path:
-    """The file of a comparison given by its path, or by the name of one that ships with pairsmith."""
+    """The path of a comparison file, given as a path or as the name of a built-in comparison."""
     return Path(name_or_path) if is_path(name_or_path) else comparison_path(name_or_path)
 
 
 def read_comparison(path: Path) -> Comparison:
-    """Read the comparison in the YAML file at ``path``, with its names and paths resolved."""
+    """Read the comparison in the YAML file at ``path``, with values for its ``$names`` and absolute paths.
+
+    Raises:
+        SettingsError: the file has faults; its message lists all of them.
+    """
     file = read_yaml(path, SettingsError)
     faults = []
     try:
@@ -141,7 +148,7 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
 
 
 def _faults_between(comparison: Comparison) -> list[ValidationFault]:
-    """Faults between values that are each valid on their own."""
+    """Faults in the combination of values that are each valid on their own."""
     faults = []
     for name in ("seeds", "rows"):
         values = getattr(comparison, name)

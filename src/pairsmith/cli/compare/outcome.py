@@ -1,4 +1,4 @@
-"""The outcome of a comparison: figures with their intervals over seeds, and costs."""
+"""The outcome of a comparison: figures with confidence intervals over seeds, and costs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,12 @@ _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a way's rows cost, with one value for each seed.
+    """What the rows of a way cost, with one value for each seed; shared steps are not counted.
 
-    The steps that it shares with other ways are left out; ``tokens`` are those that models generated,
-    including rejected texts.
+    Attributes:
+        seconds: duration of the way's steps.
+        tokens: number of tokens that models generated, including those of rejected texts.
+        rows: number of rows that the way made.
     """
 
     seconds: Sequence[float]
@@ -32,7 +34,11 @@ class Cost:
 class Score:
     """The figures of a trial, with one value for each seed.
 
-    ``rows`` were actually taken from the ways; ``seconds`` is the time that the training took.
+    Attributes:
+        trial: which rows the model was trained on.
+        rows: number of rows that were taken from the ways; fewer than requested if the ways made fewer.
+        figures: the figure of the evaluation.
+        seconds: duration of the training.
     """
 
     trial: Trial
@@ -42,7 +48,7 @@ class Score:
 
     @property
     def mean(self) -> float:
-        """Mean of the figures."""
+        """The mean of the figures over seeds."""
         return fmean(self.figures)
 
     @property
@@ -84,7 +90,7 @@ def as_record(comparison: Comparison, scores: Sequence[Score], costs: Mapping[st
 
 
 def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
-    """Tokens that models generated for a score's ways, as the mean over seeds."""
+    """The number of tokens that models generated for the ways of a score, as a mean over seeds."""
     return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
@@ -92,7 +98,7 @@ TABLE_HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written"
 
 
 def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tuple[str, ...]]:
-    """The comparison as table rows under ``TABLE_HEAD``; costs are those of all rows of a way."""
+    """The comparison as table rows under ``TABLE_HEAD``; the costs are for all rows that a way made."""
     lines: list[tuple[str, ...]] = []
     for score in scores:
         ways = score.trial.ways

@@ -21,19 +21,26 @@ from pairsmith.tools.report.parts import (
 )
 
 _SPREAD = (
-    "Vertical lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
-    "overlap cannot be told apart."
+    "Vertical lines are 95 % confidence intervals of the mean over {seeds} seeds, by Student's t. Ways whose "
+    "intervals overlap cannot be told apart."
 )
 
 
 def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
-    """The page as HTML."""
+    """The HTML page of a comparison with these scores, and these costs by the names of ways."""
     figure = f"{comparison.measure.step} {comparison.measure.figure}"
-    spread = _SPREAD.format(seeds=len(comparison.seeds)) if len(comparison.seeds) > 1 else "One seed only."
+    spread = (
+        _SPREAD.format(seeds=len(comparison.seeds))
+        if len(comparison.seeds) > 1
+        else "There is only one seed, so there are no intervals."
+    )
     facts = Facts(
         [
-            ("figure", shown_text(figure)),
-            ("trained", shown_text(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
+            ("compared figure", shown_text(figure)),
+            (
+                "training step and base",
+                shown_text(f"{comparison.train.step} {comparison.train.settings.get('base', '')}"),
+            ),
             (
                 "human-labelled rows",
                 shown_text(Path(comparison.labelled).name if comparison.labelled else "none"),
@@ -44,25 +51,26 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     table = Table(
         TABLE_HEAD,
         [tuple(shown_text(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
-        note="To make: the time for all rows of a way, made once, and the models trained for them; mean "
-        "over seeds. Tokens: those of all texts that models wrote, also of texts that were not kept.",
+        note="Times and tokens are means over seeds. To make: the time to make all rows of a way once, with "
+        "the models that were trained for them. Tokens written: the tokens of all texts that models "
+        "generated, also of rejected texts. To train: the time to train the model on the rows.",
     )
     most = f"with the most rows of each way. {spread}"
     by_rows, spans = mean_curves(scores)
     by_time, time_spans = points(scores, partial(time_of, costs=costs))
     by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
-    time_chart = lines(by_time, "seconds to make the rows and to train", time_spans)
-    token_chart = lines(by_tokens, "tokens that models wrote", token_spans)
+    time_chart = lines(by_time, "seconds to make the rows and to train the model", time_spans)
+    token_chart = lines(by_tokens, "tokens that models generated", token_spans)
     described = shown_text(comparison.description.strip())
     blocks: list[Block] = [
         *([Note(described)] if described else []),
         facts,
         table,
-        Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"),
+        Chart(lines(by_rows, "rows", spans), f"{figure} by the number of rows. {spread}"),
         Chart(time_chart, f"{figure} by the time taken, {most}"),
     ]
     if any(tokens for line in by_tokens.values() for tokens, _ in line):
-        blocks.append(Chart(token_chart, f"{figure} by the tokens that models wrote, {most}"))
+        blocks.append(Chart(token_chart, f"{figure} by the tokens that models generated, {most}"))
     return render_page(Page(shown_text(comparison.name), [PageSection("Comparison", blocks, level=2)]))
 
 
@@ -85,15 +93,15 @@ def mean_curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
 
 
 def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lines, Lines]:
-    """For each way with its most rows, the mean figure by cost, and the interval."""
-    most = {score.trial.way: score for score in scores if score.trial.ways}  # a way's last trial has the most
+    """For each way, trained on its largest number of rows, the mean figure by cost, and the interval."""
+    most = {score.trial.way: score for score in scores if score.trial.ways}  # each way's last trial
     most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no curve
     means = {way: [(cost(score), score.mean)] for way, score in most.items()}
     return means, {way: [_interval(score)] for way, score in most.items()}
 
 
 def time_of(score: Score, costs: Mapping[str, Cost]) -> float:
-    """Seconds to make the rows of a score's ways and to train, as means over seeds."""
+    """Seconds to make the rows of a score's ways and to train the model, as means over seeds."""
     return fmean(score.seconds) + sum(fmean(costs[way].seconds) for way in score.trial.ways)
 
 

@@ -13,7 +13,10 @@ from pairsmith.cli.setting_texts import map_texts
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model trained on ``rows`` rows of one way or of several; of none for human-labelled rows alone."""
+    """A model to be trained on ``rows`` rows of one way, or of several ways in equal parts.
+
+    Without ways, the model is trained on the human-labelled rows alone.
+    """
 
     ways: tuple[str, ...]
     rows: int = 0
@@ -25,17 +28,17 @@ class Trial:
 
     @property
     def data(self) -> str:
-        """The step whose folder holds the rows; the steps for its model and its score are named after it."""
+        """The name of the step that takes the rows; the steps for the model and its score begin with it."""
         return f"{'-and-'.join(self.ways)}-{self.rows}" if self.ways else LABELLED
 
     @property
     def trained(self) -> str:
-        """The step that trains the model."""
+        """The name of the step that trains the model."""
         return f"{self.data}-model"
 
     @property
     def measured(self) -> str:
-        """The step that evaluates the model."""
+        """The name of the step that evaluates the model."""
         return f"{self.data}-score"
 
 
@@ -56,33 +59,33 @@ class WayStep:
 
 
 def steps_of_ways(comparison: Comparison) -> dict[str, list[WayStep]]:
-    """The steps of each way in the recipe.
+    """By way, its steps in the recipe.
 
-    Steps of several ways that do the same with the same settings are one step, named after the first way, so
-    that it runs once; it is among the steps of each of these ways.
+    If several ways have the same step with the same settings, it becomes one step, named after the first of
+    these ways, so that it runs once; it is among the steps of each of the ways.
     """
     steps: dict[str, list[WayStep]] = {}
-    first: dict[str, WayStep] = {}  # of the steps that do the same
+    first: dict[str, WayStep] = {}  # by the content of a step, the first step with this content
     for way, definition in comparison.ways.items():
-        own: dict[str, str] = {}  # references to earlier steps of the same way
+        own: dict[str, str] = {}  # for references within this way, the references in the recipe
         steps[way] = []
         for entry in definition.steps:
             settings = _led(entry.settings, own)
-            does = json.dumps([entry.step, settings], sort_keys=True, default=repr)
-            step = first.setdefault(does, WayStep(f"{way}-{entry.name}", entry.step, settings))
+            content = json.dumps([entry.step, settings], sort_keys=True, default=repr)
+            step = first.setdefault(content, WayStep(f"{way}-{entry.name}", entry.step, settings))
             own[f"@{entry.name}"] = f"@{step.name}"
             steps[way].append(step)
     return steps
 
 
 def once_recipe(comparison: Comparison) -> dict[str, Any]:
-    """The recipe of the steps that are run only once."""
+    """The recipe of the steps under ``once``, which are run only once."""
     steps = [entry.model_dump() for entry in comparison.once]
     return {"name": f"{comparison.name}, once", "seed": comparison.seeds[0], "steps": steps}
 
 
 def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
-    """The recipe of one seed, as in its YAML file; ``once`` is the run folder of the steps run once."""
+    """The recipe of one seed, as in its YAML file; ``once`` is the folder with the run of ``once_recipe``."""
     steps = [entry.model_dump() for entry in comparison.shared]
     of_ways = steps_of_ways(comparison)
     distinct = {step.name: step for of_way in of_ways.values() for step in of_way}
@@ -118,9 +121,9 @@ def _led(value: Any, places: Mapping[str, str]) -> Any:
 
 
 def _steps_of(trial: Trial, comparison: Comparison, last: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """The steps that take the rows, add the human-labelled ones, train and evaluate.
+    """The steps of a trial: take the rows, add the human-labelled rows, train, and evaluate.
 
-    ``last`` names the last step of each way, which has its rows.
+    ``last`` has the name of each way's last step, which makes its rows.
     """
     data = f"@{trial.data}"
     if trial.ways:

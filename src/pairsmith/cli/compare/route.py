@@ -1,4 +1,4 @@
-"""``pairsmith compare``: which way of making rows pays off, for one task and one model.
+"""``pairsmith compare``: which way of making rows gives the best model, for one task and one base model.
 
 comparison -> a recipe for each seed -> rows, models, figures -> means with intervals, and costs
 """
@@ -35,9 +35,12 @@ def run_comparison(
 ) -> tuple[list[Score], dict[str, Cost]]:
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
 
-    Each seed has a folder ``seed-N`` with its ``recipe.yaml``, an ordinary recipe, and its ``run``. Steps
-    that an earlier call finished are not run again. With ``only_write`` nothing but the recipes is written,
-    and both results are empty.
+    Each seed has a folder ``seed-N`` with an ordinary recipe, ``recipe.yaml``, and the folder ``run`` of its
+    run. Steps that an earlier call finished are not run again. With ``only_write``, only the recipes are
+    written, and both results are empty.
+
+    Returns:
+        the scores of all trials, and the cost of each way.
     """
     if not isinstance(out, Path):
         raise FolderError(f"--out {out}: a comparison needs a folder on this machine; give a path")
@@ -72,13 +75,13 @@ def run_comparison(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A recipe and the folder of its run; what it took can be read once the recipe has run."""
+    """A recipe and the folder of its run; the methods read the costs of steps once the recipe has run."""
 
     folder: Path
     recipe: Recipe
 
     def spent(self, steps: Iterable[str]) -> float:
-        """Seconds that these steps took."""
+        """How many seconds these steps took together."""
         record: dict[str, float] = json.loads((self.folder / RUN_RECORD).read_text(encoding="utf-8"))["spent"]
         return round(sum(record.get(name, 0.0) for name in steps), 1)
 
@@ -103,7 +106,9 @@ def _refuse_others(out: Path) -> None:
     inside = sorted(file.name for file in out.iterdir()) if out.is_dir() else []
     others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in _OURS]
     if others:
-        raise FolderError(f"--out {out} holds something else ({others[0]}); give another folder")
+        raise FolderError(
+            f"--out {out} holds something other than a comparison ({others[0]}); give another folder"
+        )
 
 
 def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
@@ -142,7 +147,7 @@ def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[_R
 
 
 def _cost(steps: Sequence[str], runs: Sequence[_Run]) -> Cost:
-    """The cost of a way with these steps."""
+    """The cost of a way with these steps, in each of the runs."""
     return Cost(
         [ran.spent(steps) for ran in runs],
         [ran.tokens(steps) for ran in runs],

@@ -17,8 +17,9 @@ _WRITTEN = {
     "rewrite": ("input",),
     "rewrite summaries": ("output",),
 }
-"""For each step, or step and kind of rows, the columns of generated text; a row may lack some."""
+"""By step, or by step and kind of rows, the columns with generated text; a row need not have all of them."""
 _TOGETHER = 1_000
+"""Number of texts that are tokenized at once."""
 
 
 def written_tokens(folder: Path, step: str, model: str | None) -> int:
